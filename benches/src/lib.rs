@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use usher_core::Seed;
-use usher_runner::world::{RunDivision, ScenarioRun};
+use usher_runner::world::{RunDivisionOutcome, ScenarioRun};
 use usher_scenario::{PlanOverrides, Scenario, Study, StudyMode};
 
 /// The study whose network [`network_settings`] scales.
@@ -29,13 +29,13 @@ pub fn network_settings(stations: u64) -> Vec<String> {
 }
 
 /// Returns the dialogues of each station in a timed run.
-pub fn dialogues_each(stations: u64) -> u64 {
+pub fn dialogues_per_station(stations: u64) -> u64 {
     (DIALOGUES / stations).max(EACH)
 }
 
 /// Returns settings of [`STUDY`] for a timed run: each of `stations` has `each` dialogues, one every 100 ms from 1 s
 /// on.
-pub fn busy_settings(stations: u64, each: u64) -> Vec<String> {
+pub fn timed_run_settings(stations: u64, each: u64) -> Vec<String> {
     let mut set = network_settings(stations);
     set.push(format!("workload.arrivals.count={each}"));
     set.push(format!("run.duration={} ms", 2_000 + 100 * each));
@@ -136,7 +136,7 @@ impl MeasuredRun {
     fn run_in_process(study: &str, set: &[String], threads: usize) -> Result<Self, String> {
         let (scenario, seed) = load_scenario(study, set)?;
         let (result, division) =
-            ScenarioRun::run_by(&scenario, seed, threads, None).map_err(|e| e.to_string())?;
+            ScenarioRun::run_with_up_to_threads(&scenario, seed, threads, None).map_err(|e| e.to_string())?;
         let mean = result.metrics.iter().find(|(name, _)| name == "delay.mean");
         Ok(Self {
             packet_hops: result.packet_hops,
@@ -144,7 +144,7 @@ impl MeasuredRun {
             peak_rss_bytes: result.peak_rss_bytes,
             delay_mean_s: mean.map_or(f64::NAN, |(_, value)| *value),
             metrics: result.metrics.into_iter().filter(|(_, value)| !value.is_nan()).collect(),
-            divided: division == RunDivision::Halves,
+            divided: division == RunDivisionOutcome::Halves,
         })
     }
 
@@ -195,7 +195,7 @@ impl MeasuredRun {
     }
 
     /// Returns packet-hops per second of wall-clock time.
-    pub fn hop_rate(&self) -> f64 {
+    pub fn packet_hop_rate(&self) -> f64 {
         self.packet_hops as f64 / self.wall_s
     }
 }

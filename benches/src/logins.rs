@@ -9,11 +9,11 @@ use usher_core::{
     Transmit, WallTime,
 };
 use usher_crypto::SecretValue;
-use usher_eap::method::{PeerOffer, md5};
+use usher_eap::method::{PeerMethodFactory, md5};
 use usher_eap::packet::{self, EapType};
 use usher_eap::peer::{self, EapPeer};
 use usher_ike::IkeEndpoint;
-use usher_ike::machine::{self as ike, ChildlessPolicy, IkeConnection, SOCKET};
+use usher_ike::machine::{self as ike, ChildlessPolicy, IkeConnectionConfig, SOCKET};
 use usher_ike::payload::{Identification, Proposal};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, RadiusClient, RadiusReply, RequestTarget, ServerConfig};
@@ -67,15 +67,15 @@ impl LoginMethod {
     pub fn run_logins(self, logins: u64) -> Result<(), String> {
         match self {
             Self::Pap => {
-                let mut pair = RadiusPair::new()?;
+                let mut pair = RadiusLoginFixture::new()?;
                 (0..logins).try_for_each(|n| pair.log_in_by_pap(n))
             }
             Self::EapMd5 => {
-                let mut pair = RadiusPair::new()?;
+                let mut pair = RadiusLoginFixture::new()?;
                 (0..logins).try_for_each(|n| pair.log_in_by_eap_md5(n))
             }
             Self::IkePsk => {
-                let mut pair = IkePair::new()?;
+                let mut pair = IkeLoginFixture::new()?;
                 (0..logins).try_for_each(|n| pair.establish_ike_sa(n))
             }
         }
@@ -83,12 +83,12 @@ impl LoginMethod {
 }
 
 /// A server, and its host's handling of events.
-trait CountedServer: Machine {
+trait BenchmarkServer: Machine {
     /// Handles an event.
     fn take_event(&mut self, event: Self::Event);
 }
 
-impl CountedServer for AaaServer {
+impl BenchmarkServer for AaaServer {
     /// Returns the attributes of a login for reuse, as a host that keeps none.
     fn take_event(&mut self, event: usher_aaa::AaaServerEvent) {
         if let usher_aaa::AaaServerEvent::Accepted(login) | usher_aaa::AaaServerEvent::Rejected(login) = event
@@ -98,14 +98,14 @@ impl CountedServer for AaaServer {
     }
 }
 
-impl CountedServer for IkeEndpoint {
+impl BenchmarkServer for IkeEndpoint {
     fn take_event(&mut self, _: ike::IkeEvent) {}
 }
 
 /// Does all of a server's work for one datagram: timers that are due, the datagram and its outputs. `reply` receives
 /// the datagram that the server sends, if any.
 #[inline(never)]
-fn count_server_step<S: CountedServer>(
+fn count_server_step<S: BenchmarkServer>(
     server: &mut S,
     (now, path): (Instant, DatagramPath),
     request: &[u8],
@@ -127,12 +127,12 @@ fn count_server_step<S: CountedServer>(
 }
 
 /// A RADIUS client, and an AAA server with users in memory.
-struct RadiusPair {
+struct RadiusLoginFixture {
     now: Instant,
     client: RadiusClient,
     server: AaaServer,
     seed: Seed,
-    methods: Arc<[Box<dyn PeerOffer>]>,
+    methods: Arc<[Box<dyn PeerMethodFactory>]>,
     request: Vec<u8>,
     buffer: Vec<u8>,
     reply: Vec<u8>,
@@ -142,7 +142,7 @@ fn user_name(number: u64) -> String {
     format!("user{:03}@example.org", number % USERS)
 }
 
-impl RadiusPair {
+impl RadiusLoginFixture {
     fn new() -> Result<Self, String> {
         let seed = Seed::new(1);
         let secret = SharedSecret::new(b"sixteen octets!!");
@@ -163,7 +163,7 @@ impl RadiusPair {
             client,
             server,
             seed,
-            methods: Arc::new([Box::new(md5::Md5Password::new(PASSWORD))]),
+            methods: Arc::new([Box::new(md5::EapMd5Password::new(PASSWORD))]),
             request: Vec::new(),
             buffer: Vec::new(),
             reply: Vec::new(),
@@ -208,7 +208,7 @@ impl RadiusPair {
     fn log_in_by_pap(&mut self, number: u64) -> Result<(), String> {
         let mut attributes = request_attributes(&user_name(number))?;
         attributes.push_user_password(PASSWORD).map_err(|e| e.to_string())?;
-        expect_code(PacketCode::ACCESS_ACCEPT, &self.request_access(attributes)?)
+        expect_reply_code(PacketCode::ACCESS_ACCEPT, &self.request_access(attributes)?)
     }
 
     fn log_in_by_eap_md5(&mut self, number: u64) -> Result<(), String> {
@@ -225,7 +225,7 @@ impl RadiusPair {
         let mut attributes = request_attributes(&name)?;
         attributes.push_eap(&eap);
         let challenge = self.request_access(attributes)?;
-        expect_code(PacketCode::ACCESS_CHALLENGE, &challenge)?;
+        expect_reply_code(PacketCode::ACCESS_CHALLENGE, &challenge)?;
         eap.clear();
         challenge.attributes.read_eap_packet(&mut eap);
         peer.handle_packet(self.now, &eap);
@@ -236,7 +236,7 @@ impl RadiusPair {
         attributes.push_eap(&eap);
         let state = challenge.attributes.get(kind::STATE).unwrap_or_default();
         attributes.push_bytes(kind::STATE, state).map_err(|e| e.to_string())?;
-        expect_code(PacketCode::ACCESS_ACCEPT, &self.request_access(attributes)?)
+        expect_reply_code(PacketCode::ACCESS_ACCEPT, &self.request_access(attributes)?)
     }
 }
 
@@ -254,12 +254,12 @@ fn request_attributes(name: &str) -> Result<AttributeList, String> {
     Ok(attributes)
 }
 
-fn expect_code(code: PacketCode, response: &RadiusReply) -> Result<(), String> {
+fn expect_reply_code(code: PacketCode, response: &RadiusReply) -> Result<(), String> {
     if response.code == code { Ok(()) } else { Err(format!("{} in place of {code}", response.code)) }
 }
 
 /// Initiators, and a responder that keeps its IKE_SAs.
-struct IkePair {
+struct IkeLoginFixture {
     now: Instant,
     responder: IkeEndpoint,
     gateway: Identification,
@@ -271,14 +271,15 @@ struct IkePair {
     reply: Vec<u8>,
 }
 
-impl IkePair {
+impl IkeLoginFixture {
     fn new() -> Result<Self, String> {
         let seed = Seed::new(1);
         let (gateway, key) =
             (Identification::from_fqdn("gateway.example.org"), SecretValue::from(&b"a shared secret"[..]));
-        let proposals = vec![Proposal::parse_ike("aes128-sha256-x25519").map_err(|e| e.to_string())?];
+        let proposals =
+            vec![Proposal::parse_ike_proposal("aes128-sha256-x25519").map_err(|e| e.to_string())?];
         let mut responder = test_endpoint(seed.derive_secure_rng("responder", 0));
-        let connection = IkeConnection::shared_key("site", gateway.clone(), &key, proposals.clone());
+        let connection = IkeConnectionConfig::shared_key("site", gateway.clone(), &key, proposals.clone());
         let serve = ike::IkeCommand::Serve(vec![Arc::new(connection)]);
         responder.handle_command(Instant::ZERO, serve).map_err(|e| e.to_string())?;
         Ok(Self {
@@ -299,10 +300,10 @@ impl IkePair {
         self.now += INTERVAL;
         let mut initiator = test_endpoint(self.seed.derive_secure_rng("initiator", number));
         let local = Identification::from_fqdn(&format!("site{number:03}.example.org"));
-        let connection = IkeConnection {
+        let connection = IkeConnectionConfig {
             remote: Some(self.gateway.clone()),
             childless: ChildlessPolicy::Force,
-            ..IkeConnection::shared_key("gateway", local, &self.key, self.proposals.clone())
+            ..IkeConnectionConfig::shared_key("gateway", local, &self.key, self.proposals.clone())
         };
         let connection = Arc::new(connection);
         let initiate =

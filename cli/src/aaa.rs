@@ -43,7 +43,7 @@ fn open_installation(config: &AaaConfigArgs) -> Result<ServerInstallation, Comma
 }
 
 /// Sends a request to the running server.
-fn query_server(
+fn query_aaa_server(
     place: &ServerInstallation,
     request: &ControlRequest,
 ) -> Result<ControlReply, CommandFailure> {
@@ -51,9 +51,9 @@ fn query_server(
 }
 
 /// Notifies the running server, if there is one. Its reply is printed as a note.
-fn notify_server(output: &ConsoleOutput, place: &ServerInstallation, request: &ControlRequest) {
+fn notify_aaa_server(output: &ConsoleOutput, place: &ServerInstallation, request: &ControlRequest) {
     match control::request_reply(&place.control_socket(), request) {
         Ok(_) | Err(ControlError::NotRunning { .. }) => {}
-        Err(error) => output.print_note(&format!("the running server was not told: {error}")),
+        Err(error) => output.print_note(&format!("cannot notify the running server: {error}")),
     }
 }

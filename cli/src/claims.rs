@@ -14,7 +14,7 @@ pub(crate) fn judge_claims(output: &ConsoleOutput, dir: Option<&Path>) -> Result
     if dir.is_none() {
         let names: Vec<String> = judged.runs.iter().map(|path| path.display().to_string()).collect();
         output.print_note(&match names.len() {
-            0 => format!("there is no run below {OUT}; begin with: usher study run aaa --quick"),
+            0 => format!("there is no run below {OUT}; start with: usher study run aaa --quick"),
             _ => format!("from {}", names.join(", ")),
         });
     }
@@ -22,7 +22,7 @@ pub(crate) fn judge_claims(output: &ConsoleOutput, dir: Option<&Path>) -> Result
         return output.print_text(&usher_claims::judgements_json(&judged.list));
     }
     if judged.list.is_empty() {
-        return output.print_text("No published statement is held against these studies.\n");
+        return output.print_text("No published claim concerns these studies.\n");
     }
     output.print_text(&as_text(&judged.list, &judged.varied))
 }
@@ -31,7 +31,13 @@ fn as_text(judged: &[ClaimJudgement], varied: &RunResults) -> String {
     let mut table =
         vec![["CLAIM", "PUBLISHED", "OURS", "95 % INTERVAL", "VERDICT"].map(str::to_owned).to_vec()];
     table.extend(judged.iter().map(|j| {
-        vec![j.id.clone(), j.published_text(), j.ours_text(), j.interval_text(), j.verdict.name().to_owned()]
+        vec![
+            j.id.clone(),
+            j.published_text(),
+            j.our_result_text(),
+            j.interval_text(),
+            j.verdict.name().to_owned(),
+        ]
     }));
     let lines = format_columns(&table);
     let mut lines = lines.lines();

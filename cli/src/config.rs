@@ -15,17 +15,17 @@ pub(crate) fn upgrade_files(
     let (mut text, mut values) = (String::new(), Vec::new());
     for path in files {
         let name = path.display().to_string();
-        let old =
-            std::fs::read_to_string(path).map_err(|e| CommandFailure::usage_error(format!("{name}: {e}")))?;
+        let old = std::fs::read_to_string(path)
+            .map_err(|e| CommandFailure::usage_error(format!("cannot read {name}: {e}")))?;
         let new = usher_config::upgrade_text(&name, &old, detect_format(&name, &old)?)
             .map_err(CommandFailure::usage_error)?;
         if write && new != old {
-            // Writes into the same file, so that its owner and mode stay.
+            // Overwrite the file in place, so that it keeps its owner and mode.
             std::fs::write(path, &new)
                 .map_err(|e| CommandFailure::runtime_error(format!("cannot write {name}: {e}")))?;
         }
         let said = match (new == old, write) {
-            (true, _) => format!("{name}: as new as it can be\n"),
+            (true, _) => format!("{name}: up to date\n"),
             (false, true) => format!("{name}: rewritten\n"),
             (false, false) => format!("--- {name}\n+++ {name}\n{}", diff_lines(&old, &new)),
         };
@@ -55,14 +55,14 @@ fn detect_format(name: &str, text: &str) -> Result<&'static ConfigFormat, Comman
         Some(ConfigValue::Integer(version)) => version,
         _ => 1,
     };
-    // Several formats may have the same tables. The file's version and its deprecated keys then decide.
+    // If the tables fit several formats, the file's version and its deprecated keys decide.
     let tied = kinds
         .iter()
         .filter(|(keys, format)| *keys == most && most > 0 && version <= i64::from(format.version));
     let tied: Vec<&'static ConfigFormat> = tied.map(|(_, format)| *format).collect();
     let stale = |format: &&&ConfigFormat| {
         let mut new = tree.clone();
-        usher_config::rewrite_retired(&mut new, format, &mut faults);
+        usher_config::rewrite_retired_keys(&mut new, format, &mut faults);
         new.to_value() != tree.to_value()
     };
     let mut stale = tied.iter().filter(stale);
@@ -71,7 +71,9 @@ fn detect_format(name: &str, text: &str) -> Result<&'static ConfigFormat, Comman
         _ => {}
     }
     let kinds = kinds.iter().map(|(_, format)| format.description).collect::<Vec<_>>().join(", ");
-    Err(CommandFailure::usage_error(format!("{name}: this is none of {kinds}; nothing was done")))
+    Err(CommandFailure::usage_error(format!(
+        "{name}: the keys fit none of these formats: {kinds}; the file is unchanged"
+    )))
 }
 
 /// The file formats, each with its schema.
@@ -96,7 +98,7 @@ fn diff_lines(old: &str, new: &str) -> String {
     let (a, b) = (&old[before..], &new[before..]);
     let behind = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[..a.len() - behind], &b[..b.len() - behind]);
-    // The number of common lines of both remainders.
+    // `common[i][j]` is the number of common lines of the remainders of `a` from `i` and of `b` from `j`.
     let mut common = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {
         for j in (0..b.len()).rev() {
@@ -147,7 +149,7 @@ mod tests {
         );
         assert_eq!(what("listen = []\n[[asker]]\n"), Ok("the IDENT server's configuration"));
         assert_eq!(what("[listen]\nudp = []\n[[allow]]\n"), Ok("an MIH function's configuration"));
-        assert!(what("x = 1\n").unwrap_err().starts_with("f: this is none of a study, "));
+        assert!(what("x = 1\n").unwrap_err().starts_with("f: the keys fit none of these formats: a study, "));
         assert!(what("x = \n").unwrap_err().starts_with("f:1:5: not TOML"));
     }
 }

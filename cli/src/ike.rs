@@ -1,8 +1,8 @@
 //! `usher ike`: an IKEv2 gateway and client.
 
 use crate::output::{CommandFailure, ConsoleOutput, format_columns, format_duration, format_octets};
-use crate::service::{ImportedFile, import_foreign_file, read_included_files, report_check};
-use crate::session_id::{SessionNames, find_session, short_ids};
+use crate::service::{ConfigImportResult, import_foreign_file, read_included_files, report_config_check};
+use crate::session_id::{SessionIdentifiers, find_session, shortest_unique_prefixes};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -11,49 +11,52 @@ use usher_host::ike::{self, IkeControlReply, IkeControlRequest, IkeError, IkeRun
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum IkeCommand {
-    /// Let others in, and begin what the configuration begins, until told to end.
+    /// Run the gateway until stopped: admit initiators, and start the connections that the configuration starts.
     #[command(after_help = "Examples:
   usher ike serve
   usher ike serve --config ./ike.toml
 
-Without a configuration nobody is let in. Ports 500 and 4500 need root or CAP_NET_BIND_SERVICE, the device that packets go by needs
-root or CAP_NET_ADMIN, and ESP without UDP root or CAP_NET_RAW. SIGHUP has connections, users, keys
-and certificates read again, SIGTERM ends all IKE_SAs and the gateway.")]
+Without a configuration, the gateway admits no initiator. Ports 500 and 4500 need root or
+CAP_NET_BIND_SERVICE. The tunnel device needs root or CAP_NET_ADMIN, and ESP without UDP needs root or
+CAP_NET_RAW. SIGHUP reloads connections, users, keys and certificates. SIGTERM ends all IKE_SAs and stops
+the gateway.")]
     Serve {
         #[command(flatten)]
         config: IkeConfigArgs,
     },
-    /// Begin one connection of the configuration.
+    /// Start one connection of the configuration.
     #[command(after_help = "Examples:
   usher ike connect home
   usher ike connect home --keep --config ./ike.toml
 
-Where a gateway runs by the same configuration it is asked to begin the connection, and goes on with it. Otherwise this program
-begins it and stays until it has ended, or until it is interrupted. Ends with code 1 when the connection does not come to be.")]
+If a gateway runs with the same configuration, it starts the connection and keeps it. Otherwise this program
+starts the connection, and runs until the connection ends or you interrupt it.
+Exit code 1: the connection was not established.")]
     Connect {
         /// The connection's name.
         connection: String,
-        /// Begin it again whenever it ends.
+        /// Start the connection again whenever it ends.
         #[arg(long)]
         keep: bool,
         #[command(flatten)]
         config: IkeConfigArgs,
     },
-    /// Show which IKE_SAs and CHILD_SAs a running gateway has.
+    /// Show the IKE_SAs and CHILD_SAs of a running gateway.
     #[command(after_help = "Examples:\n  usher ike status\n  usher ike status --json")]
     Status {
         #[command(flatten)]
         config: IkeConfigArgs,
     },
-    /// Have IKE_SAs of a running gateway, or their CHILD_SAs, replaced by new ones.
+    /// Rekey IKE_SAs of a running gateway, or their CHILD_SAs.
     #[command(after_help = "Examples:
   usher ike rekey
   usher ike rekey ann@example.org
   usher ike rekey '#3' --children")]
     Rekey {
-        /// A connection, an identity, a user, an inner address, a session's id as status shows it, or # with its number [default: all].
+        /// A connection, identity, user, virtual address, session id of `usher ike status`, or #NUMBER [default:
+        /// all].
         which: Option<String>,
-        /// Their CHILD_SAs.
+        /// Rekey their CHILD_SAs instead.
         #[arg(long)]
         children: bool,
         #[command(flatten)]
@@ -65,32 +68,32 @@ begins it and stays until it has ended, or until it is interrupted. Ends with co
   usher ike down home
   usher ike down '#3'
 
-What the configuration begins at the start is not begun again until `usher ike connect` says so.")]
+The gateway does not restart a connection of the configuration until `usher ike connect` starts it.")]
     Down {
-        /// A connection, an identity, a user, an inner address, a session's id as status shows it, or # with its number.
+        /// A connection, identity, user, virtual address, session id of `usher ike status`, or #NUMBER.
         #[arg(required_unless_present = "all")]
         which: Option<String>,
-        /// All of them.
+        /// End all IKE_SAs.
         #[arg(long, conflicts_with = "which")]
         all: bool,
         #[command(flatten)]
         config: IkeConfigArgs,
     },
-    /// Print a configuration of this gateway's made of strongSwan's swanctl.conf; what cannot be taken is told with its line.
+    /// Convert strongSwan's swanctl.conf into a configuration of this gateway, and report each unsupported line.
     #[command(after_help = "Example:\n  usher ike import /etc/swanctl/swanctl.conf > ike.toml")]
     Import {
-        /// The swanctl.conf.
+        /// The swanctl.conf file.
         file: PathBuf,
     },
-    /// Check a configuration file without serving: every fault with its line.
+    /// Check a configuration file without serving, and report each fault with its line.
     #[command(after_help = "Examples:\n  usher ike check\n  usher ike check ./ike.toml")]
     Check {
-        /// The file [default: /etc/usher/ike.toml].
+        /// The configuration file [default: /etc/usher/ike.toml].
         file: Option<PathBuf>,
     },
 }
 
-/// Which configuration.
+/// The configuration.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct IkeConfigArgs {
     /// The configuration file [default: /etc/usher/ike.toml].
@@ -114,12 +117,12 @@ pub(crate) fn run_ike_command(output: &ConsoleOutput, command: IkeCommand) -> Re
         IkeCommand::Rekey { which, children, config } => {
             let named = session_meant(&config, which.as_deref())?;
             let answer = query_gateway(&config, &IkeControlRequest::Rekey { which: named, children })?;
-            report_affected_sas(output, which.as_deref(), &answer, "replaced")
+            report_affected_ike_sas(output, which.as_deref(), &answer, "replaced")
         }
         IkeCommand::Down { which, all: _, config } => {
             let named = session_meant(&config, which.as_deref())?;
             let answer = query_gateway(&config, &IkeControlRequest::Down { which: named })?;
-            report_affected_sas(output, which.as_deref(), &answer, "ended")
+            report_affected_ike_sas(output, which.as_deref(), &answer, "ended")
         }
         IkeCommand::Import { file } => {
             let include = &mut |by: Option<&str>, pattern: &str| {
@@ -128,12 +131,12 @@ pub(crate) fn run_ike_command(output: &ConsoleOutput, command: IkeCommand) -> Re
             import_foreign_file(output, &file, |text| {
                 let usher_gateway::SwanctlImport { text, left, stops } =
                     usher_gateway::import_swanctl(text, include)?;
-                Ok::<_, usher_gateway::SwanctlError>(ImportedFile { text, left, stops })
+                Ok::<_, usher_gateway::SwanctlError>(ConfigImportResult { text, left, stops })
             })
         }
         IkeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            report_check(output, &file, ike::check_config(&file, usher_daemon::check_embedded_config))
+            report_config_check(output, &file, ike::check_config(&file, usher_daemon::check_embedded_config))
         }
     }
 }
@@ -153,7 +156,7 @@ fn unexpected_answer(answer: &IkeControlReply) -> CommandFailure {
     match answer {
         IkeControlReply::Failed { message } => CommandFailure::runtime_error(message),
         _ => CommandFailure::runtime_error(
-            "the gateway says what this program did not ask; are they of one version?",
+            "unexpected reply from the gateway; check that it has the version of this program",
         ),
     }
 }
@@ -166,7 +169,7 @@ fn query_gateway(
     ike::request_gateway(&path, request).map_err(CommandFailure::runtime_error)
 }
 
-/// What a running gateway is asked about: where it is the beginning of a session's id, that id.
+/// The subject of a query to a running gateway: the full id where the text begins a session's id.
 fn session_meant(config: &IkeConfigArgs, which: Option<&str>) -> Result<Option<String>, CommandFailure> {
     let Some(which) = which else { return Ok(None) };
     let IkeControlReply::Status(status) = query_gateway(config, &IkeControlRequest::Status)? else {
@@ -176,7 +179,7 @@ fn session_meant(config: &IkeConfigArgs, which: Option<&str>) -> Result<Option<S
     if which.starts_with('#') || status.sas.iter().any(called) {
         return Ok(Some(which.to_owned()));
     }
-    let names = |sa: &IkeSa| SessionNames {
+    let names = |sa: &IkeSa| SessionIdentifiers {
         id: sa.session.clone(),
         other_ids: Vec::new(),
         description: format!("#{}  {}  {}", sa.id, sa.connection, sa.identity),
@@ -198,7 +201,7 @@ fn start_connection(
             output.print_json(&json!({ "connection": connection, "sa": sa }))
         }
         Ok(IkeControlReply::Begun { sa }) => output
-            .print_text(&format!("{connection}: the gateway begins it as #{sa}; see: usher ike status\n")),
+            .print_text(&format!("{connection}: the gateway starts it as #{sa}; see: usher ike status\n")),
         Ok(other) => Err(unexpected_answer(&other)),
         // No gateway runs: this program is the client.
         Err(_) => {
@@ -208,7 +211,7 @@ fn start_connection(
     }
 }
 
-fn report_affected_sas(
+fn report_affected_ike_sas(
     output: &ConsoleOutput,
     which: Option<&str>,
     answer: &IkeControlReply,
@@ -218,11 +221,11 @@ fn report_affected_sas(
         IkeControlReply::Told { sas } if output.json => output.print_json(&json!({ "sas": sas })),
         IkeControlReply::Told { sas: 0 } => match which {
             Some(which) => Err(CommandFailure::runtime_error(format!(
-                "nothing is called {which}; see: usher ike status"
+                "no IKE_SA matches {which}; see: usher ike status"
             ))),
-            None => output.print_text("there is none\n"),
+            None => output.print_text("no IKE_SA\n"),
         },
-        IkeControlReply::Told { sas } => output.print_text(&format!("{sas} to be {what}\n")),
+        IkeControlReply::Told { sas } => output.print_text(&format!("SAs to be {what}: {sas}\n")),
         other => Err(unexpected_answer(other)),
     }
 }
@@ -237,7 +240,7 @@ fn show_gateway_status(output: &ConsoleOutput, status: &IkeStatus) -> Result<(),
         text.push_str(&format!("; pool {}: {} of {}", pool.name, pool.used, pool.addresses));
     }
     text.push('\n');
-    let short = short_ids(status.sas.iter().map(|sa| &*sa.session));
+    let short = shortest_unique_prefixes(status.sas.iter().map(|sa| &*sa.session));
     let rows = status.sas.iter().zip(short).flat_map(|(sa, short)| sa_rows(sa, short));
     text.push_str(&format_columns(&rows.collect::<Vec<_>>()));
     output.print_text(&text)

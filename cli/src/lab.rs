@@ -4,53 +4,57 @@ use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::PathBuf;
-use usher_lab::{DelayMeasurement, DelayStats, LabError, LabRegistry, LabRemains, ListedLab};
+use usher_lab::{DelayMeasurement, DelayStats, LabError, LabRegistry, RemovedStaleLabs, RunningLabInfo};
 
 /// Datagrams a second at which precision is measured: few, where each wakes the relay up, and many.
 const RATES: [u32; 2] = [1000, 20_000];
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabCommand {
-    /// Say what this machine offers to a lab, and measure how precise one is on it.
+    /// Check whether this machine can run a lab, and measure the lab's precision.
     #[command(after_help = "Examples:
   usher lab check
   usher lab check --seconds 10 --json
 
-Two hosts are built and joined by a link of 5 ms, over which datagrams go at two rates. Shown is what the relay adds to the
-link's delay, and what the two programs see beside it, which includes the kernel's way and their own turns.
-Ends with code 1 when this machine cannot run a lab.")]
+The command builds two hosts with a link of 5 ms between them, and sends datagrams at two rates.
+It shows the delay that the relay adds to the link, then the delay that the programs see beyond the link.
+The second includes the kernel and the scheduling of the programs.
+Exit code 1: this machine cannot run a lab.")]
     Check {
-        /// How long to measure at each rate.
+        /// Seconds to measure at each rate.
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
         seconds: u32,
         #[command(flatten)]
         list: LabRegistryArgs,
     },
-    /// Remove what is left of labs whose process was killed: programs that they had started, and their entries in the list.
+    /// Clean up after labs with a killed process: end the programs that they started, and remove their entries in the
+    /// list.
     #[command(after_help = "Example:
   usher lab clean
 
-Networks need no cleaning: namespaces, interfaces and routes of a lab are gone with its process. The next lab cleans up, too.")]
+Networks need no cleanup: a lab's namespaces, interfaces and routes disappear with its process.
+The next lab also cleans up.")]
     Clean {
         #[command(flatten)]
         list: LabRegistryArgs,
     },
-    /// Show the labs that run: their hosts and links, and how to enter a host.
+    /// Show the running labs: their hosts and links, and the command to enter a host.
     #[command(after_help = "Examples:
   usher lab show
   usher lab show --json
 
-In another shell: nsenter --net=/proc/PROCESS/fd/NUMBER tcpdump -n -i eth0")]
+To capture packets of a host, in another shell:
+  nsenter --net=/proc/PROCESS/fd/NUMBER tcpdump -n -i eth0")]
     Show {
         #[command(flatten)]
         list: LabRegistryArgs,
     },
 }
 
-/// Which list of labs.
+/// The list of labs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabRegistryArgs {
-    /// The folder in which labs are listed [default: /run/usher/lab, or the user's own].
+    /// The folder with the list of labs [default: /run/usher/lab, or a folder of the user].
     #[arg(long, value_name = "DIR")]
     list: Option<PathBuf>,
 }
@@ -92,7 +96,7 @@ fn check_lab(output: &ConsoleOutput, seconds: u32, list: &LabRegistry) -> Result
         };
         output.print_text(&format_columns(&offers.iter().map(row).collect::<Vec<_>>()))?;
         if !measured.is_empty() {
-            output.print_text("\nmore than the link's 5 ms, in microseconds:\n")?;
+            output.print_text("\ndelay beyond the link's 5 ms, in microseconds:\n")?;
             output.print_text(&format_columns(&precision_rows(&measured)))?;
         }
     }
@@ -121,7 +125,7 @@ fn clean_labs(output: &ConsoleOutput, list: &LabRegistry) -> Result<(), CommandF
     if output.json {
         return output.print_json(&json!(left));
     }
-    let LabRemains { labs, programs } = &left;
+    let RemovedStaleLabs { labs, programs } = &left;
     let mut text = String::new();
     for lab in labs {
         text.push_str(&format!("removed the entry of a lab that was killed: {lab}\n"));
@@ -129,7 +133,7 @@ fn clean_labs(output: &ConsoleOutput, list: &LabRegistry) -> Result<(), CommandF
     for (process, name) in programs {
         text.push_str(&format!("ended {name} (process {process}), which a lab had started\n"));
     }
-    output.print_text(if left.is_empty() { "nothing was left\n" } else { &text })
+    output.print_text(if left.is_empty() { "no remains of labs\n" } else { &text })
 }
 
 fn show_labs(output: &ConsoleOutput, list: &LabRegistry) -> Result<(), CommandFailure> {
@@ -138,14 +142,14 @@ fn show_labs(output: &ConsoleOutput, list: &LabRegistry) -> Result<(), CommandFa
         return output.print_json(&json!(running));
     }
     if running.is_empty() {
-        return output.print_text("no lab runs\n");
+        return output.print_text("no lab is running\n");
     }
     running.iter().try_for_each(|lab| output.print_text(&format_lab(lab)))
 }
 
-fn format_lab(lab: &ListedLab) -> String {
+fn format_lab(lab: &RunningLabInfo) -> String {
     let mut text = format!("{} (process {})\n", lab.name, lab.process);
-    let host = |host: &usher_lab::ListedHost| {
+    let host = |host: &usher_lab::LabHostInfo| {
         let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
         let enter = format!("nsenter --net=/proc/{}/fd/{}", lab.process, host.descriptor);
         vec![format!("  {}", host.name), addresses.join(" "), enter]
@@ -159,16 +163,16 @@ fn format_lab(lab: &ListedLab) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_lab::{ListedHost, RelayReport};
+    use usher_lab::{LabHostInfo, RelayReport};
 
     #[test]
     fn a_lab_is_shown_with_the_way_into_its_hosts() {
-        let host = |name: &str, descriptor| ListedHost {
+        let host = |name: &str, descriptor| LabHostInfo {
             name: name.to_owned(),
             addresses: vec![[10, 0, 0, 1].into()],
             descriptor,
         };
-        let lab = ListedLab {
+        let lab = RunningLabInfo {
             process: 7,
             name: "study".to_owned(),
             hosts: vec![host("nas", 5), host("server", 6)],

@@ -6,8 +6,8 @@ mod calibrate;
 mod value;
 mod view;
 
-pub(crate) use build::realm_of;
-pub(crate) use value::MixEntry;
+pub(crate) use build::realm_of_host;
+pub(crate) use value::MethodShareArg;
 
 use crate::output::{CommandFailure, ConsoleOutput, shell_quote};
 use args::LoadCommand;
@@ -15,19 +15,19 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::WallTime;
-use usher_load::report::{self, RunDescription};
+use usher_load::report::{self, LoadRunDescription};
 use usher_load::{
-    ExpectationInputs, ExpectationVerdict, LoadObserver, LoadOutcome, RampSearch, RunError, ServerUse,
-    is_own, run_load_plan, try_each_method,
+    ExpectationInputs, ExpectationVerdict, LoadObserver, LoadOutcome, RampSearch, RunError,
+    ServerResourceUsage, is_own, log_in_by_each_method, run_load_plan,
 };
 
 /// The exit code if results differ from the expectations.
 const UNEXPECTED: u8 = 3;
 
 /// An observer without output. It ends the run when the user interrupts.
-struct SilentObserver<'a>(&'a AtomicBool);
+struct SilentLoadObserver<'a>(&'a AtomicBool);
 
-impl LoadObserver for SilentObserver<'_> {
+impl LoadObserver for SilentLoadObserver<'_> {
     fn is_interrupted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -37,29 +37,28 @@ pub(crate) fn run_load(output: &ConsoleOutput, command: &LoadCommand) -> Result<
     let job = build::prepare_load(command)?;
     for address in &job.addresses {
         if !is_own(address.ip()) && !job.yes {
-            let why = if std::io::stdin().is_terminal() { "" } else { " (nobody can be asked here)" };
+            let why = if std::io::stdin().is_terminal() { "" } else { " (no terminal for a confirmation)" };
             return Err(CommandFailure::usage_error(format!(
-                "{address} is not this machine's own: a load can put a server out of service{why}. With its owner's \
-                 leave, give the command again with --yes"
+                "{address} is not an address of this machine: a load can put a server out of service{why}. \
+                 With its owner's permission, repeat the command with --yes"
             )));
         }
     }
     if let Some(interface) = &job.plan.interface
-        && !usher_load::in_namespace()
+        && !usher_load::is_in_network_namespace()
         && !job.yes
     {
         return Err(CommandFailure::usage_error(format!(
-            "behind {interface} may be other people's: a load can put a concentrator out of service. With its owner's leave, give \
-             the command again with --yes (within a network namespace nobody is asked)"
+            "the concentrator behind {interface} may belong to others: a load can put it out of service. \
+             With its owner's permission, repeat the command with --yes. A network namespace needs no --yes"
         )));
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     let mut signals = Vec::new();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let id = signal_hook::flag::register(signal, interrupted.clone());
-        signals.push(
-            id.map_err(|e| CommandFailure::runtime_error(format!("cannot listen for interrupts: {e}")))?,
-        );
+        signals
+            .push(id.map_err(|e| CommandFailure::runtime_error(format!("cannot handle interrupts: {e}")))?);
     }
     if let Some(to) = &command.load_args().calibrate {
         let result = calibrate::run_calibration(output, command.load_args(), &job, to, &interrupted);
@@ -72,11 +71,11 @@ pub(crate) fn run_load(output: &ConsoleOutput, command: &LoadCommand) -> Result<
     let begun = std::time::Instant::now();
     let result = (|| {
         if job.check {
-            try_each_method(&job.plan, &mut SilentObserver(&interrupted))?;
+            log_in_by_each_method(&job.plan, &mut SilentLoadObserver(&interrupted))?;
         }
         let mut view = view::LoadProgress::new(&job.plan, output.progress, &interrupted);
         let outcome = run_load_plan(&job.plan, &mut view);
-        view.finish_line();
+        view.clear_progress_line();
         outcome
     })();
     for id in signals {
@@ -89,7 +88,7 @@ pub(crate) fn run_load(output: &ConsoleOutput, command: &LoadCommand) -> Result<
         .filter(|v| !v.met)
         .map(|v| format!("expected {}, but it was: {}", v.expected, v.found_text))
         .collect();
-    let about = RunDescription {
+    let about = LoadRunDescription {
         command: job.command,
         method: job.method,
         server: job.server,
@@ -116,21 +115,19 @@ pub(crate) fn run_load(output: &ConsoleOutput, command: &LoadCommand) -> Result<
         let mut message = unmet.join("\n");
         if let Some(limit) = outcome.limit {
             message.push_str(&format!(
-                "\nThe generator was the limit ({}): the server may do better",
+                "\nThe generator was the limit ({}): the server may be faster",
                 limit.describe()
             ));
         }
         return Err(CommandFailure { code: UNEXPECTED, message });
     }
     if outcome.interrupted {
-        return Err(CommandFailure::interrupted(
-            "ended by the user: the results are of what was done until then",
-        ));
+        return Err(CommandFailure::interrupted("interrupted: the results cover the run until then"));
     }
     if outcome.tally.succeeded == 0 {
         return Err(CommandFailure::runtime_error(format!(
             "{}{}",
-            about.in_terms("no login ended as it had to"),
+            about.replace_login_term("no login had the expected result"),
             outcome.tls
         )));
     }
@@ -145,18 +142,18 @@ fn judge_expectations(
     let shown = ExpectationInputs {
         tally: &outcome.tally,
         measured_s: outcome.measured_s,
-        server_ms: outcome.server.as_ref().and_then(ServerUse::ms_per_login),
-        knee: outcome.ramp.as_ref().and_then(RampSearch::find_knee).map(|k| k.capacity),
-        setup: outcome.setup_rates(),
+        server_ms: outcome.server.as_ref().and_then(ServerResourceUsage::ms_per_login),
+        knee: outcome.ramp.as_ref().and_then(RampSearch::find_ramp_knee).map(|k| k.capacity),
+        setup: outcome.session_setup_rates(),
     };
-    expect.iter().map(|e| e.judge_inputs(&shown)).collect()
+    expect.iter().map(|e| e.judge_load_results(&shown)).collect()
 }
 
 fn explain_run_error(error: &RunError) -> CommandFailure {
     match error {
         RunError::Config(_) => CommandFailure::usage_error(error),
         RunError::First { .. } => CommandFailure::runtime_error(format!(
-            "{error}\nNothing was loaded. --no-check goes on all the same"
+            "{error}\nThe load was not started. --no-check skips this check"
         )),
         _ => CommandFailure::runtime_error(error),
     }

@@ -45,11 +45,15 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(said) => {
             let code = u8::try_from(said.exit_code()).unwrap_or(2);
+            let described = describe_usage_error(&said);
             if code != 0 && std::env::args().any(|word| word == "--json") {
-                ConsoleOutput::JSON
-                    .print_failure(&CommandFailure { code, message: said.to_string().trim_end().to_owned() });
+                let message = described.unwrap_or_else(|| said.to_string()).trim_end().to_owned();
+                ConsoleOutput::JSON.print_failure(&CommandFailure { code, message });
+            } else if let Some(text) = described {
+                eprint!("{text}");
             } else {
-                // Help and version come this way too, with exit code 0. A reader that went away is no fault.
+                // clap also reports help and version as errors, with exit code 0. A write error is ignored: the reader
+                // may have gone.
                 let _ = said.print();
             }
             return ExitCode::from(code);
@@ -63,6 +67,15 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Returns the text of a usage error about a value that a parser of the standard library refused, in our words.
+fn describe_usage_error(said: &clap::Error) -> Option<String> {
+    let text = said.to_string();
+    let (first, rest) = text.split_once('\n')?;
+    let (value, reason) = first.rsplit_once("': ")?;
+    let ours = usher_config::describe_parse_error(reason)?;
+    (said.kind() == clap::error::ErrorKind::ValueValidation).then(|| format!("{value}': {ours}\n{rest}"))
 }
 
 fn dispatch_command(command: UsherCommand, output: &ConsoleOutput) -> Result<(), CommandFailure> {
@@ -112,8 +125,12 @@ fn dispatch_command(command: UsherCommand, output: &ConsoleOutput) -> Result<(),
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut completion_command(), "usher", &mut script);
             output.print_text(&String::from_utf8_lossy(&script))?;
-            // clap's script for fish has no values of arguments without an option.
-            if shell == clap_complete::Shell::Fish { output.print_text(&studies_for_fish()) } else { Ok(()) }
+            // The fish script that clap generates does not complete values of positional arguments.
+            if shell == clap_complete::Shell::Fish {
+                output.print_text(&fish_study_completions())
+            } else {
+                Ok(())
+            }
         }
     }
 }
@@ -124,7 +141,7 @@ fn study_names() -> Vec<&'static str> {
 }
 
 /// Completes the names of studies in fish, by what clap's script defines.
-fn studies_for_fish() -> String {
+fn fish_study_completions() -> String {
     format!(
         "complete -c usher -n \"__fish_usher_using_subcommand study; and __fish_seen_subcommand_from run check show\" -a \"{}\"\n",
         study_names().join(" ")

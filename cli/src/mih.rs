@@ -3,7 +3,7 @@
 mod show;
 
 use crate::output::{CommandFailure, ConsoleOutput};
-use crate::service::report_check;
+use crate::service::report_config_check;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -15,73 +15,74 @@ use usher_config::units::TimeSpan;
 use usher_core::{Duration, TransportProtocol};
 use usher_host::mih::{self, MihError};
 use usher_mih::{
-    EventList, LinkActionResult, LinkActionType, LinkAddr, MessageId, MihfId, PORT, PeerRoute, ServiceId,
-    Status, Tlv, TransactionTiming, UnansweredPolicy, kind,
+    EventList, LinkActionResult, LinkActionType, LinkAddr, MessageId, MihfId, PORT, PeerRoute,
+    ResponseTimeoutPolicy, ServiceId, Status, Tlv, TransactionTimerConfig, kind,
 };
-use usher_mih_service::client::{self, ClientRequest};
-use usher_mih_service::config::{self, DEFAULT_PATH, EventName};
+use usher_mih_service::client::{self, MihClientRequest};
+use usher_mih_service::config::{self, DEFAULT_PATH, LinkEventName};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum MihCommand {
-    /// Tell others of this host's links, and let those who may ask and act, until told to end.
+    /// Report this host's links to other functions, and carry out their permitted requests, until stopped.
     #[command(after_help = "Examples:
   usher mih serve
   usher mih serve --config ./mih.toml
   usher mih serve --listen 0.0.0.0:4551
 
-Without a configuration the function serves loopback, tells of all interfaces, and is called as the host is. SIGHUP has the
-configuration read again, SIGTERM ends it. To switch interfaces for others it needs CAP_NET_ADMIN.")]
+Without a configuration, the function serves loopback, reports all interfaces, and has the host name as its
+identifier. SIGHUP reloads the configuration; SIGTERM stops the function. It needs CAP_NET_ADMIN to switch
+interfaces for others.")]
     Serve {
         /// The configuration file [default: /etc/usher/mih.toml].
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// An address with its port, for UDP and TCP, in place of those of the configuration; may be repeated.
+        /// An address and port to serve by UDP and TCP, in place of the configuration's; may be repeated.
         #[arg(long, value_name = "ADDRESS:PORT")]
         listen: Vec<SocketAddr>,
     },
-    /// Check a configuration file without serving: every fault with its line.
+    /// Check a configuration file without serving, and report each fault with its line.
     #[command(after_help = "Examples:\n  usher mih check\n  usher mih check ./mih.toml")]
     Check {
-        /// The file [default: /etc/usher/mih.toml].
+        /// The configuration file [default: /etc/usher/mih.toml].
         file: Option<PathBuf>,
     },
-    /// Be a mobile node that hands over from one interface to another, until told to end.
+    /// Run a mobile node that hands over from one interface to another, until stopped.
     #[command(after_help = "Examples:
   usher mih node
   usher mih node --config ./mn.toml
 
-The table [handover] of the configuration names both interfaces, the points of service and the correspondent. When the serving
-link is lost, or a watched value says that it will be, the node asks its point of service, moves its default route to the other
-interface and tells the correspondent by a Binding Update. Needs CAP_NET_ADMIN.")]
+The table [handover] of the configuration names both interfaces, the points of service and the correspondent.
+When the serving link fails, or a watched value predicts it, the node asks its point of service. It moves its
+default route to the other interface and sends the correspondent a Binding Update. Needs CAP_NET_ADMIN.")]
     Node {
         /// The configuration file [default: /etc/usher/mih.toml].
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Send a flow to a mobile node, wherever its Binding Updates say that it is, until told to end.
+    /// Send a flow to a mobile node, at the address of its latest Binding Update, until stopped.
     #[command(
         after_help = "Example:\n  usher mih flow 192.0.2.10:5000 --from 198.51.100.9 --interval '20 ms'"
     )]
     Flow {
-        /// The node's home address, with the port of its flow.
+        /// The node's home address and the port of the flow.
         node: SocketAddr,
-        /// Our address, which is the node's `correspondent`.
+        /// Our address, which the node's configuration has as `correspondent`.
         #[arg(long, value_name = "ADDRESS")]
         from: IpAddr,
-        /// Networks to which the node may have the flow sent [default: anywhere that it proves to receive at].
+        /// Networks of permitted care-of addresses [default: any address that passes the return routability check].
         #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
         care_of: Vec<Prefix>,
-        /// From one packet to the next.
+        /// The time between packets.
         #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, default_value = "20 ms")]
         interval: TimeSpan,
-        /// Octets of a packet, without UDP's header; 4 at least, for its number.
+        /// Octets of a packet without the UDP header; at least 4, for its sequence number.
         #[arg(long, value_name = "N", default_value = "200")]
         size: u16,
-        /// So many packets [default: without end].
+        /// The number of packets [default: no limit].
         #[arg(long, value_name = "N")]
         packets: Option<u32>,
     },
-    /// Ask another MIH function, and print what it says.
+    /// Send a request to another MIH function, and print the response.
     #[command(after_help = "Examples:
   usher mih send 192.0.2.7 discover
   usher mih send 192.0.2.7 subscribe --follow
@@ -89,8 +90,8 @@ interface and tells the correspondent by a Binding Update. Needs CAP_NET_ADMIN."
   usher mih send 192.0.2.7 act power-down --link 02:00:00:00:00:01 --delay '2 s'
   usher mih send --tcp 192.0.2.7 candidates
 
-What it is called and which links it has is discovered first. Ends with code 1 when it does not answer, or answers that it will
-not.")]
+The command first discovers the function's identifier and links.
+Exit code 1: the function does not answer, or refuses the request.")]
     Send(MihSendArgs),
 }
 
@@ -98,80 +99,80 @@ not.")]
 pub(crate) struct MihSendArgs {
     /// The other function's host: HOST or HOST:PORT, [ADDRESS]:PORT for IPv6.
     host: String,
-    /// What is asked.
+    /// The request.
     #[command(subcommand)]
     question: MihSendCommand,
-    /// By TCP; otherwise by UDP, with MIH acknowledgements.
+    /// Use TCP instead of UDP with MIH acknowledgements.
     #[arg(long)]
     tcp: bool,
-    /// What the other function is called [default: whoever answers there].
+    /// The other function's identifier [default: as discovered].
     #[arg(long, value_name = "ID", value_parser = config::parse_identifier)]
     to: Option<MihfId>,
-    /// What this one calls itself [default: mih-send with the process's number, at this host's name].
+    /// Our identifier [default: mih-send-PID@HOST].
     #[arg(long, value_name = "ID", value_parser = config::parse_identifier)]
     id: Option<MihfId>,
-    /// The address to ask from [default: the system's choice].
+    /// The local address for the request [default: chosen by the system].
     #[arg(long, value_name = "ADDRESS")]
     from: Option<IpAddr>,
-    /// How long an answer may take.
+    /// The longest wait for the response.
     #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, default_value = "5 s")]
     timeout: TimeSpan,
-    /// How long an acknowledgement is waited for before a message is sent again, twice at most.
+    /// The wait for an acknowledgement before a retransmission. There are at most two.
     #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, default_value = "1 s")]
     retransmission: TimeSpan,
 }
 
-/// Which links, and which events.
+/// Links and events.
 #[derive(Args, Debug)]
 pub(crate) struct MihEventArgs {
-    /// Which of its links, by their MAC addresses [default: all].
+    /// Links of the other function, by MAC address [default: all].
     #[arg(long, value_name = "MAC", value_parser = parse_mac)]
     link: Vec<LinkAddr>,
-    /// Which events.
+    /// The events.
     #[arg(long, value_name = "EVENT,...", value_delimiter = ',', value_parser = parse_event,
         default_value = "link-up,link-down,link-going-down,link-parameters-report")]
-    events: Vec<EventName>,
+    events: Vec<LinkEventName>,
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum MihSendCommand {
     /// MIH_Capability_Discover: its identifier, links, events and commands.
     Discover,
-    /// MIH_Register, until its time is over.
+    /// MIH_Register, until the registration expires.
     Register,
     /// MIH_DeRegister.
     Deregister,
-    /// MIH_Event_Subscribe, after MIH_Register: to be told is for who is registered.
+    /// MIH_Event_Subscribe, after the MIH_Register that it requires.
     Subscribe {
         #[command(flatten)]
         events: MihEventArgs,
-        /// Print indications as they come, until interrupted; then unsubscribe.
+        /// Print indications as they arrive, until interrupted, then unsubscribe.
         #[arg(long)]
         follow: bool,
     },
     /// MIH_Event_Unsubscribe.
     Unsubscribe(MihEventArgs),
-    /// MIH_Link_Get_Parameters: how its links are.
+    /// MIH_Link_Get_Parameters: the state of its links.
     Parameters {
-        /// Which of its links, by their MAC addresses [default: all].
+        /// Links of the other function, by MAC address [default: all].
         #[arg(long, value_name = "MAC", value_parser = parse_mac)]
         link: Vec<LinkAddr>,
     },
-    /// MIH_Link_Actions: switch links off or on, where its configuration lets us.
+    /// MIH_Link_Actions: switch links off or on, if its configuration permits.
     Act {
-        /// What they shall do.
+        /// The action.
         #[arg(value_enum)]
         action: LinkActionArg,
-        /// Which of its links, by their MAC addresses.
+        /// Links of the other function, by MAC address.
         #[arg(long, value_name = "MAC", value_parser = parse_mac, required = true)]
         link: Vec<LinkAddr>,
-        /// How long from now, up to 65 s; who subscribed to it hears MIH_Link_Going_Down at once.
+        /// The time until the action, up to 65 s. Subscribers receive MIH_Link_Going_Down at once.
         #[arg(long, value_name = "TIME", value_parser = parse_delay, default_value = "0 s")]
         delay: u16,
     },
-    /// MIH_Net_HO_Candidate_Query: to which of its links it could go.
+    /// MIH_Net_HO_Candidate_Query: the links that it could hand over to.
     Candidates {
-        /// Which of its links, by their MAC addresses [default: all].
+        /// Links of the other function, by MAC address [default: all].
         #[arg(long, value_name = "MAC", value_parser = parse_mac)]
         link: Vec<LinkAddr>,
     },
@@ -185,23 +186,23 @@ pub(crate) enum LinkActionArg {
     PowerDown,
     /// Switch on, and connect.
     PowerUp,
-    /// Go to sleep.
+    /// Enter the low-power mode.
     LowPower,
 }
 
 fn parse_mac(text: &str) -> Result<LinkAddr, String> {
     let mac = config::parse_mac(text).map(LinkAddr::Mac);
-    mac.ok_or_else(|| "a MAC address is needed, such as 02:00:00:00:00:01".to_owned())
+    mac.ok_or_else(|| "expected a MAC address, such as 02:00:00:00:00:01".to_owned())
 }
 
-fn parse_event(text: &str) -> Result<EventName, String> {
-    let names = || EventName::ALL.map(EventName::name).join(", ");
-    EventName::from_name(text).ok_or_else(|| format!("the events are {}", names()))
+fn parse_event(text: &str) -> Result<LinkEventName, String> {
+    let names = || LinkEventName::ALL.map(LinkEventName::name).join(", ");
+    LinkEventName::from_name(text).ok_or_else(|| format!("unknown event; the events are {}", names()))
 }
 
 fn parse_delay(text: &str) -> Result<u16, String> {
     let time = TimeSpan::parse(text)?.get().as_millis();
-    u16::try_from(time).map_err(|_| "65.535 s at most, since the message has no room for more".to_owned())
+    u16::try_from(time).map_err(|_| "at most 65.535 s, the longest delay of the message".to_owned())
 }
 
 pub(crate) fn run_mih_command(output: &ConsoleOutput, command: MihCommand) -> Result<(), CommandFailure> {
@@ -210,7 +211,7 @@ pub(crate) fn run_mih_command(output: &ConsoleOutput, command: MihCommand) -> Re
         MihCommand::Node { config } => mih::node::run_mobile_node(config).map_err(map_mih_error),
         MihCommand::Flow { node, from, care_of, interval, size, packets } => {
             if interval.get().is_zero() {
-                return Err(CommandFailure::usage_error("--interval: a flow needs time between its packets"));
+                return Err(CommandFailure::usage_error("--interval must be above 0 s"));
             }
             let networks = care_of.iter().map(|prefix| (prefix.network, prefix.bits)).collect();
             let config = usher_mobility::correspondent::CorrespondentConfig {
@@ -221,11 +222,11 @@ pub(crate) fn run_mih_command(output: &ConsoleOutput, command: MihCommand) -> Re
                 longest_binding: Duration::from_secs(24 * 3600),
                 proof: None,
             };
-            mih::node::send_flow(from, networks, config).map_err(map_mih_error)
+            mih::node::send_correspondent_flow(from, networks, config).map_err(map_mih_error)
         }
         MihCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            report_check(output, &file, mih::check_config(&file))
+            report_config_check(output, &file, mih::check_config(&file))
         }
         MihCommand::Send(send) => send_request(output, send),
     }
@@ -238,35 +239,34 @@ fn map_mih_error(error: MihError) -> CommandFailure {
     }
 }
 
-fn resolve_address(send: &MihSendArgs) -> Result<SocketAddr, CommandFailure> {
+fn resolve_mih_destination(send: &MihSendArgs) -> Result<SocketAddr, CommandFailure> {
     let host = &send.host;
     let fits = |address: &SocketAddr| send.from.is_none_or(|from| from.is_ipv4() == address.is_ipv4());
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, PORT));
     }
     let all = host.to_socket_addrs().or_else(|_| (host.as_str(), PORT).to_socket_addrs());
-    let mut all = all.map_err(|error| CommandFailure::runtime_error(format!("{host}: {error}")))?;
+    let mut all =
+        all.map_err(|error| CommandFailure::runtime_error(format!("cannot resolve {host}: {error}")))?;
     all.find(fits).ok_or_else(|| {
-        CommandFailure::usage_error(format!(
-            "{host} has no address of the family that is asked from (--from)"
-        ))
+        CommandFailure::usage_error(format!("{host} has no address of the same family as --from"))
     })
 }
 
-fn build_request(asked: MihSendCommand) -> (ClientRequest, Vec<LinkAddr>, bool) {
+fn build_request(asked: MihSendCommand) -> (MihClientRequest, Vec<LinkAddr>, bool) {
     let all =
-        |events: &[EventName]| events.iter().fold(EventList::NONE, |all, e| all.with(e.to_event_list()));
+        |events: &[LinkEventName]| events.iter().fold(EventList::NONE, |all, e| all.with(e.to_event_list()));
     match asked {
-        MihSendCommand::Discover => (ClientRequest::Capabilities, Vec::new(), false),
-        MihSendCommand::Register => (ClientRequest::Register, Vec::new(), false),
-        MihSendCommand::Deregister => (ClientRequest::Deregister, Vec::new(), false),
+        MihSendCommand::Discover => (MihClientRequest::Capabilities, Vec::new(), false),
+        MihSendCommand::Register => (MihClientRequest::Register, Vec::new(), false),
+        MihSendCommand::Deregister => (MihClientRequest::Deregister, Vec::new(), false),
         MihSendCommand::Subscribe { events, follow } => {
-            (ClientRequest::Subscribe(all(&events.events)), events.link, follow)
+            (MihClientRequest::Subscribe(all(&events.events)), events.link, follow)
         }
         MihSendCommand::Unsubscribe(events) => {
-            (ClientRequest::Unsubscribe(all(&events.events)), events.link, false)
+            (MihClientRequest::Unsubscribe(all(&events.events)), events.link, false)
         }
-        MihSendCommand::Parameters { link } => (ClientRequest::Parameters, link, false),
+        MihSendCommand::Parameters { link } => (MihClientRequest::Parameters, link, false),
         MihSendCommand::Act { action, link, delay } => {
             let action = match action {
                 LinkActionArg::Disconnect => LinkActionType::Disconnect,
@@ -274,26 +274,25 @@ fn build_request(asked: MihSendCommand) -> (ClientRequest, Vec<LinkAddr>, bool) 
                 LinkActionArg::PowerUp => LinkActionType::PowerUp,
                 LinkActionArg::LowPower => LinkActionType::LowPower,
             };
-            (ClientRequest::Act(action, delay), link, false)
+            (MihClientRequest::Act(action, delay), link, false)
         }
-        MihSendCommand::Candidates { link } => (ClientRequest::Candidates, link, false),
+        MihSendCommand::Candidates { link } => (MihClientRequest::Candidates, link, false),
     }
 }
 
-/// The timers of a client: discovery, which goes to whoever hears it and cannot be acknowledged, is sent again for want of its
-/// answer.
+/// The timers of a client. Discovery cannot be acknowledged, so it is retransmitted if no answer comes.
 fn mihf_config(id: MihfId, retransmission: Duration, timeout: Duration) -> usher_mih::MihfConfig {
     let mut config = usher_mih::MihfConfig::new(id);
     config.by_transport = true;
-    config.timing = TransactionTiming {
+    config.timing = TransactionTimerConfig {
         retransmission,
         retransmissions: 2,
         response: Some(timeout),
-        unanswered: UnansweredPolicy::Abort,
+        unanswered: ResponseTimeoutPolicy::Abort,
     };
-    let discovery = TransactionTiming {
+    let discovery = TransactionTimerConfig {
         response: Some(retransmission),
-        unanswered: UnansweredPolicy::Retransmit,
+        unanswered: ResponseTimeoutPolicy::Retransmit,
         ..config.timing
     };
     config
@@ -302,7 +301,7 @@ fn mihf_config(id: MihfId, retransmission: Duration, timeout: Duration) -> usher
     config
 }
 
-/// What is known of the conversation so far.
+/// The state of the conversation.
 #[derive(Default)]
 struct MihTranscript {
     peer: Option<MihfId>,
@@ -312,21 +311,22 @@ struct MihTranscript {
 }
 
 fn send_request(output: &ConsoleOutput, send: MihSendArgs) -> Result<(), CommandFailure> {
-    let remote = resolve_address(&send)?;
+    let remote = resolve_mih_destination(&send)?;
     let transport = if send.tcp { TransportProtocol::Tcp } else { TransportProtocol::Udp };
     let own = match send.id {
         Some(id) => id,
-        // Of its own for each client: who asks meanwhile is not to be taken for the one who follows.
+        // Each client process has its own identifier, so that the server does not confuse it with a concurrent or later
+        // one.
         None => config::parse_identifier(&format!("mih-send-{}@{}", std::process::id(), mih::host_name()))
             .map_err(|_| {
                 CommandFailure::usage_error(format!(
-                    "the host's name {} is no identifier; give --id",
+                    "the host name {} is not an identifier; give --id",
                     mih::host_name()
                 ))
             })?,
     };
     let (question, links, follow) = build_request(send.question);
-    let discovers = question == ClientRequest::Capabilities;
+    let discovers = question == MihClientRequest::Capabilities;
     let config = client::MihClientConfig {
         mih: mihf_config(own, send.retransmission.get(), send.timeout.get()),
         route: PeerRoute { transport, local: None, remote },
@@ -340,7 +340,7 @@ fn send_request(output: &ConsoleOutput, send: MihSendArgs) -> Result<(), Command
     mih::run_client(config, send.from, move |event| {
         handle_event(&mut heard.borrow_mut(), &printed, event, discovers, follow)
     })
-    .map_err(|error| CommandFailure::runtime_error(format!("{remote} cannot be asked: {error}")))?;
+    .map_err(|error| CommandFailure::runtime_error(format!("cannot send to {remote}: {error}")))?;
     let said = said.take();
     if let Some(broken) = said.broken {
         return Err(broken);
@@ -397,11 +397,11 @@ fn handle_event(
             print(said, value, &line);
         }
         client::MihClientEvent::Failed { request, failure } => {
-            let text = format!("{request}: {failure}: {}", explain_failure(failure));
+            let text = format!("{request}: {failure}: {}", explain_mih_failure(failure));
             said.failure.get_or_insert(text);
         }
         client::MihClientEvent::NoLinks => {
-            let text = "it has no such link; `usher mih send HOST discover` lists those that it has";
+            let text = "the function has no such link; `usher mih send HOST discover` lists its links";
             said.failure.get_or_insert_with(|| text.to_owned());
         }
         client::MihClientEvent::Finished => {}
@@ -422,28 +422,27 @@ fn record_refusal(said: &mut MihTranscript, answer: &usher_mih::MihfMessage) {
             return;
         }
         Some(Status::AuthorizationFailure) => {
-            "its configuration does not let this address ([[allow]] may)".to_owned()
+            "its configuration does not permit this address; see [[allow]]".to_owned()
         }
-        Some(Status::Rejected) => "it does not do that, or has no such link, or is full".to_owned(),
+        Some(Status::Rejected) => "it does not support the request, has no such link, or is full".to_owned(),
         Some(status) => format!("status {status}"),
-        None => "an answer without a status".to_owned(),
+        None => "the answer has no status".to_owned(),
     };
     let status = answer.status().map_or_else(String::new, |status| format!(" ({status})"));
     said.failure.get_or_insert(format!("{name} is refused{status}: {advice}"));
 }
 
-const fn explain_failure(failure: usher_mih::TransactionError) -> &'static str {
+const fn explain_mih_failure(failure: usher_mih::TransactionError) -> &'static str {
     use usher_mih::TransactionError;
     match failure {
-        TransactionError::NoAcknowledgement => {
-            "no MIH function is there, or the way to it or back loses what is sent"
-        }
+        TransactionError::NoAcknowledgement => "no MIH function answers there, or the path loses messages",
         TransactionError::NoResponse => {
-            "no MIH function is there, its configuration does not hear this address, or it needs longer (--timeout)"
+            "no MIH function answers there, its configuration ignores this address, or it needs longer \
+             (--timeout)"
         }
-        TransactionError::NoRoute => "it is not known any more",
+        TransactionError::NoRoute => "the function is no longer known",
         TransactionError::Transport => {
-            "no connection: nobody listens there, or it closed the connection as not allowed"
+            "no connection: no function listens there, or it does not permit the connection"
         }
     }
 }

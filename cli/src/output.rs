@@ -32,7 +32,7 @@ impl CommandFailure {
     /// Another program's file was imported in part. Or it was rejected, since its unsupported lines would have
     /// restricted access.
     #[cfg(feature = "live")]
-    pub(crate) fn partial_import(cause: impl Display) -> Self {
+    pub(crate) fn partial_import_failure(cause: impl Display) -> Self {
         Self { code: PARTLY, message: cause.to_string() }
     }
     /// The command line is invalid. Nothing was run.

@@ -1,4 +1,4 @@
-//! What pages name exists: commands with their options, and keys of the configuration.
+//! Commands with their options and keys of the configuration that pages name exist.
 
 use crate::args::CliArguments;
 use clap::error::ErrorKind;
@@ -7,23 +7,33 @@ use serde_json::Value;
 use std::path::Path;
 
 /// The pages, from the repository's root.
-fn page_paths() -> Vec<String> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let names =
-        std::fs::read_dir(docs).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let docs = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
-    let mut all: Vec<String> = docs.chain(["README.md".to_owned()]).collect();
+fn documentation_page_paths() -> Vec<String> {
+    let mut all = vec!["README.md".to_owned()];
+    let mut folders = vec!["docs".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in
+            std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(&folder)).unwrap()
+        {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().into_string().unwrap());
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(path),
+                false if path.ends_with(".md") => all.push(path),
+                false => {}
+            }
+        }
+    }
     all.sort();
     all
 }
 
-fn read_page(path: &str) -> String {
+fn read_documentation_page(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Each line of code of a page, and each piece of code within a line, with the line's number.
-fn code_pieces(page: &str) -> Vec<(usize, String)> {
+fn documented_code_lines(page: &str) -> Vec<(usize, String)> {
     let (mut all, mut block): (Vec<(usize, String)>, bool) = (Vec::new(), false);
     let mut goes_on = false;
     for (i, line) in page.lines().enumerate() {
@@ -65,8 +75,8 @@ fn shell_words(line: &str) -> Vec<String> {
     all
 }
 
-/// What is wrong with a command line that a page shows.
-fn find_misuse(line: &str) -> Option<String> {
+/// The fault of a command line that a page shows.
+fn find_command_line_error(line: &str) -> Option<String> {
     let line = line.trim_start_matches("$ ").trim_start_matches("sudo ");
     if !line.starts_with("usher ") {
         return None;
@@ -84,7 +94,7 @@ fn find_misuse(line: &str) -> Option<String> {
     match CliArguments::try_parse_from(&words) {
         Ok(_) => None,
         Err(said) => match said.kind() {
-            // A page may write N for a number, and SHELL for one of several.
+            // In an example of a page, a word in capitals, such as N or SHELL, is a placeholder for a value.
             ErrorKind::ValueValidation | ErrorKind::InvalidValue
                 if words.iter().any(|w| w.chars().all(|c| c.is_ascii_uppercase())) =>
             {
@@ -99,10 +109,12 @@ fn find_misuse(line: &str) -> Option<String> {
 fn commands_that_pages_show_can_be_typed() {
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for page in page_paths() {
-        for (line, text) in code_pieces(&read_page(&page)) {
+    for page in documentation_page_paths() {
+        for (line, text) in documented_code_lines(&read_documentation_page(&page)) {
             seen += usize::from(text.starts_with("usher "));
-            wrong.extend(find_misuse(&text).map(|said| format!("{page}:{line}: {text}\n  {said}")));
+            wrong.extend(
+                find_command_line_error(&text).map(|said| format!("{page}:{line}: {text}\n  {said}")),
+            );
         }
     }
     assert!(seen > 50, "the pages' commands were not found: {seen}");
@@ -112,17 +124,17 @@ fn commands_that_pages_show_can_be_typed() {
 #[test]
 fn a_command_that_cannot_be_typed_is_found() {
     for wrong in ["usher aaa user set --hash nt", "usher aaa users list", "usher aaa serve --confg a"] {
-        assert!(find_misuse(wrong).is_some(), "{wrong}");
+        assert!(find_command_line_error(wrong).is_some(), "{wrong}");
     }
     for right in
         ["usher aaa user set ann --password --hash nt", "usher aaa user set", "usher aaa schema | psql"]
     {
-        assert_eq!(find_misuse(right), None, "{right}");
+        assert_eq!(find_command_line_error(right), None, "{right}");
     }
 }
 
 /// Whether a schema has a key of a table; both are paths of names, as `diameter.peer` and `origins`.
-fn has_key(schema: &Value, table: &str, key: &str) -> bool {
+fn schema_has_key(schema: &Value, table: &str, key: &str) -> bool {
     let mut at = schema.clone();
     for name in table.split('.').chain([key]) {
         let Some(next) = find_property(schema, &at, name) else { return false };
@@ -154,20 +166,45 @@ fn parse_key_reference(text: &str) -> Option<(&str, &str)> {
 }
 
 #[test]
+fn new_names_of_keys_are_of_the_configuration() {
+    for (format, schema) in crate::config::formats_with_schemas() {
+        let schema: Value = serde_json::from_str(&schema).unwrap();
+        for retired in format.retired.iter().filter(|retired| retired.rewrite.is_none()) {
+            let table = retired.table.join(".");
+            assert!(
+                schema_has_key(&schema, &table, retired.instead),
+                "{}: {table}.{}",
+                format.description,
+                retired.instead
+            );
+            assert!(
+                !schema_has_key(&schema, &table, retired.key),
+                "{}: {table}.{}",
+                format.description,
+                retired.key
+            );
+        }
+    }
+}
+
+#[test]
 fn keys_that_pages_name_are_of_the_configuration() {
     let schemas = crate::config::formats_with_schemas()
         .into_iter()
         .map(|(_, schema)| serde_json::from_str(&schema).unwrap());
     let schemas: Vec<Value> = schemas.collect();
-    assert!(has_key(&schemas[1], "diameter.peer", "origins") && has_key(&schemas[1], "limits", "failures"));
-    assert!(!has_key(&schemas[1], "limits", "login_timeout"));
+    assert!(
+        schema_has_key(&schemas[1], "diameter.peer", "origins")
+            && schema_has_key(&schemas[1], "limits", "failures")
+    );
+    assert!(!schema_has_key(&schemas[1], "limits", "login_timeout"));
     let mut seen = 0;
-    for page in page_paths() {
-        for (line, text) in code_pieces(&read_page(&page)) {
+    for page in documentation_page_paths() {
+        for (line, text) in documented_code_lines(&read_documentation_page(&page)) {
             let Some((table, key)) = parse_key_reference(&text) else { continue };
             seen += 1;
             assert!(
-                schemas.iter().any(|schema| has_key(schema, table, key)),
+                schemas.iter().any(|schema| schema_has_key(schema, table, key)),
                 "{page}:{line}: `{text}`: table {table} has no key {key}"
             );
         }

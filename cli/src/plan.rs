@@ -1,99 +1,101 @@
 //! `usher plan`: how many servers.
 
-use crate::load::MixEntry;
+use crate::load::MethodShareArg;
 use crate::output::{CommandFailure, ConsoleOutput, INTERRUPTED, format_columns};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_config::units::{EventRate, Percentage, PositiveCount, TimeSpan};
-use usher_plan::{LoginDemand, LoginTarget, PlanEffort, PlanError, PlanFile, PlanObserver, PreparedPlan};
+use usher_plan::{
+    LoginDemand, LoginTimeTarget, PlanError, PlanFile, PlanObserver, PlanSimulationSettings, PreparedPlan,
+};
 
 #[derive(Args, Debug)]
 pub(crate) struct PlanArgs {
-    /// The plan as a file, whose keys are the options'; options stand against it.
+    /// A plan file. Its keys are named like the options, and options override them.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// What a login costs, as `usher load --calibrate` wrote it.
+    /// The processor profile with the cost of a login, as written by `usher load ... --calibrate`.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// The configuration of the server that is to be deployed: its methods, store and limits [default: one of the plan's own].
+    /// The configuration of the planned server, with its methods, store and limits [default: a built-in one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Methods by their shares, by the profile's names: eap-tls=60,peap-mschapv2=30,pap=10.
+    /// Methods with their shares, by their names in the profile, such as eap-tls=60,peap-mschapv2=30,pap=10.
     #[arg(long, value_name = "METHOD=SHARE,...", value_delimiter = ',', help_heading = "Demand")]
-    mix: Vec<MixEntry>,
-    /// How many users there are.
+    mix: Vec<MethodShareArg>,
+    /// The number of users.
     #[arg(long, value_name = "N", help_heading = "Demand")]
     users: Option<u32>,
-    /// All of them log in once within this time.
+    /// All users log in once within this time.
     #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Demand", conflicts_with_all = ["reauthentication", "rate"])]
     within: Option<TimeSpan>,
-    /// Each logs in again after this time.
+    /// Each user logs in again after this time.
     #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Demand", conflicts_with = "rate")]
     reauthentication: Option<TimeSpan>,
-    /// Logins a second.
+    /// Logins per second.
     #[arg(long, value_name = "R", help_heading = "Demand")]
     rate: Option<f64>,
-    /// At the peak so many times as many as on average [default: 1].
+    /// The peak rate as a multiple of the average rate [default: 1].
     #[arg(long, value_name = "FACTOR", help_heading = "Demand")]
     peak: Option<f64>,
-    /// What is to be met: '99 % within 200 ms' [default: 99 % within 100 ms].
-    #[arg(long, value_name = "SHARE within TIME", value_parser = parse_target, help_heading = "Target")]
-    target: Option<LoginTarget>,
+    /// The target for logins, such as '99 % within 200 ms' [default: 99 % within 100 ms].
+    #[arg(long, value_name = "SHARE within TIME", value_parser = parse_login_target, help_heading = "Target")]
+    target: Option<LoginTimeTarget>,
     /// Cores of each server [default: 1].
     #[arg(long, value_name = "N", help_heading = "Servers")]
     cores: Option<u32>,
-    /// So many times as long as on the profile's machine work takes [default: 1].
+    /// The time of work as a multiple of its time on the profile's machine [default: 1].
     #[arg(long, value_name = "FACTOR", help_heading = "Servers")]
     scale: Option<f64>,
-    /// How far away the store is, there and back, beyond where it was when the profile was measured.
+    /// The additional round-trip time to the store, beyond the one in the profile's measurement.
     #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Servers")]
     store_distance: Option<TimeSpan>,
-    /// How far away access servers are, there and back [default: 0 s].
+    /// The round-trip time to the access servers [default: 0 s].
     #[arg(long, value_name = "TIME", value_parser = TimeSpan::parse, help_heading = "Network")]
     round_trip: Option<TimeSpan>,
-    /// Share of packets lost, each way [default: 0 %].
+    /// The share of lost packets, in each direction [default: 0 %].
     #[arg(long, value_name = "SHARE", value_parser = Percentage::parse, help_heading = "Network")]
     loss: Option<Percentage>,
-    /// PEM: the certificate of a test user whom the configuration knows, with those above it.
+    /// PEM file: the certificate and chain of a test user of the configuration.
     #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "key")]
     certificate: Option<PathBuf>,
-    /// PEM: its key.
+    /// PEM file: the private key of --certificate.
     #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "certificate")]
     key: Option<PathBuf>,
-    /// PEM: the authorities of the server's certificate.
+    /// PEM file: the authorities of the server's certificate.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     ca: Option<PathBuf>,
-    /// For a first look: fewer logins, two replications.
+    /// For a first look: fewer logins and two replications.
     #[arg(long, help_heading = "Run")]
     quick: bool,
-    /// How often everything is simulated, with other chance [default: 4].
+    /// Replications of the simulation, each with other random numbers [default: 4].
     #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u32).range(2..=1000))]
     replications: Option<u32>,
-    /// About how many logins one step has [default: 4000, with TLS 600].
+    /// The approximate number of logins in a step [default: 4000; with TLS 600].
     #[arg(long, value_name = "N", help_heading = "Run", value_parser = clap::value_parser!(u32).range(50..=10_000_000))]
     logins: Option<u32>,
-    /// The seed of all chance.
+    /// The seed of all random streams.
     #[arg(long, value_name = "S", default_value = "1", help_heading = "Run")]
     seed: u64,
-    /// Steps that are simulated at once [default: one per core].
+    /// Steps to simulate at once [default: one per core].
     #[arg(long, value_name = "N", help_heading = "Run")]
     jobs: Option<std::num::NonZeroUsize>,
-    /// Write report.html and plan.json here.
+    /// The folder for report.html and plan.json.
     #[arg(long, value_name = "DIR", help_heading = "Run")]
     out: Option<PathBuf>,
 }
 
 /// Reads `99 % within 200 ms`.
-fn parse_target(text: &str) -> Result<LoginTarget, String> {
-    let wrong = || format!("\"{text}\" is no target, such as \"99 % within 200 ms\"");
+fn parse_login_target(text: &str) -> Result<LoginTimeTarget, String> {
+    let wrong = || format!("\"{text}\" is not a target such as \"99 % within 200 ms\"");
     let (share, time) = text.split_once(" within ").ok_or_else(wrong)?;
     let share = Percentage::parse(share.trim())?;
     if !(share.get() > 0.0 && share.get() < 1.0) {
-        return Err("a target's share is between 0 % and 100 %, both excluded".to_owned());
+        return Err("the share of a target must be above 0 % and below 100 %".to_owned());
     }
-    Ok(LoginTarget { share, within: TimeSpan::parse(time.trim())? })
+    Ok(LoginTimeTarget { share, within: TimeSpan::parse(time.trim())? })
 }
 
 /// A bar, and the user's interrupt.
@@ -115,7 +117,7 @@ impl PlanObserver for PlanProgress {
 pub(crate) fn run_plan(output: &ConsoleOutput, options: &PlanArgs) -> Result<(), CommandFailure> {
     let file = merge_options(options)?;
     let available = || std::thread::available_parallelism().map_or(1, usize::from);
-    let effort = PlanEffort {
+    let effort = PlanSimulationSettings {
         quick: options.quick,
         replications: options.replications,
         logins: options.logins,
@@ -137,11 +139,11 @@ pub(crate) fn run_plan(output: &ConsoleOutput, options: &PlanArgs) -> Result<(),
     if let Some(folder) = &options.out {
         let report = usher_plan::build_report(&answer, &settings, &about, assumptions);
         std::fs::create_dir_all(folder)
-            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", folder.display())))?;
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot write {}: {e}", folder.display())))?;
         let path = report.write_files(folder).map_err(CommandFailure::runtime_error)?;
         let text = serde_json::to_string_pretty(&json).map_err(CommandFailure::runtime_error)?;
         std::fs::write(folder.join("plan.json"), text + "\n")
-            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", folder.display())))?;
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot write {}: {e}", folder.display())))?;
         output.print_note(&format!("the report is {}", path.display()));
     }
     if output.json {
@@ -156,7 +158,7 @@ fn start_progress(output: &ConsoleOutput) -> Result<PlanProgress, CommandFailure
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), interrupted.clone())
             .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
-            .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for interrupts: {e}")))?;
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot handle interrupts: {e}")))?;
     }
     let bar = indicatif::ProgressBar::new(1);
     bar.set_draw_target(match output.progress {
@@ -191,7 +193,7 @@ fn merge_options(options: &PlanArgs) -> Result<PlanFile, CommandFailure> {
             LoginDemand { users: file.demand.users, peak: file.demand.peak, ..LoginDemand::default() };
     }
     let count = |n: u32, what: &str| match n {
-        0 => Err(CommandFailure::usage_error(format!("{what} 0: one or more are needed"))),
+        0 => Err(CommandFailure::usage_error(format!("{what} 0: the least number is 1"))),
         n => Ok(PositiveCount::from_u32(n)),
     };
     if let Some(users) = options.users {

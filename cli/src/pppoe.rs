@@ -1,8 +1,8 @@
 //! `usher pppoe`: an access concentrator and a client; `usher who`: who had which address.
 
 use crate::output::{CommandFailure, ConsoleOutput, format_columns, format_duration, format_octets};
-use crate::service::{ImportedFile, import_foreign_file, invoking_user, report_check};
-use crate::session_id::{SessionNames, find_session, short_ids};
+use crate::service::{ConfigImportResult, import_foreign_file, invoking_user, report_config_check};
+use crate::session_id::{SessionIdentifiers, find_session, shortest_unique_prefixes};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
@@ -10,33 +10,35 @@ use std::path::{Path, PathBuf};
 use usher_concentrator::config::{DEFAULT_PATH, ModeWord};
 use usher_crypto::SecretValue;
 use usher_host::pppoe::{
-    self, AddressQuery, AddressQueryReply, ConnectError, PppoeConnectConfig, PppoeControlReply,
+    self, AddressQuery, AddressQueryReply, PppoeConnectConfig, PppoeConnectError, PppoeControlReply,
     PppoeControlRequest, PppoeError, PppoeSessionStatus, PppoeStatus,
 };
 use usher_ppp::auth::AuthenticationProtocol;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum PppoeCommand {
-    /// Let hosts in at the configuration's interfaces, until told to end.
+    /// Run the access concentrator on the configuration's interfaces, until stopped.
     #[command(after_help = "Examples:
   usher pppoe serve
   usher pppoe serve --config ./pppoe.toml
 
-Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and /dev/net/tun. The interfaces carry nothing but PPPoE while it runs. Packets of hosts
-come out of the device of [data] and are routed by the system: net.ipv4.ip_forward and net.ipv6.conf.all.forwarding have to be 1.
-SIGHUP has the configuration read again, SIGTERM ends all sessions and the concentrator.")]
+Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and /dev/net/tun. The interfaces carry only PPPoE meanwhile.
+The hosts' packets leave by the device of [data], and the system routes them: set net.ipv4.ip_forward and
+net.ipv6.conf.all.forwarding to 1.
+SIGHUP reloads the configuration. SIGTERM ends all sessions and stops the concentrator.")]
     Serve {
         #[command(flatten)]
         config: PppoeConfigArgs,
     },
-    /// Have a session of this host's with a concentrator, until it ends or is told to.
+    /// Connect this host to a concentrator, until the session ends or the program is stopped.
     #[command(after_help = "Examples:
   usher pppoe connect eth1 --user ann --password-file ./password --network 0.0.0.0/0
   usher pppoe connect eth1 --user ann --password-file - --keep < password
 
-The host gets an IPv4 address of the concentrator, with --ipv6 one of IPv6 too, on a device of its own. Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and
-/dev/net/tun. The interface carries nothing but PPPoE meanwhile. Ends with code 1 when no session comes to be.")]
-    Connect(Box<ConnectArgs>),
+The host gets a device of its own with an IPv4 address from the concentrator, and with --ipv6 an IPv6 address.
+Needs root, or CAP_NET_ADMIN and CAP_NET_RAW, and /dev/net/tun. The interface carries only PPPoE meanwhile.
+Exit code 1: no session was established.")]
+    Connect(Box<PppoeConnectArgs>),
     /// Show the sessions of a running concentrator.
     #[command(after_help = "Examples:\n  usher pppoe sessions\n  usher pppoe sessions --json")]
     Sessions {
@@ -50,33 +52,33 @@ The host gets an IPv4 address of the concentrator, with --ipv6 one of IPv6 too, 
   usher pppoe disconnect '#3'
   usher pppoe disconnect --all")]
     Disconnect {
-        /// A user, an address, a station (02:00:5e:10:00:01), a session's id as sessions shows it, or # with its number.
+        /// A user, address, station (02:00:5e:10:00:01), session id of `usher pppoe sessions`, or #NUMBER.
         #[arg(required_unless_present = "all")]
         which: Option<String>,
-        /// All of them.
+        /// End all sessions.
         #[arg(long, conflicts_with = "which")]
         all: bool,
         #[command(flatten)]
         config: PppoeConfigArgs,
     },
-    /// Print a configuration of this concentrator's made of accel-ppp's file or of pppoe-server-options; what cannot be taken is told with
-    /// its line.
+    /// Convert accel-ppp.conf or pppoe-server-options into a configuration of this concentrator, and report each
+    /// unsupported line.
     #[command(after_help = "Examples:
   usher pppoe import /etc/accel-ppp.conf > pppoe.toml
   usher pppoe import /etc/ppp/pppoe-server-options > pppoe.toml")]
     Import {
-        /// The file.
+        /// The file to import.
         file: PathBuf,
     },
-    /// Check a configuration file without serving: every fault with its line.
+    /// Check a configuration file without serving, and report each fault with its line.
     #[command(after_help = "Examples:\n  usher pppoe check\n  usher pppoe check ./pppoe.toml")]
     Check {
-        /// The file [default: /etc/usher/pppoe.toml].
+        /// The configuration file [default: /etc/usher/pppoe.toml].
         file: Option<PathBuf>,
     },
 }
 
-/// Which configuration.
+/// The configuration.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PppoeConfigArgs {
     /// The configuration file [default: /etc/usher/pppoe.toml].
@@ -85,64 +87,66 @@ pub(crate) struct PppoeConfigArgs {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct ConnectArgs {
-    /// The interface that the concentrator is behind.
+pub(crate) struct PppoeConnectArgs {
+    /// The interface towards the concentrator.
     interface: String,
-    /// Who the user is.
+    /// The user name.
     #[arg(long, value_name = "NAME")]
     user: String,
     /// A file that holds the password; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     password_file: PathBuf,
-    /// How the user may show who it is, the preferred first: eap, mschapv2, chap, pap [default: eap,mschapv2,chap; with --ca eap]. A concentrator
-    /// has to ask for one of those that are named. PAP shows the password to whoever listens.
+    /// Accepted authentication protocols, the preferred one first: eap, mschapv2, chap, pap [default:
+    /// eap,mschapv2,chap; with --ca eap]. With this option, the concentrator must use one of them. PAP reveals the
+    /// password to eavesdroppers.
     #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol, value_delimiter = ',')]
     protocols: Vec<AuthenticationProtocol>,
-    /// The service that is asked for [default: any].
+    /// The service to request [default: any].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     service: String,
     /// The concentrator's name [default: any].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     concentrator: String,
-    /// What carries packets: user, this program; ebpf, programs that it loads into the kernel.
+    /// The data plane: `user` is this program, `ebpf` are programs that it loads into the kernel.
     #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "user")]
     mode: ModeWord,
-    /// The name of the device by which packets go.
+    /// The name of the session's network device.
     #[arg(long, value_name = "NAME", default_value = "pppoe%d")]
     device: String,
-    /// A file with the authorities of the AAA server's certificate, PEM: with it EAP is done by PEAP or EAP-TTLS, with --certificate by EAP-TLS. A
-    /// concentrator that does not ask for it is left.
+    /// PEM file: the authorities of the AAA server's certificate. EAP then uses PEAP or EAP-TTLS, or with
+    /// --certificate EAP-TLS. The client leaves a concentrator that does not ask for it.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The user's own certificate, PEM.
+    /// PEM file: the user's certificate.
     #[arg(long, value_name = "FILE", requires_all = ["key", "ca"])]
     certificate: Option<PathBuf>,
-    /// Its private key, PEM, readable by nobody else.
+    /// PEM file: the private key of --certificate, readable only by its owner.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// The name that the AAA server's certificate has to have.
+    /// The name that the AAA server's certificate must have.
     #[arg(long, value_name = "NAME", requires = "ca")]
     server_name: Option<String>,
-    /// A network to which packets go by it, such as 0.0.0.0/0 or ::/0 for everything; may be repeated.
+    /// A network to route through the session, such as 0.0.0.0/0 or ::/0 for everything; may be repeated.
     #[arg(long, value_name = "PREFIX", value_parser = pppoe::parse_network)]
     network: Vec<(IpAddr, u8)>,
-    /// Ask for IPv6, too: an address of the prefix that the concentrator advertises.
+    /// Also request IPv6: an address of the prefix that the concentrator advertises.
     #[arg(long)]
     ipv6: bool,
-    /// Ask for a prefix of IPv6 for the network behind this host (DHCPv6); the log says which.
+    /// Request an IPv6 prefix for the network behind this host (DHCPv6). The log shows the prefix.
     #[arg(long)]
     delegation: bool,
-    /// Begin another session whenever one ends.
+    /// Start a new session whenever one ends.
     #[arg(long)]
     keep: bool,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct AddressQueryArgs {
-    /// The address, with its port where hosts share it: 10.0.0.7, 192.0.2.1:40022, 2001:db8::1, [2001:db8::1]:443.
+pub(crate) struct SubscriberLookupArgs {
+    /// The address, with a port if hosts share the address: 10.0.0.7, 192.0.2.1:40022, 2001:db8::1,
+    /// [2001:db8::1]:443.
     #[arg(value_name = "ADDRESS[:PORT]", value_parser = parse_address)]
     address: (IpAddr, Option<u16>),
-    /// At which second: 2026-11-26T12:00:00Z, or with an offset 2026-11-26T21:00:00+09:00 [default: now].
+    /// The time, such as 2026-11-26T12:00:00Z, or with an offset 2026-11-26T21:00:00+09:00 [default: now].
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
     #[command(flatten)]
@@ -150,15 +154,16 @@ pub(crate) struct AddressQueryArgs {
 }
 
 fn parse_protocol(text: &str) -> Result<AuthenticationProtocol, String> {
-    AuthenticationProtocol::from_name(text)
-        .ok_or_else(|| format!("\"{text}\" is no authentication protocol: eap, mschapv2, chap and pap are"))
+    AuthenticationProtocol::from_name(text).ok_or_else(|| {
+        format!("\"{text}\" is not an authentication protocol; write eap, mschapv2, chap or pap")
+    })
 }
 
-/// How packets of a client may go. The kernel's own PPPoE is that of pppd.
+/// Parses the data plane of a client. The kernel's own PPPoE is for pppd.
 fn parse_mode(text: &str) -> Result<ModeWord, String> {
     match ModeWord::from_name(text) {
         Some(mode @ (ModeWord::User | ModeWord::Ebpf)) => Ok(mode),
-        _ => Err(format!("\"{text}\" is no way in which packets of a client go: user and ebpf are")),
+        _ => Err(format!("\"{text}\" is not a data plane of a client; write user or ebpf")),
     }
 }
 
@@ -170,7 +175,7 @@ fn parse_address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
     match text.parse::<SocketAddr>() {
         Ok(address) => Ok((address.ip(), Some(address.port()))),
         Err(_) => {
-            Err(format!("\"{text}\" is no address: write 10.0.0.7, 192.0.2.1:40022 or [2001:db8::1]:443"))
+            Err(format!("\"{text}\" is not an address; write 10.0.0.7, 192.0.2.1:40022 or [2001:db8::1]:443"))
         }
     }
 }
@@ -194,11 +199,15 @@ pub(crate) fn run_pppoe_command(output: &ConsoleOutput, command: PppoeCommand) -
         PppoeCommand::Import { file } => import_foreign_file(output, &file, |text| {
             let usher_concentrator::ImportedConfig { text, left, stops } =
                 usher_concentrator::import_config(text);
-            Ok::<_, String>(ImportedFile { text, left, stops })
+            Ok::<_, String>(ConfigImportResult { text, left, stops })
         }),
         PppoeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            report_check(output, &file, pppoe::check_config(&file, usher_daemon::check_embedded_config))
+            report_config_check(
+                output,
+                &file,
+                pppoe::check_config(&file, usher_daemon::check_embedded_config),
+            )
         }
     }
 }
@@ -216,7 +225,7 @@ fn unexpected_answer(answer: &PppoeControlReply) -> CommandFailure {
     match answer {
         PppoeControlReply::Failed { message } => CommandFailure::runtime_error(message),
         _ => CommandFailure::runtime_error(
-            "the concentrator says what this program did not ask; are they of one version?",
+            "unexpected reply from the concentrator; check that it has the version of this program",
         ),
     }
 }
@@ -229,7 +238,7 @@ fn query_concentrator(
     pppoe::request_concentrator(&path, request).map_err(CommandFailure::runtime_error)
 }
 
-/// What a running concentrator is asked about: where it is the beginning of a session's id, that id.
+/// The subject of a query to a running concentrator: the full id where the text begins a session's id.
 fn session_meant(config: &PppoeConfigArgs, which: Option<&str>) -> Result<Option<String>, CommandFailure> {
     let Some(which) = which else { return Ok(None) };
     let PppoeControlReply::Status(status) = query_concentrator(config, &PppoeControlRequest::Status)? else {
@@ -238,7 +247,7 @@ fn session_meant(config: &PppoeConfigArgs, which: Option<&str>) -> Result<Option
     if which.starts_with('#') || status.sessions.iter().any(|one| one.user == which) {
         return Ok(Some(which.to_owned()));
     }
-    let names = |one: &PppoeSessionStatus| SessionNames {
+    let names = |one: &PppoeSessionStatus| SessionIdentifiers {
         id: one.session.clone(),
         other_ids: Vec::new(),
         description: format!("#{}  {}  {} {}", one.id, one.user, one.port, one.station),
@@ -255,14 +264,16 @@ fn read_password(file: &Path) -> Result<SecretValue, CommandFailure> {
     } else {
         std::fs::read_to_string(file)
     };
-    let text = text.map_err(|error| CommandFailure::usage_error(format!("{shown}: {error}")))?;
+    let text = text.map_err(|error| {
+        CommandFailure::usage_error(format!("cannot read the password from {shown}: {error}"))
+    })?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     Ok(SecretValue::from(text.as_bytes()))
 }
 
-fn connect_client(told: ConnectArgs) -> Result<(), CommandFailure> {
+fn connect_client(told: PppoeConnectArgs) -> Result<(), CommandFailure> {
     let password = read_password(&told.password_file)?;
-    let ConnectArgs {
+    let PppoeConnectArgs {
         interface,
         user,
         protocols,
@@ -285,7 +296,7 @@ fn connect_client(told: ConnectArgs) -> Result<(), CommandFailure> {
         ]),
         (Some(_), []) => Vec::from([AuthenticationProtocol::Eap]),
         (Some(_), named) if named.iter().any(|one| *one != AuthenticationProtocol::Eap) => {
-            let why = "--ca has the AAA server prove by a certificate who it is, which EAP does alone: leave --protocols out, or write \
+            let why = "--ca checks the AAA server's certificate, which needs EAP: omit --protocols, or write \
                        --protocols eap";
             return Err(CommandFailure::usage_error(why));
         }
@@ -310,7 +321,7 @@ fn connect_client(told: ConnectArgs) -> Result<(), CommandFailure> {
         delegation,
         reconnects: keep,
     };
-    pppoe::run_client(told).map_err(|error: ConnectError| CommandFailure::runtime_error(error))
+    pppoe::run_client(told).map_err(|error: PppoeConnectError| CommandFailure::runtime_error(error))
 }
 
 fn report_ended_sessions(
@@ -324,11 +335,11 @@ fn report_ended_sessions(
         }
         PppoeControlReply::Told { sessions: 0 } => match which {
             Some(which) => Err(CommandFailure::runtime_error(format!(
-                "no session is called {which}; see: usher pppoe sessions"
+                "no session matches {which}; see: usher pppoe sessions"
             ))),
-            None => output.print_text("there is none\n"),
+            None => output.print_text("no session\n"),
         },
-        PppoeControlReply::Told { sessions } => output.print_text(&format!("{sessions} to end\n")),
+        PppoeControlReply::Told { sessions } => output.print_text(&format!("sessions to end: {sessions}\n")),
         other => Err(unexpected_answer(other)),
     }
 }
@@ -343,10 +354,13 @@ fn show_concentrator_status(output: &ConsoleOutput, status: &PppoeStatus) -> Res
         text.push_str(&format!("; pool {}: {} of {}", pool.name, pool.used, pool.all));
     }
     if status.connections_held {
-        text.push_str("; connections that hosts begin are dropped: the log of translations cannot take them, the concentrator's log says why");
+        text.push_str(
+            "; new connections of hosts are dropped, since the translation log cannot record them: see the \
+             concentrator's log",
+        );
     }
     text.push('\n');
-    let short = short_ids(status.sessions.iter().map(|one| &*one.session));
+    let short = shortest_unique_prefixes(status.sessions.iter().map(|one| &*one.session));
     let row = |(one, short): (&PppoeSessionStatus, String)| {
         let ipv4 = one.ipv4.map(|address| address.to_string());
         let addresses: Vec<String> = ipv4.into_iter().chain(one.ipv6.iter().cloned()).collect();
@@ -357,7 +371,7 @@ fn show_concentrator_status(output: &ConsoleOutput, status: &PppoeStatus) -> Res
             addresses.join(" "),
             format_duration(one.lasted as f64),
             format!(
-                "{} from it, {} to it",
+                "{} from the host, {} to the host",
                 format_octets(one.carried.octets_in),
                 format_octets(one.carried.octets_out)
             ),
@@ -367,7 +381,10 @@ fn show_concentrator_status(output: &ConsoleOutput, status: &PppoeStatus) -> Res
     output.print_text(&text)
 }
 
-pub(crate) fn find_subscriber(output: &ConsoleOutput, args: AddressQueryArgs) -> Result<(), CommandFailure> {
+pub(crate) fn find_subscriber(
+    output: &ConsoleOutput,
+    args: SubscriberLookupArgs,
+) -> Result<(), CommandFailure> {
     let (address, port) = args.address;
     let asking = AddressQuery { address, port, at: args.at, by: invoking_user() };
     let path = pppoe::control_path(args.config.config.as_deref());
@@ -413,12 +430,16 @@ fn print_address_holders(
         };
         output.print_text(&format_columns(&who.found.iter().map(row).collect::<Vec<_>>()))?;
         output.print_note(&format!(
-            "the log takes {:.0} octets a subscriber and day; one of each connection takes 5000000 (RFC 7422)",
+            "the log takes {:.0} octets per subscriber and day; a log of connections takes 5000000 (RFC \
+             7422)",
             who.log_octets_per_subscriber_and_day
         ));
     }
     if who.found.is_empty() {
-        return Err(CommandFailure::runtime_error(format!("nobody had {} at {}", asking.address, who.at)));
+        return Err(CommandFailure::runtime_error(format!(
+            "no subscriber had {} at {}",
+            asking.address, who.at
+        )));
     }
     Ok(())
 }
@@ -439,6 +460,6 @@ mod tests {
         ] {
             assert_eq!(read(text), Ok((expected.0.to_owned(), expected.1)), "{text}");
         }
-        assert!(read("192.0.2.1:99999").unwrap_err().contains("is no address"));
+        assert!(read("192.0.2.1:99999").unwrap_err().contains("is not an address"));
     }
 }

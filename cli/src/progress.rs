@@ -11,11 +11,11 @@ pub(crate) struct SweepProgressBar {
     bar: ProgressBar,
     points: u64,
     expected: ReplicationForecast,
-    stopped: Mutex<StoppedPoints>,
+    stopped: Mutex<StoppedPointTotals>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct StoppedPoints {
+struct StoppedPointTotals {
     points: u64,
     replications: u64,
 }
@@ -37,12 +37,12 @@ impl SweepProgressBar {
     }
 
     /// Runs `what`, such as printing a line, while the bar is hidden.
-    pub(crate) fn run_suspended(&self, what: impl FnOnce()) {
+    pub(crate) fn run_with_hidden_bar(&self, what: impl FnOnce()) {
         self.bar.suspend(what);
     }
 
     /// Removes the bar from the screen.
-    pub(crate) fn finish_bar(&self) {
+    pub(crate) fn remove_progress_bar(&self) {
         self.bar.finish_and_clear();
     }
 }
@@ -60,7 +60,7 @@ impl SweepObserver for SweepProgressBar {
         stopped.points += 1;
         stopped.replications += u64::from(stop.replications);
         self.bar.set_message(format!("{}/{} points", stopped.points, self.points));
-        let expected = self.expected.forecast_replications(stopped.points, stopped.replications);
+        let expected = self.expected.forecast_total_replications(stopped.points, stopped.replications);
         self.bar.set_length(expected.max(self.bar.position()));
     }
 }

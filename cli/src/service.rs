@@ -14,14 +14,14 @@ use usher_host::mih::MihError;
 use usher_host::pppoe::PppoeError;
 
 /// Why a service cannot start.
-pub(crate) enum ServiceFault {
+pub(crate) enum ServiceStartError {
     /// The faults of its configuration, each with its place.
     Faults(ConfigErrors),
     /// A fault of another file that it loads.
     Sentence(String),
 }
 
-impl From<LoadError> for ServiceFault {
+impl From<LoadError> for ServiceStartError {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Faults(faults) => Self::Faults(faults),
@@ -30,7 +30,7 @@ impl From<LoadError> for ServiceFault {
     }
 }
 
-impl From<ServeError> for ServiceFault {
+impl From<ServeError> for ServiceStartError {
     fn from(error: ServeError) -> Self {
         match error {
             ServeError::Installation(InstallationError::Config(error)) => error.into(),
@@ -42,7 +42,7 @@ impl From<ServeError> for ServiceFault {
 /// Implements conversions from errors of services whose variant `Config` has the faults of their files.
 macro_rules! service_faults {
     ($($error:ident),*) => {
-        $(impl From<$error> for ServiceFault {
+        $(impl From<$error> for ServiceStartError {
             fn from(error: $error) -> Self {
                 match error {
                     $error::Config(error) => error.into(),
@@ -55,17 +55,17 @@ macro_rules! service_faults {
 service_faults!(IdentError, IkeError, MihError, PppoeError);
 
 /// Reports why a service cannot start.
-pub(crate) fn report_fault(output: &ConsoleOutput, file: &Path, fault: ServiceFault) -> CommandFailure {
+pub(crate) fn report_fault(output: &ConsoleOutput, file: &Path, fault: ServiceStartError) -> CommandFailure {
     match fault {
-        ServiceFault::Faults(faults) if output.json => {
+        ServiceStartError::Faults(faults) if output.json => {
             let told = json!({ "file": faults.file, "faults": crate::output::faults_json(&faults) });
             output
                 .print_json(&told)
                 .err()
                 .unwrap_or(CommandFailure::usage_error(format!("{} is faulty", file.display())))
         }
-        ServiceFault::Faults(faults) => CommandFailure::usage_error(faults),
-        ServiceFault::Sentence(sentence) => CommandFailure::usage_error(sentence),
+        ServiceStartError::Faults(faults) => CommandFailure::usage_error(faults),
+        ServiceStartError::Sentence(sentence) => CommandFailure::usage_error(sentence),
     }
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn invoking_user() -> String {
 
 /// Reports the faults of a configuration, or that there are none. `checked` has its warnings, or why the service
 /// cannot start.
-pub(crate) fn report_check(
+pub(crate) fn report_config_check(
     output: &ConsoleOutput,
     file: &Path,
-    checked: Result<Vec<String>, impl Into<ServiceFault>>,
+    checked: Result<Vec<String>, impl Into<ServiceStartError>>,
 ) -> Result<(), CommandFailure> {
     let shown = file.display();
     match checked {
@@ -90,7 +90,7 @@ pub(crate) fn report_check(
                     .print_json(&json!({ "file": shown.to_string(), "faults": [], "warnings": warnings }));
             }
             warnings.iter().for_each(|warning| output.print_note(&format!("warning: {warning}")));
-            output.print_text(&format!("{shown}: right\n"))
+            output.print_text(&format!("{shown}: valid\n"))
         }
         Err(error) => Err(report_fault(output, file, error.into())),
     }
@@ -98,7 +98,7 @@ pub(crate) fn report_check(
 
 /// The result of importing another program's file: a configuration, and the skipped lines with their numbers. A
 /// number is 0 if the remark is about the whole file or names another file.
-pub(crate) struct ImportedFile {
+pub(crate) struct ConfigImportResult {
     pub(crate) text: String,
     pub(crate) left: Vec<(usize, String)>,
     /// Skipped lines that would have restricted access. With any of them, there is no configuration.
@@ -109,12 +109,12 @@ pub(crate) struct ImportedFile {
 pub(crate) fn import_foreign_file<E: Display>(
     output: &ConsoleOutput,
     file: &Path,
-    import: impl FnOnce(&str) -> Result<ImportedFile, E>,
+    import: impl FnOnce(&str) -> Result<ConfigImportResult, E>,
 ) -> Result<(), CommandFailure> {
     let shown = file.display();
     let fault = |error: &dyn Display| CommandFailure::usage_error(format!("{shown}: {error}"));
-    let whole = read_foreign(file).map_err(CommandFailure::usage_error)?;
-    let ImportedFile { text, left, stops } = import(&whole).map_err(|error| fault(&error))?;
+    let whole = read_foreign_config_text(file).map_err(CommandFailure::usage_error)?;
+    let ConfigImportResult { text, left, stops } = import(&whole).map_err(|error| fault(&error))?;
     let stopped = !stops.is_empty();
     if output.json {
         let told = |all: &[(usize, String)]| -> Vec<Value> {
@@ -131,17 +131,17 @@ pub(crate) fn import_foreign_file<E: Display>(
         }
     }
     match (stopped, left.len()) {
-        (true, _) => Err(CommandFailure::partial_import(format!(
-            "{shown} is not imported: {} would let in more if it were left out; change that there first",
+        (true, _) => Err(CommandFailure::partial_import_failure(format!(
+            "{shown} is not imported: without {}, it would admit more users; change the file first",
             if stops.len() == 1 {
-                "what is said last".to_owned()
+                "the setting reported last".to_owned()
             } else {
                 format!("{} of its settings", stops.len())
             }
         ))),
         (false, 0) => Ok(()),
-        (false, n) => Err(CommandFailure::partial_import(format!(
-            "{n} of the lines of {shown} need your eye: they are told above"
+        (false, n) => Err(CommandFailure::partial_import_failure(format!(
+            "{n} lines of {shown} need review; see above"
         ))),
     }
 }
@@ -154,14 +154,14 @@ const LONGEST_FOREIGN: u64 = 64 << 20;
 ///
 /// # Errors
 /// A sentence that names the file: it cannot be read, is not a regular file, or is longer than [`LONGEST_FOREIGN`].
-pub(crate) fn read_foreign(file: &Path) -> Result<String, String> {
-    let octets = read_bounded(file, LONGEST_FOREIGN)?;
+pub(crate) fn read_foreign_config_text(file: &Path) -> Result<String, String> {
+    let octets = read_size_limited_file(file, LONGEST_FOREIGN)?;
     Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
 /// Reads a regular file of at most `most` octets.
-fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let named = |error: &dyn Display| format!("{}: {error}", file.display());
+fn read_size_limited_file(file: &Path, most: u64) -> Result<Vec<u8>, String> {
+    let named = |error: &dyn Display| format!("cannot read {}: {error}", file.display());
     let mut options = std::fs::OpenOptions::new();
     options.read(true);
     // Opening a pipe without a writer would block.
@@ -169,12 +169,12 @@ fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, String> {
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, NONBLOCKING);
     let opened = options.open(file).map_err(|error| named(&error))?;
     if !opened.metadata().map_err(|error| named(&error))?.is_file() {
-        return Err(named(&"it is no regular file; copy what is to be imported into one"));
+        return Err(named(&"it is not a regular file; copy its content into one"));
     }
     let mut octets = Vec::new();
     opened.take(most + 1).read_to_end(&mut octets).map_err(|error| named(&error))?;
     match octets.len() as u64 > most {
-        true => Err(named(&format!("it has more than {} MiB; import it in parts", most >> 20))),
+        true => Err(named(&format!("it is longer than {} MiB; import it in parts", most >> 20))),
         false => Ok(octets),
     }
 }
@@ -193,12 +193,12 @@ pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(Str
     let folder = whole.parent().unwrap_or(Path::new(""));
     if folder.to_string_lossy().contains(['*', '?', '[']) || last.contains(['[', '\\']) {
         return Err(format!(
-            "{pattern} cannot be included: wildcards are * and ?, in the last part of a path"
+            "{pattern} cannot be included: the only wildcards are * and ?, in the last part of a path"
         ));
     }
     let mut names = vec![last.to_owned()];
     if last.contains(['*', '?']) {
-        let fault = |error: &dyn Display| format!("{} is included: {error}", folder.display());
+        let fault = |error: &dyn Display| format!("cannot include {}: {error}", folder.display());
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -209,18 +209,18 @@ pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(Str
             let name = entry.map_err(|error| fault(&error))?.file_name();
             // As in a shell, only a pattern that begins with a dot matches hidden names.
             let is_hidden = name.as_encoded_bytes().starts_with(b".") && !last.starts_with('.');
-            if is_hidden || !matches_pattern(last.as_bytes(), name.as_encoded_bytes()) {
+            if is_hidden || !matches_filename_wildcards(last.as_bytes(), name.as_encoded_bytes()) {
                 continue;
             }
             match name.into_string() {
                 Ok(name) => names.push(name),
                 Err(name) => {
                     let shown = folder.join(name);
-                    return Err(format!("{} is included: its name is no UTF-8", shown.display()));
+                    return Err(format!("cannot include {}: its name is not UTF-8", shown.display()));
                 }
             }
             if names.len() > MOST_INCLUDED {
-                return Err(fault(&format_args!("more than {MOST_INCLUDED} files fit {last}")));
+                return Err(fault(&format_args!("more than {MOST_INCLUDED} files match {last}")));
             }
         }
         names.sort();
@@ -228,7 +228,8 @@ pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(Str
     let mut room = LONGEST_FOREIGN;
     let read = |name: String| {
         let path = folder.join(name);
-        let text = read_foreign(&path).map_err(|error| format!("an included file: {error}"))?;
+        let text =
+            read_foreign_config_text(&path).map_err(|error| format!("cannot include a file: {error}"))?;
         room = room.checked_sub(text.len() as u64).ok_or_else(|| {
             format!("{pattern} includes more than {} MiB; import the files one by one", LONGEST_FOREIGN >> 20)
         })?;
@@ -238,7 +239,7 @@ pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(Str
 }
 
 /// True if a name matches a pattern with `*` and `?`.
-fn matches_pattern(mut pattern: &[u8], mut name: &[u8]) -> bool {
+fn matches_filename_wildcards(mut pattern: &[u8], mut name: &[u8]) -> bool {
     // The pattern after the last `*`, and the position in the name where that `*` ends so far.
     let mut last: Option<(&[u8], &[u8])> = None;
     loop {
@@ -272,18 +273,18 @@ mod tests {
         let (file, pipe) = (folder.join("file"), folder.join("pipe"));
         std::fs::write(&file, "12345").unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        assert_eq!(read_bounded(&file, 5).unwrap(), b"12345");
-        assert!(read_bounded(&file, 4).unwrap_err().contains("import it in parts"));
+        assert_eq!(read_size_limited_file(&file, 5).unwrap(), b"12345");
+        assert!(read_size_limited_file(&file, 4).unwrap_err().contains("import it in parts"));
         for other in [Path::new("/dev/zero"), &pipe, &folder] {
-            let error = read_foreign(other).unwrap_err();
+            let error = read_foreign_config_text(other).unwrap_err();
             assert!(
-                error.contains("no regular file") && error.contains(&other.display().to_string()),
+                error.contains("not a regular file") && error.contains(&other.display().to_string()),
                 "{error}"
             );
         }
         for pattern in ["/dev/zero", "/dev/zer?"] {
             let error = read_included_files(&file, pattern).unwrap_err();
-            assert!(error.contains("no regular file"), "{error}");
+            assert!(error.contains("not a regular file"), "{error}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -310,7 +311,11 @@ mod tests {
             (&"*a".repeat(60), &"a".repeat(250), true),
             (&format!("{}b", "*a".repeat(60)), &"a".repeat(250), false),
         ] {
-            assert_eq!(matches_pattern(pattern.as_bytes(), name.as_bytes()), fit, "{pattern} {name}");
+            assert_eq!(
+                matches_filename_wildcards(pattern.as_bytes(), name.as_bytes()),
+                fit,
+                "{pattern} {name}"
+            );
         }
     }
 
@@ -334,10 +339,10 @@ mod tests {
         assert_eq!(names("conf.d/*.conf"), Ok(vec!["a.conf".to_owned(), "b.conf".to_owned()]));
         assert_eq!(names("conf.d/.*.conf"), Ok(vec![".c.conf".to_owned()]));
         assert_eq!(names("nowhere/*.conf"), Ok(vec![]));
-        assert!(names("conf.d/a\\*.conf").unwrap_err().contains("wildcards are"));
+        assert!(names("conf.d/a\\*.conf").unwrap_err().contains("only wildcards are"));
         write(b"e\xff.conf");
         let error = names("conf.d/*.conf").unwrap_err();
-        assert!(error.ends_with("its name is no UTF-8"), "{error}");
+        assert!(error.ends_with("its name is not UTF-8"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

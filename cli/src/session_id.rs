@@ -8,7 +8,7 @@ const SHORTEST: usize = 6;
 const LISTED: usize = 10;
 
 /// The ids of a session.
-pub(crate) struct SessionNames {
+pub(crate) struct SessionIdentifiers {
     /// The id that is shown.
     pub(crate) id: String,
     /// Other ids of the session.
@@ -18,7 +18,7 @@ pub(crate) struct SessionNames {
 }
 
 /// Returns the shortest unique prefix of each id.
-pub(crate) fn short_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn shortest_unique_prefixes<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let ids: Vec<&str> = ids.into_iter().collect();
     let mut sorted = ids.clone();
     sorted.sort_unstable();
@@ -37,8 +37,8 @@ pub(crate) fn short_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<Strin
 ///
 /// # Errors
 /// Several sessions match. The error lists them.
-pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<usize>, CommandFailure> {
-    let ids = |names: &SessionNames| {
+pub(crate) fn find_session(all: &[SessionIdentifiers], text: &str) -> Result<Option<usize>, CommandFailure> {
+    let ids = |names: &SessionIdentifiers| {
         std::iter::once(&names.id).chain(&names.other_ids).cloned().collect::<Vec<_>>()
     };
     let matching = |fits: &dyn Fn(&str) -> bool| -> Vec<usize> {
@@ -53,13 +53,13 @@ pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<us
         [] => Ok(None),
         [one] => Ok(Some(one)),
         _ => {
-            let shown = short_ids(all.iter().map(|names| &*names.id));
+            let shown = shortest_unique_prefixes(all.iter().map(|names| &*names.id));
             let line = |n: &usize| format!("\n  {}  {}", shown[*n], all[*n].description);
             let lines: String = found.iter().take(LISTED).map(line).collect();
             let more = found.len().saturating_sub(LISTED);
             let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
             Err(CommandFailure::runtime_error(format!(
-                "{text} may be several sessions; say more of one of them:{lines}{more}"
+                "{text} matches several sessions; give more characters of one id:{lines}{more}"
             )))
         }
     }
@@ -69,8 +69,8 @@ pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<us
 mod tests {
     use super::*;
 
-    fn test_session_names(id: &str, other: &str) -> SessionNames {
-        SessionNames {
+    fn test_session_names(id: &str, other: &str) -> SessionIdentifiers {
+        SessionIdentifiers {
             id: id.to_owned(),
             other_ids: vec![other.to_owned()],
             description: format!("user of {other}"),
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn short_ids_are_unique_prefixes_of_at_least_six_characters() {
         let ids = ["0123456789", "0123456799", "abcdef0000", "ab", "0123"];
-        assert_eq!(short_ids(ids), ["012345678", "012345679", "abcdef", "ab", "0123"]);
-        assert_eq!(short_ids(["same-id", "same-id"]), ["same-i", "same-i"]);
-        assert_eq!(short_ids([]), [] as [&str; 0]);
+        assert_eq!(shortest_unique_prefixes(ids), ["012345678", "012345679", "abcdef", "ab", "0123"]);
+        assert_eq!(shortest_unique_prefixes(["same-id", "same-id"]), ["same-i", "same-i"]);
+        assert_eq!(shortest_unique_prefixes([]), [] as [&str; 0]);
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
             test_session_names("abcdef0000", "a1"),
         ];
         let found = |text| find_session(&all, text);
-        let shown = short_ids(all.iter().map(|names| &*names.id));
+        let shown = shortest_unique_prefixes(all.iter().map(|names| &*names.id));
         for (n, short) in shown.iter().enumerate() {
             assert_eq!(found(short).unwrap(), Some(n), "{short}");
         }
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((found("abcde").unwrap(), found("fedcba").unwrap()), (None, None));
         for text in ["0123456", "a1"] {
             let said = found(text).unwrap_err().message;
-            assert!(said.contains("may be several") && said.contains("user of a1"), "{said}");
+            assert!(said.contains("matches several") && said.contains("user of a1"), "{said}");
         }
         let many: Vec<_> = (0..25).map(|n| test_session_names(&format!("ffffff{n:04}"), "x")).collect();
         let said = find_session(&many, "ffffff").unwrap_err().message;

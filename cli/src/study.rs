@@ -1,10 +1,10 @@
 //! `usher study ...`
 
-mod both;
 mod cluster;
 mod compare;
+mod comparison;
 mod group;
-mod on;
+mod lab_steps;
 mod run;
 mod show;
 

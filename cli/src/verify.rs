@@ -12,10 +12,10 @@ fn select_oracles<'a>(
     filter: Option<&str>,
 ) -> Result<Vec<&'a VerificationOracle>, CommandFailure> {
     let meant: Vec<&VerificationOracle> =
-        oracles.iter().filter(|o| filter.is_none_or(|filter| o.is_meant_by(filter))).collect();
+        oracles.iter().filter(|o| filter.is_none_or(|filter| o.matches_filter(filter))).collect();
     match filter {
         Some(filter) if meant.is_empty() => Err(CommandFailure::usage_error(format!(
-            "nothing is named like \"{filter}\"; usher verify --list says what there is"
+            "no check matches \"{filter}\"; usher verify --list shows all"
         ))),
         _ => Ok(meant),
     }
@@ -74,7 +74,7 @@ pub(crate) fn run_oracles(
     if output.json {
         return Ok(());
     }
-    output.print_text(&format!("all {} hold\n", checks.len()))
+    output.print_text(&format!("all {} checks passed\n", checks.len()))
 }
 
 /// Prints the selected automata, as rows or as graphs.
@@ -88,7 +88,7 @@ pub(crate) fn print_automata(
     meant.retain(|diagram| diagram.name.contains(&filter));
     if meant.is_empty() {
         return Err(CommandFailure::usage_error(format!(
-            "no automaton is named like \"{filter}\"; usher verify --automata prints all, with their names"
+            "no automaton matches \"{filter}\"; usher verify --automata prints all with their names"
         )));
     }
     if output.json {

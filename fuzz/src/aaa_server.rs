@@ -8,8 +8,8 @@ use std::sync::Arc;
 use usher_aaa::ledger::{Ledger, LedgerConfig};
 use usher_aaa::store::MemoryStore;
 use usher_aaa::{
-    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerJob, AuthMethod, CacheConfig, CertificateVerdict,
-    DIAMETER_LISTENER, LookupResult, StoredPassword, User, UserSource, radius_socket,
+    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerJob, AuthMethod, CertificateVerdict,
+    DIAMETER_LISTENER, StoredPassword, User, UserCacheConfig, UserLookupResult, UserSource, radius_socket,
 };
 use usher_core::{
     ConnId, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, Seed, StreamEvent,
@@ -27,7 +27,7 @@ const SECRET: &[u8] = b"the secret of all";
 const HALF_OPEN: usize = 20;
 const USERS: usize = 8;
 
-struct ServerFixture {
+struct AaaFuzzFixture {
     server: AaaServer,
     ledger: Ledger,
     store: MemoryStore,
@@ -37,21 +37,21 @@ struct ServerFixture {
     sent: u8,
 }
 
-fn lookup_result(name: &[u8]) -> LookupResult {
+fn lookup_result(name: &[u8]) -> UserLookupResult {
     let mut user = User::with_password(b"right");
     match name.first() {
         Some(b'a') => {}
         Some(b'b') => user.password = Some(StoredPassword::Argon2("$argon2id$v=19$".into())),
         Some(b'c') => (user.simultaneous, user.pool) = (Some(1), Some("none".into())),
-        Some(b'd') => return LookupResult::Unavailable,
-        _ => return LookupResult::NotFound,
+        Some(b'd') => return UserLookupResult::Unavailable,
+        _ => return UserLookupResult::NotFound,
     }
-    LookupResult::User(Arc::new(user))
+    UserLookupResult::User(Arc::new(user))
 }
 
-impl ServerFixture {
+impl AaaFuzzFixture {
     fn new() -> Self {
-        let users = CacheConfig { entries: USERS, ..CacheConfig::default() };
+        let users = UserCacheConfig { entries: USERS, ..UserCacheConfig::default() };
         let mut config = AaaServerConfig::new(UserSource::Host(users));
         let client = |n: u8, bits| {
             ClientConfig::new(IpAddr::V4(Ipv4Addr::new(10, 0, n, 1)), bits, SharedSecret::new(SECRET))
@@ -90,7 +90,7 @@ impl ServerFixture {
     }
 
     /// Sends a client's signed request with these attributes. With `eap`, it has an EAP packet and the last State.
-    fn send_signed(&mut self, code: PacketCode, from: u8, octets: &[u8], eap: bool) {
+    fn send_signed_request(&mut self, code: PacketCode, from: u8, octets: &[u8], eap: bool) {
         let mut attributes = AttributeList::new();
         if eap {
             let (name, packet) = octets.split_at(octets.len().min(3));
@@ -100,7 +100,7 @@ impl ServerFixture {
             if !self.state.is_empty() {
                 let _ = attributes.push_bytes(kind::STATE, &self.state);
             }
-        } else if let Ok(list) = AttributeList::from_wire(octets) {
+        } else if let Ok(list) = AttributeList::parse_attribute_list(octets) {
             attributes = list;
         }
         self.sent = self.sent.wrapping_add(1);
@@ -178,10 +178,10 @@ impl ServerFixture {
 }
 
 /// Runs the steps and checks the bounds after each.
-pub(crate) fn fuzz_server(data: &[u8]) {
-    let mut host = ServerFixture::new();
+pub(crate) fn fuzz_aaa_server(data: &[u8]) {
+    let mut host = AaaFuzzFixture::new();
     let listener = DIAMETER_LISTENER;
-    let conn = ConnId { owner: listener.owner, ..ConnId::new_accepted(0) };
+    let conn = ConnId { owner: listener.owner, ..ConnId::nth_accepted_connection(0) };
     let remote = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 40_000);
     host.server.handle_input(
         host.now,
@@ -199,9 +199,9 @@ pub(crate) fn fuzz_server(data: &[u8]) {
         match operation & 7 {
             0 => host.deliver_datagram(0, from, octets),
             1 => host.deliver_datagram(1, from, octets),
-            2 => host.send_signed(PacketCode::ACCESS_REQUEST, from, octets, false),
-            3 => host.send_signed(PacketCode::ACCESS_REQUEST, from, octets, true),
-            4 => host.send_signed(PacketCode::ACCOUNTING_REQUEST, from, octets, false),
+            2 => host.send_signed_request(PacketCode::ACCESS_REQUEST, from, octets, false),
+            3 => host.send_signed_request(PacketCode::ACCESS_REQUEST, from, octets, true),
+            4 => host.send_signed_request(PacketCode::ACCOUNTING_REQUEST, from, octets, false),
             5 => host
                 .server
                 .handle_input(host.now, MachineInput::Stream { conn, event: StreamEvent::Data(octets) }),

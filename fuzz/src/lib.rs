@@ -7,7 +7,7 @@ mod aaa_server;
 
 use std::sync::{Arc, LazyLock};
 use usher_control::{ControlReply, ControlRequest};
-use usher_crypto::tls::HandshakeRecording;
+use usher_crypto::tls::TlsHandshakeRecording;
 use usher_dialogues::InvariantBreach;
 use usher_observe::csv;
 use usher_scenario::Study;
@@ -35,11 +35,17 @@ const fn fuzz_target(name: &'static str, run: fn(&[u8])) -> FuzzTarget {
 pub const TARGETS: [FuzzTarget; 37] = [
     fuzz_target("aaa_config", read_aaa_config),
     fuzz_target("aaa_control", read_control_lines),
-    fuzz_target("aaa_server", aaa_server::fuzz_server),
+    fuzz_target("aaa_server", aaa_server::fuzz_aaa_server),
     fuzz_target("csv", read_csv),
-    fuzz_target("dialogues_aaa", |data| expect_no_breach(usher_dialogues::aaa::run_aaa_input(data))),
-    fuzz_target("dialogues_ike", |data| expect_no_breach(usher_dialogues::ike::run_ike_input(data))),
-    fuzz_target("dialogues_pppoe", |data| expect_no_breach(usher_dialogues::pppoe::run_pppoe_input(data))),
+    fuzz_target("dialogues_aaa", |data| {
+        expect_no_invariant_breach(usher_dialogues::aaa::run_aaa_input(data))
+    }),
+    fuzz_target("dialogues_ike", |data| {
+        expect_no_invariant_breach(usher_dialogues::ike::run_ike_input(data))
+    }),
+    fuzz_target("dialogues_pppoe", |data| {
+        expect_no_invariant_breach(usher_dialogues::pppoe::run_pppoe_input(data))
+    }),
     fuzz_target("diameter_message", |data| usher_diameter::fuzz::fuzz_message(&DIAMETER_DICTIONARY, data)),
     fuzz_target("eap_packet", |data| assert!(usher_eap::fuzz::fuzz_packet(data), "octets in and out differ")),
     fuzz_target("eap_tunnel", |data| {
@@ -47,11 +53,11 @@ pub const TARGETS: [FuzzTarget; 37] = [
     }),
     fuzz_target("eapol", |data| assert!(usher_eap::fuzz::fuzz_eapol(data), "octets in and out differ")),
     fuzz_target("esp_ip", |data| {
-        assert!(usher_esp::fuzz::check_ip(data), "a field of a packet lies outside it");
+        assert!(usher_esp::fuzz::fuzz_ip_packet(data), "a field of a packet lies outside it");
     }),
     fuzz_target("esp_plane", |data| {
         assert!(
-            usher_esp::fuzz::check_plane(data),
+            usher_esp::fuzz::fuzz_data_plane(data),
             "a payload lies outside its packet, or is kept without end"
         );
     }),
@@ -75,44 +81,47 @@ pub const TARGETS: [FuzzTarget; 37] = [
         assert!(usher_ike::fuzz::check_message(data), "octets in and out differ")
     }),
     fuzz_target("mih_function", |data| {
-        assert!(usher_mih::fuzz::check_function(data), "the function has lost count");
+        assert!(usher_mih::fuzz::fuzz_mih_function(data), "the function has lost count");
     }),
     fuzz_target("mih_message", |data| {
         assert!(usher_mih::fuzz::check_message(data), "octets in and out differ")
     }),
     fuzz_target("mip_packet", |data| {
-        assert!(usher_mip::fuzz::check_packet(data), "octets in and out differ")
+        assert!(usher_mip::fuzz::check_mobility_round_trip(data), "octets in and out differ")
     }),
     fuzz_target("packetdrill_script", |data| {
         usher_packetdrill::parse_any(data);
         usher_packetdrill::judge_script(&String::from_utf8_lossy(data));
     }),
     fuzz_target("pkm_keying", |data| {
-        assert!(usher_pkm::fuzz::check_keying(data), "no end, or keys that differ")
+        assert!(usher_pkm::fuzz::fuzz_keying(data), "no end, or keys that differ")
     }),
     fuzz_target("pkm_message", |data| {
         assert!(usher_pkm::fuzz::check_message(data), "octets in and out differ")
     }),
     fuzz_target("ppp_endpoints", |data| {
-        assert!(usher_ppp::fuzz::check_endpoints(data), "somebody is let in, or too much is kept");
+        assert!(usher_ppp::fuzz::fuzz_pppoe_endpoints(data), "somebody is let in, or too much is kept");
     }),
     fuzz_target("ppp_message", |data| {
         assert!(usher_ppp::fuzz::check_message(data), "octets in and out differ")
     }),
     fuzz_target("ppp_session", |data| {
         assert!(
-            usher_ppp::fuzz::check_session(data),
+            usher_ppp::fuzz::fuzz_pppoe_session(data),
             "a network comes up before its host is let in, or too much is kept"
         );
     }),
     fuzz_target("pppoe_foreign_file", |data| {
-        assert!(usher_concentrator::fuzz::foreign_file(data), "a complaint names no line");
+        assert!(usher_concentrator::fuzz::check_foreign_config_import(data), "a complaint names no line");
     }),
     fuzz_target("pppoe_forward", |data| {
         assert!(usher_pppoe::fuzz::check_forwarding(data), "a foreign packet passes, or is not counted");
     }),
     fuzz_target("pppoe_session_log", |data| {
-        assert!(usher_concentrator::fuzz::session_log(data), "a record is another once written");
+        assert!(
+            usher_concentrator::fuzz::check_session_log_roundtrip(data),
+            "a record is another once written"
+        );
     }),
     fuzz_target("radius_dictionary", |data| {
         assert!(usher_radius::fuzz::fuzz_dictionary(data), "an error names no line of the text");
@@ -133,10 +142,10 @@ static DIAMETER_DICTIONARY: LazyLock<usher_diameter::dictionary::DiameterDiction
     LazyLock::new(usher_diameter::dictionary::DiameterDictionary::builtin);
 static RADIUS_DICTIONARY: LazyLock<usher_radius::dictionary::RadiusDictionary> =
     LazyLock::new(usher_radius::dictionary::RadiusDictionary::builtin);
-static RECORDING: LazyLock<Arc<HandshakeRecording>> =
+static RECORDING: LazyLock<Arc<TlsHandshakeRecording>> =
     LazyLock::new(|| usher_eap::fuzz::fuzz_recording().expect("a handshake in memory"));
 
-fn expect_no_breach<T>(ran: Result<T, InvariantBreach>) {
+fn expect_no_invariant_breach<T>(ran: Result<T, InvariantBreach>) {
     if let Err(breach) = ran {
         panic!("{breach}");
     }
@@ -145,7 +154,9 @@ fn expect_no_breach<T>(ran: Result<T, InvariantBreach>) {
 /// Parses a configuration file. Faults must point into the text.
 fn read_aaa_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Err(faults) = usher_aaa_config::parse("aaa.toml", text, None, &usher_config::NoEnvironment) {
+    if let Err(faults) =
+        usher_aaa_config::parse("aaa.toml", text, None, &usher_config::EmptyConfigEnvironment)
+    {
         let lines = text.matches('\n').count() + 1;
         assert!(!faults.faults.is_empty() && faults.faults.iter().all(|f| f.line <= lines), "{faults}");
     }

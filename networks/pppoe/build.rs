@@ -11,13 +11,13 @@ fn main() {
     if env::var_os("CARGO_FEATURE_EBPF").is_none() {
         return;
     }
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo says where results go")).join("program.o");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR")).join("program.o");
     let named = env::var("CLANG").ok();
     let clang = named.clone().unwrap_or_else(|| "clang".to_owned());
     if named.is_none() && Command::new(&clang).arg("--version").output().is_err() {
         println!(
-            "cargo::warning=clang is not installed: this build has no eBPF mode of PPPoE. To have it, install Debian's clang, run \
-             `cargo clean -p usher-pppoe` with the profile of this build, and build again"
+            "cargo::warning=clang is not installed: this build has no PPPoE eBPF mode. To add it, install Debian's \
+             clang, run `cargo clean -p usher-pppoe` with the profile of this build, and build again"
         );
         return;
     }
@@ -37,7 +37,7 @@ fn main() {
         Err(error) => format!("{clang}: {error}"),
     };
     panic!(
-        "{error}: name another clang in CLANG, or build without the feature \"ebpf\" (cargo build -p usher --no-default-features \
-         --features live)"
+        "{error}: set CLANG to another clang, or build without the feature \"ebpf\" (cargo build -p usher \
+         --no-default-features --features live)"
     );
 }

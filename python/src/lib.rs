@@ -1,7 +1,7 @@
 //! The native module of the Python package `usher`: studies, plans, runs and their results, as Python's objects.
 //!
-//! What Python's users see stands in `python/usher`, whose classes have these within them; here is what needs the simulator.
-//! Everything that takes time lets other threads of Python run meanwhile.
+//! Python's users see the package in `python/usher`. Its classes wrap the objects of this module, which need the
+//! simulator. Slow functions let other threads of Python run meanwhile.
 
 mod arrow;
 mod faults;
@@ -13,7 +13,7 @@ mod study;
 
 use pyo3::prelude::*;
 
-/// What the package's own modules use; nothing here is promised to others.
+/// The interface for the package's own modules. It may change without notice.
 #[pymodule]
 mod _native {
     use super::{Bound, PyModule, PyResult};

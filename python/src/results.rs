@@ -1,4 +1,4 @@
-//! What a run gave.
+//! The results of a run.
 
 use crate::arrow;
 use crate::faults;
@@ -12,13 +12,13 @@ use usher_observe::summary::{MetricSummary, summarise_rows};
 use usher_observe::table::{self, ColumnValues, ResultTable};
 use usher_observe::{RunFileError, file};
 use usher_report::{ReportFigure, ReportSection};
-use usher_runner::sweep::{self, FailureSummary, UnstableMeans, key};
+use usher_runner::sweep::{self, DialogueFailureSummary, UnstableMeanSummary, key};
 
 /// A point of the results: its key, replications kept, whether it ran as often as its rule asks, and whether the precision was reached.
-type PointTuple = (String, u32, bool, bool);
+type PointStatusTuple = (String, u32, bool, bool);
 
 /// A column: its name and values.
-type ColumnTuple<'py> = (String, Vec<Bound<'py, PyAny>>);
+type ResultColumnTuple<'py> = (String, Vec<Bound<'py, PyAny>>);
 
 /// The results of a run.
 #[pyclass(frozen, module = "usher._native")]
@@ -28,18 +28,18 @@ pub(crate) struct Results {
     summaries: Vec<MetricSummary>,
     /// Sentences that a reader must know before any finding is believed.
     warnings: Vec<String>,
-    /// What the study's questions are answered with.
+    /// The answers to the study's questions.
     answers: Vec<String>,
 }
 
 impl Results {
     pub(crate) fn new(plan: &Plan, whole: ExperimentResult) -> Self {
         let results = &whole.results;
-        let failing = FailureSummary::from_results(&plan.plan, results);
+        let failing = DialogueFailureSummary::from_results(&plan.plan, results);
         let warnings = plan.plan.warnings.iter().map(|warning| warning.message.clone());
         let warnings = warnings.chain(failing.iter().map(ToString::to_string));
         let warnings = warnings
-            .chain(UnstableMeans::from_results(&plan.plan, results).into_iter().map(|u| u.to_string()));
+            .chain(UnstableMeanSummary::from_results(&plan.plan, results).into_iter().map(|u| u.to_string()));
         Self {
             warnings: warnings.collect(),
             answers: sweep::describe_recommendations(plan.study.file(), &plan.plan, results),
@@ -67,7 +67,7 @@ impl Results {
             let known: Vec<&str> = self.figure_sections().map(|(_, figure)| figure.name.as_str()).collect();
             faults::of_argument(
                 py,
-                format!("there is no figure \"{name}\"; figures here are {}", known.join(", ")),
+                format!("there is no figure \"{name}\"; the figures are {}", known.join(", ")),
             )
         };
         found.ok_or_else(missing)
@@ -109,7 +109,7 @@ impl Results {
         failures.map(|f| (key::format_point(&f.point), f.replication, f.error.to_string())).collect()
     }
     #[getter]
-    fn points(&self) -> Vec<PointTuple> {
+    fn points(&self) -> Vec<PointStatusTuple> {
         let points = self.whole.results.points.iter();
         points.map(|p| (key::format_point(&p.point), p.replications, p.complete, p.converged)).collect()
     }
@@ -137,7 +137,12 @@ impl Results {
         arrow::table_stream(py, &self.results_table(summary).map_err(|e| faults::usher_error(py, e))?)
     }
     /// The columns with their values, of at most so many rows.
-    fn columns<'py>(&self, py: Python<'py>, summary: bool, most: usize) -> PyResult<Vec<ColumnTuple<'py>>> {
+    fn columns<'py>(
+        &self,
+        py: Python<'py>,
+        summary: bool,
+        most: usize,
+    ) -> PyResult<Vec<ResultColumnTuple<'py>>> {
         let table = self.results_table(summary).map_err(|e| faults::usher_error(py, e))?;
         let rows = || 0..table.rows.min(most);
         let columns = table.columns.iter().map(|column| {

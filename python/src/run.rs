@@ -66,7 +66,7 @@ impl RunProgress {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let done = load(&self.replications);
         let points = load(&self.points);
-        (done, expected.forecast_replications(points, load(&self.of_points)).max(done), points)
+        (done, expected.forecast_total_replications(points, load(&self.of_points)).max(done), points)
     }
 }
 
@@ -108,14 +108,14 @@ impl ReplicationRunner for PythonRunner<'_> {
             let given = self.0.call1(py, (task.index, task.replication));
             let record = given.and_then(|given| given.extract::<Vec<(String, f64)>>(py));
             record
-                .map(|record| ReplicationOutcome::of_record(&record))
+                .map(|record| ReplicationOutcome::from_journal_record(&record))
                 .map_err(|e| RunError::new(e.value(py)))
         })
     }
 }
 
 /// Why there are no results.
-enum RunFailure {
+enum PythonRunFailure {
     Folder(FolderError),
     Samples(RunError),
     Files(RunFileError),
@@ -164,9 +164,9 @@ pub(crate) fn run(
     };
     let whole = match ended {
         Ok(whole) => whole,
-        Err(RunFailure::Folder(error)) => return Err(faults::of_folder(py, &error)),
-        Err(RunFailure::Samples(error)) => return Err(faults::usher_error(py, error)),
-        Err(RunFailure::Files(error)) => return Err(faults::usher_error(py, error)),
+        Err(PythonRunFailure::Folder(error)) => return Err(faults::of_folder(py, &error)),
+        Err(PythonRunFailure::Samples(error)) => return Err(faults::usher_error(py, error)),
+        Err(PythonRunFailure::Files(error)) => return Err(faults::usher_error(py, error)),
     };
     tick.call1(py, count.current_progress(&expected))?;
     Ok((Results::new(plan, whole), interrupted))
@@ -178,11 +178,11 @@ fn execute_plan(
     interrupt: &Arc<AtomicBool>,
     watch: &RunProgress,
     replicate: Option<&Py<PyAny>>,
-) -> Result<ExperimentResult, RunFailure> {
+) -> Result<ExperimentResult, PythonRunFailure> {
     let mut folder = RunFolder::open(&settings.folder, &plan.sweep.plan, &settings.build, settings.force)
-        .map_err(RunFailure::Folder)?;
+        .map_err(PythonRunFailure::Folder)?;
     if settings.keep {
-        folder.store_study(&plan.study, &plan.asked).map_err(RunFailure::Files)?;
+        folder.store_study(&plan.study, &plan.asked).map_err(PythonRunFailure::Files)?;
     }
     let (begun, started) = (Instant::now(), usher_experiment::utc_timestamp());
     let options = SweepOptions { jobs: settings.jobs, interrupt, watch, captures: None };
@@ -207,12 +207,12 @@ fn execute_plan(
         on_lab: false,
     };
     let manifest = experiment.build_manifest(&results, started, begun.elapsed().as_secs_f64(), []);
-    let samples = sweep::sample_dialogues(&plan.plan, interrupt).map_err(RunFailure::Samples)?;
-    let whole = experiment.conclude_run(results, &samples, manifest, |point| {
+    let samples = sweep::sample_dialogues(&plan.plan, interrupt).map_err(PythonRunFailure::Samples)?;
+    let whole = experiment.build_run_conclusion(results, &samples, manifest, |point| {
         format!("usher.run_point({}, {:?}, 0)", settings.called, key::format_point(point))
     });
     if settings.keep {
-        whole.write_files(&folder).map_err(RunFailure::Files)?;
+        whole.write_files(&folder).map_err(PythonRunFailure::Files)?;
     }
     Ok(whole)
 }

@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use usher_config::disk::DiskEnvironment;
-use usher_plan::{PlanEffort, PlanError, PlanFile, PlanObserver, PreparedPlan};
+use usher_plan::{PlanError, PlanFile, PlanObserver, PlanSimulationSettings, PreparedPlan};
 use usher_report::HtmlReport;
 
 /// How thoroughly, as the package asks for it.
 #[derive(FromPyObject)]
-pub(crate) struct SizingEffort {
+pub(crate) struct SizingRunSettings {
     quick: bool,
     replications: Option<u32>,
     logins: Option<u32>,
@@ -43,7 +43,7 @@ pub(crate) fn size(
     py: Python<'_>,
     file: Option<PathBuf>,
     text: &str,
-    asked: SizingEffort,
+    asked: SizingRunSettings,
     stop: &Bound<'_, Stop>,
     tick: Py<PyAny>,
 ) -> PyResult<(String, String)> {
@@ -52,8 +52,8 @@ pub(crate) fn size(
         None => usher_plan::parse_plan("the plan", text, &DiskEnvironment)
             .map_err(|e| faults::of_study(py, &e.faults))?,
     };
-    let SizingEffort { quick, replications, logins, seed, jobs } = asked;
-    let effort = PlanEffort { quick, replications, logins, seed, jobs };
+    let SizingRunSettings { quick, replications, logins, seed, jobs } = asked;
+    let effort = PlanSimulationSettings { quick, replications, logins, seed, jobs };
     let prepared = py.detach(|| wanted.prepare_plan(&effort, env!("CARGO_PKG_VERSION")));
     let PreparedPlan { settings, deployment, profile, summary: about, assumptions } =
         prepared.map_err(|e| faults::of_argument(py, e))?;

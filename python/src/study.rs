@@ -16,7 +16,7 @@ pub(crate) fn founding() -> Vec<&'static str> {
     all.iter().map(|study| study.name).collect()
 }
 
-/// What tells this build of the native module from others, by its file.
+/// Identifies this build of the native module, by its file.
 #[pyfunction]
 pub(crate) fn build(file: PathBuf) -> String {
     sweep::build_of(&file)
@@ -65,8 +65,8 @@ impl Study {
     fn text(&self) -> &str {
         self.study.file_text()
     }
-    /// What is right and should be written otherwise.
-    fn warnings(&self) -> Vec<faults::FaultTuple> {
+    /// Warnings: valid settings that should be written otherwise.
+    fn warnings(&self) -> Vec<faults::ConfigErrorTuple> {
         faults::fault_tuples(self.study.warnings())
     }
 
@@ -95,10 +95,10 @@ pub(crate) struct Plan {
 
 /// A plan for another process: name and text of the study in one file, mode, settings, seed, replications, the plan's hash,
 /// and the hash of the plan of that text.
-type PlanState = (String, String, String, Vec<String>, Option<u64>, Option<u32>, String, String);
+type PickledPlan = (String, String, String, Vec<String>, Option<u64>, Option<u32>, String, String);
 
 /// An axis's name, its value as text, and as a number where it is one.
-type SettingTuple = (String, String, Option<f64>);
+type AxisValueTuple = (String, String, Option<f64>);
 
 impl Plan {
     fn from_study(py: Python<'_>, study: Arc<scenario::Study>, asked: RunRequest) -> PyResult<Self> {
@@ -138,7 +138,7 @@ impl Plan {
         self.sweep.replication_range()
     }
     /// Each point's key and settings.
-    fn points(&self) -> Vec<(String, Vec<SettingTuple>)> {
+    fn points(&self) -> Vec<(String, Vec<AxisValueTuple>)> {
         let setting = |s: &scenario::AxisSetting| (s.axis.clone(), s.text.clone(), s.number);
         let points = self.plan.points.iter().zip(&self.sweep.goals);
         points
@@ -173,7 +173,7 @@ impl Plan {
         }
     }
     /// The plan for another process.
-    fn state(&self, py: Python<'_>) -> PyResult<PlanState> {
+    fn state(&self, py: Python<'_>) -> PyResult<PickledPlan> {
         let RunRequest { mode, set, seed, replications } = self.asked.clone();
         let (whole, text) = self.resolved_plan(py)?;
         let name = self.study.name().to_owned();
@@ -181,7 +181,7 @@ impl Plan {
     }
     /// The plan that another process had.
     #[staticmethod]
-    fn of_state(py: Python<'_>, state: PlanState) -> PyResult<Self> {
+    fn of_state(py: Python<'_>, state: PickledPlan) -> PyResult<Self> {
         let (name, text, mode, set, seed, replications, hash, of_text) = state;
         let study = Study::of_text(py, &name, &format!("{name}.toml"), &text)?;
         let mut made = Self::from_study(py, study.study, RunRequest { mode, set, seed, replications })?;
@@ -189,7 +189,8 @@ impl Plan {
             return Err(faults::usher_error(
                 py,
                 format!(
-                    "the plan of {name} is another here than where it was made: install the same build of usher on both"
+                    "the plan of {name} differs between this process and the one that made it: install the same \
+                     build of usher for both"
                 ),
             ));
         }
@@ -203,8 +204,12 @@ impl Plan {
 impl Plan {
     fn point_at(&self, py: Python<'_>, index: usize) -> PyResult<&scenario::PlanPoint> {
         let of = self.plan.points.len();
-        let missing =
-            || faults::of_argument(py, format!("there is no point {index}: the plan has {of}, from 0"));
+        let missing = || {
+            faults::of_argument(
+                py,
+                format!("there is no point {index}: the plan has {of} points, numbered from 0"),
+            )
+        };
         self.plan.points.get(index).ok_or_else(missing)
     }
 }

@@ -36,7 +36,7 @@ def test_a_run_gives_rows_summary_figures_and_a_report(results: usher.Results, t
     assert results.figures == ["delay"]
     page = results.report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert "usher.run_point(usher.read(text, " in page
-    with pytest.raises(usher.StudyError, match='no figure "dely"; figures here are delay'):
+    with pytest.raises(usher.StudyError, match='no figure "dely"; the figures are delay'):
         results.figure("dely")
 
 
@@ -117,7 +117,7 @@ def test_ctrl_c_ends_a_run_with_what_it_finished(small: usher.Study, tmp_path: P
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
-    with pytest.warns(usher.PartialResults, match="interrupted; the same call with this folder goes on"):
+    with pytest.warns(usher.PartialResults, match="interrupted; repeat the call with this folder to continue"):
         part = long.run(replications=60, out=tmp_path / "part", progress=lambda done, *_: begun.set() if done > 5 else None)
     assert not part.complete
     assert len(polars.DataFrame(part)) > 0
@@ -162,7 +162,7 @@ def test_ctrl_c_while_single_dialogues_are_drawn_is_said(tmp_path: Path) -> None
         if said:
             break
     assert len(said) == 1
-    assert "are partial: interrupted before its figures of single dialogues were complete; the" in said[0]
+    assert "are partial: interrupted before the figures of single dialogues were complete; repeat" in said[0]
     assert part.complete
     assert "These results are partial: the rows are complete" in part.report(tmp_path / "part.html").read_text(encoding="utf-8")
 
@@ -177,7 +177,7 @@ def test_statements_are_judged(tmp_path: Path) -> None:
     assert results.claims
     assert usher.claims(results) == results.claims == usher.claims(tmp_path / "run")
     assert sum(results.claims.counts().values()) == len(results.claims)
-    with pytest.raises(usher.UsherError, match="is no folder of a run"):
+    with pytest.raises(usher.UsherError, match="is not the folder of a run"):
         usher.claims(tmp_path / "nowhere")
 
 
@@ -185,5 +185,5 @@ def test_formulas_and_vectors_hold() -> None:
     checks = usher.verify("radius/")
     assert checks
     assert all(check.holds for check in checks)
-    with pytest.raises(usher.StudyError, match='nothing is named like "radios"'):
+    with pytest.raises(usher.StudyError, match='no check has "radios" in its group or name'):
         usher.verify("radios")

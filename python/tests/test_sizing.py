@@ -47,14 +47,14 @@ def test_a_plan_says_how_many_servers_there_have_to_be(tmp_path: Path) -> None:
 def test_numbers_of_other_packages_are_those_of_a_plan() -> None:
     given = {"a": numpy.float64(1), "b": [numpy.float32(0.5), Decimal("0.10"), True], "c": numpy.int8(3), "d": "1 %"}
     assert _toml(given) == '{ "a" = 1.0, "b" = [0.5, 0.10, true], "c" = 3, "d" = "1 %" }'
-    with pytest.raises(usher.StudyError, match="a number of 16610 bits: a plan is said in"):
+    with pytest.raises(usher.StudyError, match="a number of 16610 bits: a plan takes"):
         usher.plan(profile=PROFILE, mix={"ike-psk": 10**5000})
 
 
 def test_what_a_plan_lacks_is_said() -> None:
-    with pytest.raises(usher.StudyError, match="give a plan's file, or its settings"):
+    with pytest.raises(usher.StudyError, match="give either a plan file or settings"):
         usher.plan()
     with pytest.raises(usher.StudyError, match=r'the plan:1:1: .*did you mean "profile"'):
         usher.plan(profil="profile.toml")
-    with pytest.raises(usher.StudyError, match="by which methods do users log in"):
+    with pytest.raises(usher.StudyError, match="the methods of the logins are missing"):
         usher.plan(profile=PROFILE, demand={"rate": "10 /s"})

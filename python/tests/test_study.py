@@ -107,7 +107,7 @@ def test_a_point_that_is_not_there_is_said(small: usher.Study) -> None:
     plan = small.plan()
     with pytest.raises(usher.StudyError, match="no point has loss=7 %; values there are 0 %, 5 %, 10 %"):
         usher.run_point(plan, "loss=7 %")
-    with pytest.raises(usher.StudyError, match="there is no point 3: the plan has 3, from 0"):
+    with pytest.raises(usher.StudyError, match="there is no point 3: the plan has 3 points, numbered from 0"):
         usher.run_point(plan, 3)
 
 
@@ -177,7 +177,7 @@ def test_numbers_of_other_packages_plan_and_run(small: usher.Study) -> None:
         (lambda s: usher.sweep(s.plan(), "ray", jobs=0), "jobs=0: give 1 or more"),
         (lambda s: usher.sweep(s.plan(), "dask", jobs=-2), "jobs=-2: give 1 or more"),
         (lambda s: usher.run_point(s.plan(), -1), "point=-1: give 0 or more"),
-        (lambda s: usher.run_point(s.plan(), numpy.int64(3)), "there is no point 3: the plan has 3, from 0"),
+        (lambda s: usher.run_point(s.plan(), numpy.int64(3)), "there is no point 3: the plan has 3 points, numbered from 0"),
         (lambda s: usher.run_point(s.plan(), 1 << 70), "point=1180591620717411303424: give"),
         (lambda s: usher.run_point(s.plan(), 1.5), "point=1.5: give a whole number"),  # type: ignore[arg-type]
         (lambda s: usher.run_point(s.plan(), 0, -1), "replication=-1: give 0 or more"),

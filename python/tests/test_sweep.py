@@ -235,7 +235,7 @@ def test_a_replication_that_cannot_be_run_is_this_ones_failure(
         return compute(self, point, replication, stopped)
 
     monkeypatch.setattr(_sweep.CLUSTERS[cluster.backend], "compute", fails_once)
-    with pytest.warns(usher.PartialResults, match="1 replications could not be run, the first at loss=5 %, replication 1"):
+    with pytest.warns(usher.PartialResults, match="1 replications failed, the first at loss=5 %, replication 1"):
         swept = usher.sweep(small.plan(), cluster.backend, address=cluster.address, progress=False)
     assert swept.failures == [("loss=5 %", 1, "out of luck")]
     assert [ran.complete for ran in swept.points] == [True, False, True]
@@ -250,7 +250,7 @@ def test_a_journal_of_another_plan_is_refused(cluster: Started, small: usher.Stu
 def test_a_backend_that_is_not_there_is_said(
     small: usher.Study, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(usher.BackendError, match='no backend "spark"; there are local, ray, dask'):
+    with pytest.raises(usher.BackendError, match='no backend "spark"; choose one of local, ray, dask'):
         usher.sweep(small.plan(), "spark")  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(usher.BackendError, match=r'pip install "usher\[ray\]"'):

@@ -4,7 +4,7 @@
     results = usher.study("aaa-hol").run(quick=True)
     results.figure("delay-md5")
 
-`studies` names what comes with the package, `study` opens one of them or a file of your own; docs/python.md says more.
+`studies` lists the studies of the package. `study` opens one of them, or a file of your own. See docs/howto/python.md.
 """
 
 from usher._errors import (

@@ -1,4 +1,4 @@
-"""`python3 -m usher sweep`: what `usher study run --backend` runs."""
+"""`python3 -m usher sweep`: the program behind `usher study run --backend`."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ INTERRUPTED = 130
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python3 -m usher", description="Sweeps of studies by the package usher.")
+    parser = argparse.ArgumentParser(prog="python3 -m usher", description="Runs studies on a cluster.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    one = commands.add_parser("sweep", help="run a study by a cluster", description="Runs a study by a cluster of Ray or Dask.")
+    one = commands.add_parser("sweep", help="run a study on a cluster", description="Runs a study on a cluster of Ray or Dask.")
     one.add_argument("name", help="a study's name, or its file")
-    one.add_argument("--backend", required=True, choices=["local", *CLUSTERS], help="who computes replications")
-    one.add_argument("--address", help="where the cluster is [default: one that is started for this sweep]")
+    one.add_argument("--backend", required=True, choices=["local", *CLUSTERS], help="the engine that computes the replications")
+    one.add_argument("--address", help="the cluster's address [default: a new cluster on this machine]")
     mode = one.add_mutually_exclusive_group()
-    mode.add_argument("--quick", action="store_true", help="for a first look")
-    mode.add_argument("--full", action="store_true", help="for publication")
-    mode.add_argument("--sensitivity", action="store_true", help="each choice of the study in turn")
-    one.add_argument("--set", action="append", default=[], metavar="AXIS=VALUES", help="other values; may be repeated")
-    one.add_argument("--seed", type=int, help="the seed, in place of the study's")
-    one.add_argument("--replications", type=int, metavar="N", help="exactly this many of every point")
-    one.add_argument("--jobs", type=int, metavar="N", help="replications that are asked for at once")
+    mode.add_argument("--quick", action="store_true", help="for a first look: fewer values and shorter runs")
+    mode.add_argument("--full", action="store_true", help="for publication: more values and longer runs")
+    mode.add_argument("--sensitivity", action="store_true", help="vary each open choice of the study in turn")
+    one.add_argument("--set", action="append", default=[], metavar="AXIS=VALUES", help="values for an axis or setting; repeatable")
+    one.add_argument("--seed", type=int, help="the seed of all random streams [default: the study's]")
+    one.add_argument("--replications", type=int, metavar="N", help="run exactly N replications of every point")
+    one.add_argument("--jobs", type=int, metavar="N", help="replications to run at once")
     one.add_argument("--out", metavar="DIR", help="the folder for the results [default: out/NAME-MODE]")
-    one.add_argument("--force", action="store_true", help="begin anew in a folder that holds an earlier run")
+    one.add_argument("--force", action="store_true", help="remove the earlier run in the folder, and start anew")
     one.add_argument("--plain", action="store_true", help="show no progress")
     one.add_argument("--json", action="store_true", help="print JSON, for programs")
     return parser
 
 
 class Interrupt:
-    """Ends the sweep by the first signal. Others change nothing: the cluster that was begun is to be ended, too."""
+    """Ends the sweep at the first signal. Later signals change nothing, so that the cluster ends, too."""
 
     def __init__(self) -> None:
         self._heard = False
@@ -54,14 +54,14 @@ class Interrupt:
 
 
 def _failed(code: int, why: str, for_programs: bool) -> int:
-    """Says why a sweep was not done: in words, or as the program `usher` says it to programs."""
+    """Reports why a sweep failed: as text, or as JSON like that of the program `usher`."""
     said = json.dumps({"error": {"exit_code": code, "message": why}}) if for_programs else f"usher: {why}"
     print(said, file=sys.stderr, flush=True)
     return code
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a command, and gives its exit code: 0 done, 1 failed, 2 wrong usage or a faulty study, 130 interrupted."""
+    """Runs a command and returns its exit code: 0 done, 1 failed, 2 wrong usage or a faulty study, 130 interrupted."""
     asked = _arguments().parse_args(arguments)
     try:
         return _sweep(asked)

@@ -1,4 +1,4 @@
-"""What callers hand over: numbers and values, numpy's too, as the native module takes them."""
+"""Conversion of arguments for the native module: numbers and values, those of numpy included."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import SupportsFloat, SupportsIndex
 from usher._errors import StudyError
 
 LONG = 2048
-"""Bits of the longest whole number that is written out: more than any setting takes. Python refuses some 14,000."""
+"""Maximum bits of a whole number in a message: more than any setting takes. Python prints at most some 14,000."""
 
 Number = SupportsIndex
 """A whole number: Python's, or another package's, such as `numpy.int64(3)`."""
@@ -20,12 +20,12 @@ Value = str | int | float | bool | SupportsIndex | SupportsFloat
 
 
 def wrong(message: str) -> StudyError:
-    """Of how something is asked for."""
+    """Returns the error for a wrong argument."""
     return StudyError([("", 0, 0, message)])
 
 
 def whole(name: str, value: Number, least: int, bits: int = 64) -> int:
-    """A whole number of so many bits. Raises `StudyError`, which names the argument, where it is none, or is out of bounds."""
+    """Returns a whole number of so many bits. Raises `StudyError` with the argument's name if it is none or out of bounds."""
     # A switch in a number's place is a mistake that Python would take for 0 or 1.
     if isinstance(value, bool):
         raise wrong(f"{name}={value}: give a whole number, {least} or more")
@@ -41,12 +41,12 @@ def whole(name: str, value: Number, least: int, bits: int = 64) -> int:
 
 
 def some(name: str, value: Number | None, least: int, bits: int = 64) -> int | None:
-    """The same of a number that need not be given."""
+    """The same for an optional number."""
     return None if value is None else whole(name, value, least, bits)
 
 
 def values(name: str, value: Value | Iterable[Value]) -> str:
-    """The value of a setting, or those of an axis, as `name=value,value` has them behind its sign. Raises `StudyError`."""
+    """Returns the value of a setting, or those of an axis, as in `name=value,value` after the sign. Raises `StudyError`."""
     if isinstance(value, (str, bytes)):
         return _value(name, value)
     try:
@@ -67,7 +67,7 @@ def _value(name: str, value: object) -> str:
 
 
 def literal(value: object) -> str | None:
-    """A number or a switch of Python's as studies and TOML have it; `None` of anything else, and of what is too long to be one."""
+    """Returns a number or switch as studies and TOML write it; `None` for anything else, and for a number that is too long."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):
@@ -78,7 +78,7 @@ def literal(value: object) -> str | None:
 
 
 def said(value: object) -> str:
-    """A value as messages have it."""
+    """Returns a value as messages show it."""
     if isinstance(value, int) and value.bit_length() > LONG:
         return f"a number of {value.bit_length()} bits"
     try:
@@ -89,7 +89,7 @@ def said(value: object) -> str:
 
 
 def scalar(value: object) -> object:
-    """Another package's text, number or switch as Python's own; anything else as it is."""
+    """Converts another package's text, number or switch to Python's own. Returns anything else unchanged."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool):

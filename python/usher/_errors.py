@@ -1,4 +1,4 @@
-"""What goes wrong, as exceptions: each says what, where and what to do."""
+"""Exceptions. Each names the fault, its place and the remedy."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong with a study, or with how it is asked to run."""
+    """A fault of a study, or of the arguments of its run."""
 
     file: str
-    """The file, as it was named; empty where the fault stands in none."""
+    """The file as named; empty for a fault outside files."""
     line: int
-    """Its line, from 1; 0 where the fault stands in no file."""
+    """Its line, from 1; 0 for a fault outside files."""
     column: int
-    """Its column, from 1; 0 where the fault stands in no file."""
+    """Its column, from 1; 0 for a fault outside files."""
     message: str
-    """What is wrong, and what would be right."""
+    """The fault, and the remedy."""
 
     def __str__(self) -> str:
         if not self.file:
@@ -26,11 +26,11 @@ class Fault(NamedTuple):
 
 
 class UsherError(Exception):
-    """Something could not be done."""
+    """The base class of all exceptions of this package."""
 
 
 class StudyError(UsherError, ValueError):
-    """A study, or how it is asked to run, is wrong. `faults` has everything that is."""
+    """A study, or an argument of its run, is wrong. `faults` lists all faults."""
 
     faults: list[Fault]
     """All faults, in the order of their lines."""
@@ -54,16 +54,16 @@ class StudyError(UsherError, ValueError):
 
 
 class FolderError(UsherError):
-    """A folder cannot take a run: it holds another plan's, another build's, or something else."""
+    """A folder cannot hold a run: it has a run of another plan or build, or other files."""
 
 
 class VersionError(UsherError):
-    """Two processes of one sweep have different builds of usher, whose rows may differ."""
+    """Two processes of one sweep have different builds of usher. Their rows may differ."""
 
 
 class BackendError(UsherError):
-    """What was to compute replications is missing, or failed for all of them."""
+    """The engine that computes replications is missing, or failed for all of them."""
 
 
 class PartialResults(UserWarning):
-    """A run was ended before it was done; what it had finished is in its results."""
+    """A run ended early. Its results have the replications that were finished."""

@@ -1,4 +1,4 @@
-"""What is known beforehand: published statements, and formulas and vectors."""
+"""Knowledge to check against: published statements, formulas and vectors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from usher._results import Claims, Results, claims_of
 
 
 def claims(runs: Results | str | os.PathLike[str] | None = None) -> Claims:
-    """Published statements with their verdicts: held against these results, against the runs in a folder, or, of nothing, against
-    the best run of each study in the folder `out`. Raises `UsherError` where the folder has no run.
+    """Returns the published statements with their verdicts, by these results or by the runs in a folder. Without an argument, the
+    best run of each study in the folder `out` counts. Raises `UsherError` if the folder has no run.
     """
     if isinstance(runs, Results):
         return runs.claims
@@ -20,30 +20,30 @@ def claims(runs: Results | str | os.PathLike[str] | None = None) -> Claims:
 
 
 class Check(NamedTuple):
-    """One value that is known beforehand, beside what the code makes of it."""
+    """A known value, and the value that the code computes."""
 
     group: str
     """Its subject."""
     name: str
     """Its name within the group."""
     case: str
-    """Which of its cases; empty where there is one."""
+    """The case; empty if there is only one."""
     about: str
-    """What it is."""
+    """Its description."""
     source: str
-    """Where the expected value comes from."""
+    """The source of the expected value."""
     expected: str
-    """What had to come out."""
+    """The expected value."""
     obtained: str
-    """What came out."""
+    """The computed value."""
     tolerance: str
-    """How far apart they may be; empty for not at all."""
+    """Their maximum difference; empty if they must be equal."""
     holds: bool
-    """Whether they agree."""
+    """True if they agree."""
 
 
 def verify(filter: str | None = None) -> list[Check]:
-    """Runs analytic formulas and published vectors against this code: all of them, or those with this in group or name. Raises
-    `StudyError` where nothing is named so.
+    """Checks this code against analytic formulas and published vectors: all, or those with `filter` in group or name. Raises
+    `StudyError` if no check matches.
     """
     return [Check(*check) for check in _native.verify(filter)]

@@ -1,4 +1,4 @@
-"""The native module. Nothing here is promised: use the package's own names."""
+"""The native module. It may change without notice: use the package's own names."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What runs give: rows, their summary, figures, the report, and published statements held against them."""
+"""Results of runs: rows, their summary, figures, the report, and verdicts on published statements."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 from usher import _native
 
 SHOWN = 20
-"""Rows of a table that a notebook shows."""
+"""Number of rows of a table that a notebook shows."""
 
 
 class Table:
-    """A table. Whatever reads Arrow takes it at once: `polars.DataFrame(table)`, `pyarrow.table(table)`, a query of DuckDB."""
+    """A table for all readers of Arrow: `polars.DataFrame(table)`, `pyarrow.table(table)`, a query of DuckDB."""
 
     def __init__(self, native: _native.Results, summary: bool) -> None:
         self._native = native
         self._summary = summary
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as a capsule with Arrow's C stream. It has one schema, whichever is asked for."""
+        """Returns the table as a capsule with Arrow's C stream. It always has the same schema."""
         return self._native.stream(self._summary)
 
     def __len__(self) -> int:
@@ -35,11 +35,11 @@ class Table:
         return [name for name, _ in self._native.columns(self._summary, 0)]
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """The values of each column, `None` for what is not known."""
+        """Returns the values of each column; `None` for an unknown value."""
         return dict(self._native.columns(self._summary, len(self)))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The rows, each a dictionary."""
+        """Iterates over the rows as dictionaries."""
         columns = self.to_dict()
         return (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
 
@@ -65,16 +65,16 @@ def _html_table(names: Sequence[str], columns: Sequence[Sequence[object]], of: i
 
 
 class Figure:
-    """A figure of the study, as its report has it. A notebook shows it."""
+    """A figure of the report. A notebook shows it."""
 
     def __init__(self, native: _native.Results, name: str, title: str, caption: str) -> None:
         self._native = native
         self.name = name
         """Its name in the study."""
         self.title = title
-        """What is seen, over what."""
+        """Its title: the metric and the axis."""
         self.caption = caption
-        """What the study says of it."""
+        """The study's text about it."""
 
     @property
     def svg(self) -> str:
@@ -87,7 +87,7 @@ class Figure:
         return self._native.csv(self.name)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes it as an SVG file."""
+        """Writes the figure as an SVG file."""
         file = Path(path)
         file.write_text(self.svg, encoding="utf-8")
         return file
@@ -101,29 +101,29 @@ class Figure:
 
 
 class Claim(NamedTuple):
-    """A published statement, held against results."""
+    """A published statement and its verdict."""
 
     id: str
     """Its name."""
     published: Any
-    """What the document says: a number, a text, or several by name."""
+    """The document's value: a number, a text, or several by name."""
     ours: Any
-    """What was found; `None` where nothing was."""
+    """The value of the results; `None` if there is none."""
     low: Any
-    """The lower end of its interval; `None` where there is none."""
+    """The lower end of its interval; `None` if there is none."""
     high: Any
     """The upper end."""
     verdict: str
     """`reproduced`, `partly`, `not reproduced`, or why there is none."""
     reason: str
-    """Why."""
+    """The reason of the verdict."""
 
 
 class Claims(list[Claim]):
     """Published statements with their verdicts. A notebook shows them as a table."""
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each verdict."""
+        """Returns the number of statements with each verdict."""
         counts: dict[str, int] = {}
         for claim in self:
             counts[claim.verdict] = counts.get(claim.verdict, 0) + 1
@@ -141,37 +141,37 @@ def claims_of(text: str) -> Claims:
 
 
 class Failure(NamedTuple):
-    """A replication that could not be run."""
+    """A replication that failed."""
 
     point: str
     """The key of its point."""
     replication: int
-    """Which."""
+    """Its number."""
     error: str
-    """Why."""
+    """The reason."""
 
 
 class Ran(NamedTuple):
-    """What was run of a point."""
+    """The replications of a point."""
 
     key: str
     """The point's name."""
     replications: int
-    """How often."""
+    """The number of replications."""
     complete: bool
-    """Whether that is as often as its stopping rule asks."""
+    """True if its stopping rule needs no more."""
     converged: bool
-    """Whether the precision was reached, and not only the limit of replications."""
+    """True if the precision was reached, and not only the limit of replications."""
 
 
 class Results:
-    """What a run gave. It is a table of rows: `polars.DataFrame(results)` has them, one for each metric of each replication."""
+    """The results of a run: a table with a row for each metric of each replication, as in `polars.DataFrame(results)`."""
 
     def __init__(self, native: _native.Results, study: str, folder: Path | None) -> None:
         self._native = native
         self._study = study
         self.folder = folder
-        """The folder that keeps everything, where one was asked for."""
+        """The folder with all files; `None` without `out`."""
 
     @property
     def study(self) -> str:
@@ -180,17 +180,17 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether every point ran as often as its rule asks."""
+        """True if every point ran as often as its stopping rule needs."""
         return self._native.complete
 
     @property
     def resumed(self) -> int:
-        """Replications that were found in the folder's journal."""
+        """Number of replications taken from the folder's journal."""
         return self._native.resumed
 
     @property
     def rows(self) -> Table:
-        """What each replication measured: a row for each metric."""
+        """The rows: one for each metric of each replication."""
         return Table(self._native, False)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -207,7 +207,7 @@ class Results:
         return [name for name, _, _ in self._native.figures()]
 
     def figure(self, name: str | None = None) -> Figure:
-        """A figure by its name; without one, the first. Raises `StudyError`, which says what names there are."""
+        """Returns a figure by its name, or the first. Raises `StudyError` with the known names."""
         figures = self._native.figures()
         found = next((figure for figure in figures if name is None or figure[0] == name), None)
         if found is None:
@@ -216,44 +216,44 @@ class Results:
         return Figure(self._native, *found)
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
-        """Writes the report, one HTML file that opens offline, and gives its path."""
+        """Writes the report, one HTML file that opens offline, and returns its path."""
         file = Path(path)
         self._native.write_report(file)
         return file
 
     @property
     def claims(self) -> Claims:
-        """The published statements that this study is held against, with their verdicts."""
+        """The published statements that this study checks, with their verdicts."""
         return claims_of(self._native.claims)
 
     @property
     def findings(self) -> list[str]:
-        """What the figures show, in sentences with their numbers."""
+        """The findings: sentences with numbers about the figures."""
         return self._native.findings
 
     @property
     def answers(self) -> list[str]:
-        """What the study recommends, where it asks for that."""
+        """The study's recommendations, if it has any."""
         return self._native.answers
 
     @property
     def warnings(self) -> list[str]:
-        """What must be known before a finding is believed: failures, means that one replication moves."""
+        """Warnings about the findings: failures, and means that depend on one replication."""
         return self._native.warnings
 
     @property
     def failures(self) -> list[Failure]:
-        """Replications that could not be run."""
+        """The replications that failed."""
         return [Failure(*failure) for failure in self._native.failures]
 
     @property
     def points(self) -> list[Ran]:
-        """What was run of each point, in the order of the grid."""
+        """The replications of each point, in the order of the grid."""
         return [Ran(*ran) for ran in self._native.points]
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What was run, with what, where, and how long."""
+        """The description of the run: its settings, build, machine and duration."""
         read: dict[str, Any] = json.loads(self._native.manifest)
         return read
 
@@ -272,6 +272,6 @@ class Results:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"results of {self._study} cannot be pickled: they hold what is drawn and judged in memory of this process; "
+            f"results of {self._study} cannot be pickled: they hold objects of this process; "
             "pickle the plan, which gives the same results again, or send pyarrow.table(results)"
         )

@@ -1,4 +1,4 @@
-"""Runs of a whole plan: where their journal is, what is shown meanwhile, how they end."""
+"""Runs of a whole plan: their journal, progress and end."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from usher._results import Results
 from usher._study import Plan, build
 
 Progress = bool | Callable[[int, int, int], object] | None
-"""What hears how far a run has come."""
+"""The display of a run's progress."""
 
 Replicate = Callable[[int, int], list[tuple[str, float]]]
-"""Computes a replication: of the point in this place, the one with this number."""
+"""Computes a replication, by the index of its point and its number."""
 
 JOBS = 16
-"""Bits of the most replications at once: each has a thread."""
+"""Bits of the maximum number of replications at once: each has a thread."""
 
 EVERY = 10.0
-"""Seconds between two lines of progress where no bar can be drawn."""
+"""Seconds between two lines of progress without a bar."""
 
 
 class Bar(Protocol):
-    """Shows how far a run has come, until it is closed."""
+    """Shows the progress of a run until it is closed."""
 
     def __call__(self, done: int, expected: int, points: int, /) -> object: ...
     def close(self) -> None: ...
 
 
 class TqdmBar:
-    """A bar of tqdm's, which is drawn in terminals and notebooks."""
+    """A progress bar of tqdm, for terminals and notebooks."""
 
     def __init__(self, name: str, unit: str, fewest: int, points: int) -> None:
         from tqdm.auto import tqdm
@@ -59,7 +59,7 @@ class TqdmBar:
 
 
 class Lines:
-    """A line now and then."""
+    """Prints a line of progress at intervals."""
 
     def __init__(self, name: str, unit: str) -> None:
         self._name = name
@@ -76,7 +76,7 @@ class Lines:
 
 
 class Told:
-    """Tells a caller's function."""
+    """Passes the progress to a caller's function."""
 
     def __init__(self, tell: Callable[[int, int, int], object]) -> None:
         self._tell = tell
@@ -89,9 +89,9 @@ class Told:
 
 
 def bar(name: str, unit: str, fewest: int, points: int, progress: Progress) -> Bar:
-    """What shows the progress that is asked for, of so many units at least.
+    """Returns the requested display of progress, for this minimum number of units.
 
-    Without tqdm there are lines, and only where they are asked for or a terminal reads them.
+    Without tqdm it prints lines, on request or on a terminal.
     """
     if callable(progress):
         return Told(progress)
@@ -106,7 +106,7 @@ def bar(name: str, unit: str, fewest: int, points: int, progress: Progress) -> B
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -121,8 +121,8 @@ def run(
     replicate: Replicate | None = None,
     quiet: Sequence[Exception] = (),
 ) -> Results:
-    """Runs a plan here, or has its replications computed by `replicate` until `stop` is set. A partial result warns, unless `quiet`
-    has what ended it; so does one whose rows are complete and whose figures are not."""
+    """Runs a plan here, or computes its replications with `replicate`, until `stop` is set. Warns of partial rows or figures,
+    unless `quiet` has the error that ended the run."""
     jobs = some("jobs", jobs, 1, JOBS)
     stop = stop or _native.Stop()
     with ExitStack() as stack:
@@ -136,11 +136,11 @@ def run(
     results = Results(native, plan.study, folder if out is not None else None)
     # What ended it altogether is the caller's to tell.
     if (not results.complete or native.cut_short) and not quiet:
-        why = "interrupted" if interrupted else native.broken or f"{len(results.failures)} replications could not be run"
+        why = "interrupted" if interrupted else native.broken or f"{len(results.failures)} replications failed"
         if results.complete:
-            why = "interrupted before its figures of single dialogues were complete"
+            why = "interrupted before the figures of single dialogues were complete"
         for failure in results.failures[:1]:
             why += f", the first at {failure.point or 'its point'}, replication {failure.replication}: {failure.error}"
-        goes_on = "; the same call with this folder goes on" if out is not None else ""
+        goes_on = "; repeat the call with this folder to continue" if out is not None else ""
         warnings.warn(f"{results!r} are partial: {why}{goes_on}", PartialResults, stacklevel=4)
     return results

@@ -19,23 +19,23 @@ class Sizing:
 
     def __init__(self, answer: str, page: str) -> None:
         self.answer: dict[str, Any] = json.loads(answer)
-        """Everything that `usher plan --json` says."""
+        """The output of `usher plan --json`."""
         self._page = page
 
     @property
     def servers(self) -> int | None:
-        """How many servers the demand takes; `None` where no load meets the target."""
+        """The number of servers for the demand; `None` if no load meets the target."""
         servers: int | None = self.answer["servers"]
         return servers
 
     @property
     def capacity(self) -> float | None:
-        """Logins a second that one server takes and meets the target; `None` where no load meets it."""
+        """Logins a second of one server within the target; `None` if no load meets it."""
         found = self.answer["capacity"]
         return None if found is None else float(found["logins_per_s"])
 
     def report(self, path: str | os.PathLike[str] = "plan.html") -> Path:
-        """Writes the report, one HTML file, and gives its path."""
+        """Writes the report, one HTML file, and returns its path."""
         file = Path(path)
         file.write_text(self._page, encoding="utf-8")
         return file
@@ -55,14 +55,14 @@ def plan(
     progress: Progress = None,
     **settings: Any,
 ) -> Sizing:
-    """How many servers a deployment needs: its logins, simulated on processors that a measured profile charges.
+    """Computes how many servers a deployment needs. It simulates logins with the processor times of a measured profile.
 
-    A plan is a file, or is said here in the file's words: `plan(profile="profile.toml", mix={"pap": 1}, demand={"users": 50000,
-    "within": "30 min"}, target="99 % within 200 ms")`. The others are those of `usher plan`. Raises `StudyError` where something is
-    missing or does not fit; Ctrl-C ends it without an answer.
+    A plan is a file, or has the file's keys as arguments: `plan(profile="profile.toml", mix={"pap": 1}, demand={"users": 50000,
+    "within": "30 min"}, target="99 % within 200 ms")`. The other arguments are those of `usher plan`. Raises `StudyError` if a
+    setting is missing or wrong. Ctrl-C ends it without an answer.
     """
     if (file is None) == (not settings):
-        raise wrong("give a plan's file, or its settings, such as profile, mix and demand")
+        raise wrong("give either a plan file or settings such as profile, mix and demand")
     text = "".join(f"{name} = {_toml(_target(value) if name == 'target' else value)}\n" for name, value in settings.items())
     asked = SimpleNamespace(
         quick=quick,
@@ -79,7 +79,7 @@ def plan(
 
 
 def _target(value: object) -> object:
-    """A target as the command has it, as the file has it."""
+    """Converts a target from the form of the command to the form of the file."""
     if not isinstance(value, str):
         return value
     share, _, within = value.partition(" within ")
@@ -98,5 +98,5 @@ def _toml(value: object) -> str:
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str):
-        raise wrong(f"{said(value)}: a plan is said in texts, numbers, switches, and lists and mappings of these")
+        raise wrong(f"{said(value)}: a plan takes texts, numbers, True and False, and lists and mappings of these")
     return json.dumps(value, ensure_ascii=False)

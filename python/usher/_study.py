@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def build() -> str:
-    """What tells this build of the package from others: its native module's checksum."""
+    """Identifies this build of the package, by the checksum of its native module."""
     return _build_of(str(_native.__file__))
 
 
@@ -30,14 +30,14 @@ def _build_of(file: str) -> str:
 
 
 def studies() -> list[str]:
-    """The names of the studies that come with the package."""
+    """Returns the names of the package's studies."""
     return _native.founding()
 
 
 def study(name: str | os.PathLike[str]) -> Study:
-    """Opens a study: one that comes with the package by its name, or else a file.
+    """Opens a study of the package by its name, or else a file.
 
-    Raises `StudyError`, whose `faults` have file, line and what to do.
+    Raises `StudyError`. Its `faults` have file, line and remedy.
     """
     opened = _native.Study.open(os.fspath(name))
     for fault in opened.warnings():
@@ -46,9 +46,9 @@ def study(name: str | os.PathLike[str]) -> Study:
 
 
 class Study:
-    """A study: its question, its file, and what is changed of it.
+    """A study: its question, its file, and the changes to it.
 
-    A study does not change: `set` gives another one.
+    A study is immutable: `set` returns another one.
     """
 
     def __init__(self, native: _native.Study, called: str, changes: Sequence[str] = ()) -> None:
@@ -58,7 +58,7 @@ class Study:
 
     @property
     def name(self) -> str:
-        """Its name, as rows have it."""
+        """Its name, as in the rows."""
         return self._native.name
 
     @property
@@ -68,12 +68,12 @@ class Study:
 
     @property
     def question(self) -> str:
-        """What it asks."""
+        """Its question."""
         return self._native.question
 
     @property
     def description(self) -> str:
-        """What is set up and measured."""
+        """Its description: the network and the measurements."""
         return self._native.description
 
     @property
@@ -83,14 +83,16 @@ class Study:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What was changed of it by `set`, each as `name=value`."""
+        """The changes by `set`, each as `name=value`."""
         return self._changes
 
     def set(self, *changes: str | Mapping[str, Value | Iterable[Value]], **axes: Value | Iterable[Value]) -> Study:
-        """The same study with other values: `set(loss=["1 %", "5 %"])` gives an axis these values, `set("run.duration=10 s")` or
-        `set({"run.duration": "10 s"})` gives a setting another one by its path. A number without a unit takes the axis's.
+        """Returns the same study with other values.
 
-        Whether they fit is said by `plan` and `run`.
+        `set(loss=["1 %", "5 %"])` sets the values of an axis. `set("run.duration=10 s")` or `set({"run.duration": "10 s"})` sets a
+        setting by its path. A number without a unit has the axis's unit.
+
+        `plan` and `run` check the values.
         """
         added: list[str] = []
         for change in changes:
@@ -115,10 +117,10 @@ class Study:
         seed: Number | None = None,
         replications: Number | None = None,
     ) -> Plan:
-        """The plan: every combination of the axes' values, how often each runs, and from which seeds.
+        """Returns the plan: every combination of the axes' values, with its replications and seeds.
 
-        `quick` is for a first look, `full` for publication, `sensitivity` takes each choice of the study in turn; `seed` stands in
-        place of the study's, `replications` of its stopping rule. Raises `StudyError`.
+        `quick` is for a first look, `full` for publication. `sensitivity` varies each choice of the study in turn. `seed` replaces
+        the study's seed, and `replications` its stopping rule. Raises `StudyError`.
         """
         modes = [name for name, on in (("quick", quick), ("full", full), ("sensitivity", sensitivity)) if on]
         if len(modes) > 1:
@@ -166,17 +168,17 @@ class Point:
     """One combination of the axes' values."""
 
     index: int
-    """Its place in the plan, from 0."""
+    """Its index in the plan, from 0."""
     key: str
     """Its name, such as `loss=5 %; protocol=diameter`; empty in a study without axes."""
     settings: dict[str, str]
     """The value of each axis, as the study writes it."""
     numbers: dict[str, float]
-    """The values that are numbers, in the unit of their axis."""
+    """The numeric values, in the unit of their axis."""
 
 
 class Plan:
-    """Every run of a study. It can be pickled: it carries the study's whole text, and says so where it comes to another build."""
+    """All runs of a study. A plan can be pickled: it contains the study's whole text. Another build rejects it."""
 
     def __init__(self, native: _native.Plan, called: str) -> None:
         self._native = native
@@ -194,12 +196,12 @@ class Plan:
 
     @property
     def hash(self) -> str:
-        """A digest of all that decides the rows. Two plans with the same hash give the same rows."""
+        """A digest of all that determines the rows. Two plans with the same hash give the same rows."""
         return self._native.hash
 
     @functools.cached_property
     def points(self) -> list[Point]:
-        """The points in the order of the grid, which is the order of the rows."""
+        """The points in the order of the grid and of the rows."""
         return [
             Point(index, key, {axis: text for axis, text, _ in settings}, {axis: n for axis, _, n in settings if n is not None})
             for index, (key, settings) in enumerate(self._native.points())
@@ -207,15 +209,15 @@ class Plan:
 
     @property
     def replications(self) -> tuple[int, int]:
-        """The fewest and the most replications of all points together."""
+        """The minimum and maximum number of replications of all points together."""
         return self._native.replications
 
     def seed(self, point: Number | str | Point, replication: Number = 0) -> int:
-        """The seed of one replication of a point. Points that differ only in what is compared have the same."""
+        """Returns the seed of a replication of a point. Points that differ only in a compared setting have the same seed."""
         return self._native.seed(self.place(point), whole("replication", replication, 0, 32))
 
     def place(self, point: Number | str | Point) -> int:
-        """The place of a point that is given by itself, by its place, or by as much of its key as tells it from others."""
+        """Returns the index of a point, from the point, its index, or a unique part of its key."""
         if isinstance(point, str):
             return self._native.find(point)
         return whole("point", point.index if isinstance(point, Point) else point, 0)
@@ -228,13 +230,13 @@ class Plan:
         force: bool = False,
         progress: Progress = None,
     ) -> Results:
-        """Runs every point as often as its stopping rule asks, on all cores or `jobs` of them.
+        """Runs every point as often as its stopping rule needs, on all cores or `jobs` of them.
 
-        `out` is a folder that keeps what the program `usher` writes: rows, figures, report and a journal, from which the same call
-        goes on after an interruption; `force` begins anew there. `progress` is `True`, `False`, a function that is given
-        replications done, expected, and points done, or `None`: shown where it can be.
+        `out` is a folder for the files of the program `usher`: rows, figures, report and a journal. The same call continues from
+        the journal after an interruption; `force` starts anew. `progress` is `True`, `False`, or a function of the replications
+        done, the expected ones, and the points done. `None` shows the progress if possible.
 
-        Ctrl-C ends it with the results of what was finished, and a warning (`PartialResults`). Raises `FolderError`, `UsherError`.
+        Ctrl-C ends the run with the finished results and a warning (`PartialResults`). Raises `FolderError`, `UsherError`.
         """
         from usher._run import run
 
@@ -268,13 +270,13 @@ def _read(state: State) -> _native.Plan:
 
 
 def restored(made_by: str, called: str, state: State) -> Plan:
-    """The plan that was pickled by a process with this build. Raises `VersionError` where this one has another."""
+    """Restores a pickled plan of a process with this build. Raises `VersionError` if this process has another build."""
     same_build(made_by)
     return Plan(_read(state), called)
 
 
 def same_build(other: str) -> None:
-    """Raises `VersionError` where another process has another build of the package."""
+    """Raises `VersionError` if the other process has another build of the package."""
     if other == build():
         return
     theirs, ours = other.split()[0], build().split()[0]
@@ -285,13 +287,13 @@ def same_build(other: str) -> None:
 
 
 def run_point(plan: Plan, point: Number | str | Point, replication: Number = 0) -> dict[str, float]:
-    """Runs one replication of one point: its metrics by name, in SI base units. The same arguments give the same numbers, on any
-    machine. Raises `StudyError` where there is no such point, `UsherError` where it cannot be run.
+    """Runs a replication of a point and returns its metrics by name, in SI base units. The same arguments give the same numbers on
+    any machine. Raises `StudyError` if there is no such point, `UsherError` if the replication fails.
     """
     record = plan._native.replicate(plan.place(point), whole("replication", replication, 0, 32))
     return {name: value for name, value in record if not name.startswith("#")}
 
 
 def read(text: str, name: str = "study", origin: str | Path | None = None) -> Study:
-    """A study from its text, for one that a notebook writes. `name` is what rows call it. Raises `StudyError`."""
+    """Returns a study from its text, such as one written in a notebook. `name` is its name in the rows. Raises `StudyError`."""
     return Study(_native.Study.of_text(name, str(origin or f"{name}.toml"), text), f"usher.read(text, {name!r})")

@@ -1,8 +1,7 @@
-"""Sweeps whose replications are computed by a cluster: Ray's or Dask's.
+"""Sweeps on a cluster of Ray or Dask.
 
-The driver is here: it keeps the stopping rule and the journal, as a run on this machine does, and asks the cluster for one
-replication at a time for each of its cores. What the cluster's engine does itself is left to it: placing tasks, and doing again
-those whose worker died.
+The driver is here. It has the stopping rule and the journal, as for a run on this machine. It requests one replication at a time
+for each core of the cluster. The cluster's engine places the tasks, and repeats them after the death of a worker.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from usher._study import Plan, build
 from usher._work import work
 
 Backend = Literal["local", "ray", "dask"]
-"""Who computes replications."""
+"""The engine that computes replications."""
 
 LOOK = 0.5
-"""Seconds between two looks whether the sweep has ended meanwhile."""
+"""Seconds between two checks for the end of the sweep."""
 
 TRIES = 4
-"""How often a replication is begun whose workers die."""
+"""Number of tries of a replication if its workers die."""
 
 
 SELDOM = {
@@ -40,28 +39,28 @@ SELDOM = {
     "distributed.admin.tick.cycle": "10s",
     "distributed.admin.system-monitor.interval": "10s",
 }
-"""Settings of Dask for a cluster that is started here: its profiler sees nothing of replications and takes 6 % of a core in each
-process, and what it looks at fifty times a second nobody is shown."""
+"""Settings of Dask for a cluster on this machine. Its profiler does not see replications and takes 6 % of a core in each process.
+Its monitors sample fifty times a second for a dashboard that is off."""
 
 
 class Cluster(Protocol):
-    """Whoever computes replications elsewhere."""
+    """A cluster that computes replications."""
 
     def cores(self) -> int:
-        """How many it computes at once."""
+        """Returns the number of replications that it computes at once."""
         ...
 
     def compute(self, point: int, replication: int, stopped: Callable[[], bool]) -> _native.Record:
-        """A replication of the point in this place. Called by many threads; ends by an exception when `stopped` says so."""
+        """Computes a replication of the point with this index. Many threads call it. Raises an exception when `stopped` is true."""
         ...
 
     def close(self) -> None:
-        """Lets go of what this sweep had begun."""
+        """Releases the resources of this sweep."""
         ...
 
 
 def _engine(name: str, package: str) -> Any:
-    """The package of an engine, or what to do for it."""
+    """Returns the package of an engine. Raises `BackendError` with a remedy if it is missing."""
     try:
         return __import__(package)
     except ImportError as missing:
@@ -70,7 +69,7 @@ def _engine(name: str, package: str) -> Any:
 
 @contextmanager
 def _own_termination() -> Iterator[None]:
-    """What SIGTERM does stays what it was: Ray takes it for itself, in every program that imports it."""
+    """Keeps the handler of SIGTERM, which Ray replaces in every program that imports it."""
     # Only the main thread may say.
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -86,7 +85,7 @@ def _own_termination() -> Iterator[None]:
 
 @contextmanager
 def _held(late: list[int]) -> Iterator[None]:
-    """Notes signals that would raise something, in place of that: a cluster that was begun would be left half ended."""
+    """Records signals instead of raising exceptions, which would leave a cluster half closed."""
     # Only the main thread hears any.
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -103,7 +102,7 @@ def _held(late: list[int]) -> Iterator[None]:
 
 
 class Ray:
-    """A cluster of Ray's."""
+    """A cluster of Ray."""
 
     def __init__(self, payload: bytes, address: str | None) -> None:
         with _own_termination():
@@ -113,7 +112,7 @@ class Ray:
                 try:
                     self._ray.init(address=address, log_to_driver=False, configure_logging=False, include_dashboard=False)
                 except ConnectionError as refused:
-                    raise BackendError(f"no cluster of Ray at {address or 'this machine'}: {refused}") from refused
+                    raise BackendError(f"cannot reach a cluster of Ray at {address or 'this machine'}: {refused}") from refused
         # Of a task whose worker or node dies Ray begins another try.
         self._task = self._ray.remote(max_retries=TRIES - 1)(work)
         self._arguments = (build(), payload)
@@ -131,7 +130,7 @@ class Ray:
         try:
             record: _native.Record = self._ray.get(task)
         except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError) as died:
-            raise UsherError(f"{TRIES} workers died computing it: {died}") from died
+            raise UsherError(f"{TRIES} workers died while computing it: {died}") from died
         except errors.RayTaskError as failed:
             if isinstance(failed.cause, (UsherError, ImportError)):
                 raise failed.cause from failed
@@ -144,7 +143,7 @@ class Ray:
 
 
 class Dask:
-    """A cluster of Dask's."""
+    """A cluster of Dask."""
 
     def __init__(self, payload: bytes, address: str | None) -> None:
         self._distributed = _engine("dask", "distributed")
@@ -156,7 +155,7 @@ class Dask:
             else:
                 self._client = self._distributed.Client(address, set_as_default=False)
         except OSError as refused:
-            raise BackendError(f"no scheduler of Dask at {address}: {refused}") from refused
+            raise BackendError(f"cannot reach a scheduler of Dask at {address}: {refused}") from refused
         self._own = address is None
         self._arguments = (build(), payload)
         self._name = f"usher-{uuid.uuid4().hex}"
@@ -179,7 +178,7 @@ class Dask:
             record: _native.Record = task.result()
             return record
         except self._distributed.scheduler.KilledWorker as died:
-            raise UsherError(f"{TRIES} workers died computing it: {died}") from died
+            raise UsherError(f"{TRIES} workers died while computing it: {died}") from died
 
     def close(self) -> None:
         cluster = self._client.cluster
@@ -201,15 +200,15 @@ def sweep(
     force: bool = False,
     progress: Progress = None,
 ) -> Results:
-    """Runs a plan by a cluster. The rows are the same bytes as of `Plan.run`, at any number of workers.
+    """Runs a plan on a cluster. The rows are the same bytes as those of `Plan.run`, with any number of workers.
 
-    `backend` is `"ray"` or `"dask"`, at `address` (for Ray such as `"ray://head:10001"` or `"auto"`, for Dask such as
-    `"tcp://head:8786"`), or one that is started here for this sweep; `"local"` needs neither. `jobs` is how many replications are
-    asked for at once, by default one for each core of the cluster and one that waits. The others are those of `Plan.run`: with
-    `out`, a sweep whose driver died goes on from the folder's journal.
+    `backend` is `"ray"` or `"dask"`; `"local"` needs neither. `address` is the cluster's, such as `"ray://head:10001"` or `"auto"`
+    for Ray and `"tcp://head:8786"` for Dask. Without it, a new cluster starts on this machine. `jobs` is the number of replications
+    to request at once; the default is one for each core of the cluster, and one that waits. The other arguments are those of
+    `Plan.run`: with `out`, a sweep continues from the folder's journal after its driver died.
 
-    Workers need the same wheel of usher. A worker that dies costs its replications alone: they are computed again. Raises
-    `BackendError` where the engine or its cluster is missing, `VersionError` where a worker has another build.
+    Workers need the same wheel of usher. If a worker dies, its replications are computed again. Raises `BackendError` if the engine
+    or its cluster is missing, `VersionError` if a worker has another build.
     """
     results, late = swept(plan, backend, address=address, jobs=jobs, out=out, force=force, progress=progress)
     for each in late:
@@ -227,12 +226,12 @@ def swept(
     force: bool,
     progress: Progress,
 ) -> tuple[Results, list[int]]:
-    """The same, and the signals that came when the sweep was done, while its cluster was let go of."""
+    """The same, and the signals that came after the sweep, while its cluster was closing."""
     late: list[int] = []
     if backend == "local":
         return run(plan, jobs=jobs, out=out, force=force, progress=progress), late
     if backend not in CLUSTERS:
-        raise BackendError(f'there is no backend "{backend}"; there are local, {", ".join(CLUSTERS)}')
+        raise BackendError(f'there is no backend "{backend}"; choose one of local, {", ".join(CLUSTERS)}')
     jobs = some("jobs", jobs, 1, JOBS)
     _, called, state = plan.__reduce__()[1]
     cluster = CLUSTERS[backend](pickle.dumps((called, state)), address)
@@ -265,6 +264,6 @@ def _told(error: Exception, backend: str) -> Exception:
         return error
     if isinstance(error, ImportError):
         return BackendError(
-            f"a worker of {backend} has no usher, or another version of it ({error}): install the same wheel there as here"
+            f"a worker of {backend} has no usher, or another version ({error}): install the same wheel on every worker"
         )
     return BackendError(f"{backend} failed: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What a worker of a cluster does."""
+"""The task of a cluster's worker."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def _plan(made_by: str, payload: bytes) -> Plan:
 
 
 def work(made_by: str, payload: bytes, point: int, replication: int) -> _native.Record:
-    """Computes a replication of a plan that a driver with this build has sent. Raises `VersionError` where this worker has another.
+    """Computes a replication of a plan from a driver with this build. Raises `VersionError` if this worker has another build.
 
-    The payload is as the driver pickled it: its plan's study and settings, texts and numbers alone.
+    The payload is the driver's pickle of the plan's study and settings: only texts and numbers.
     """
     same_build(made_by)
     return _plan(made_by, payload)._native.replicate(point, replication)

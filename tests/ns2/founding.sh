@@ -44,7 +44,7 @@ point() {
 cat <<'HEAD'
 # ns-2's points for the founding figures, from its own runs: made by tests/ns2/founding.sh with Debian's ns2 2.35.
 # Delays in seconds: the mean over the runs with these seeds, its interval of 95 %, and the runs' median. `packets` are those
-# that both sides sent for each dialogue, `x` and `series` the figure's. What stands for what is in docs/ns-2.md.
+# that both sides sent for each dialogue, `x` and `series` the figure's. What stands for what is in docs/contribute/ns-2.md.
 HEAD
 
 for loss in 0 1 2 5 10 15 19; do

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benches/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benches/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Languages of code blocks whose lines are commands.
 SHELLS = ("", "sh", "bash", "shell", "console")
 #: Languages of code blocks that show a session: only lines after a prompt are commands.

@@ -4,14 +4,14 @@
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use usher_benches::{
-    MeasuredRun, STUDY, busy_settings, dialogues_each, main as bench, median, network_settings,
+    MeasuredRun, STUDY, dialogues_per_station, main as bench, median, network_settings, timed_run_settings,
 };
 use usher_report::{FigureAxis, FigureSeries, ReportFigure, SeriesPoint};
 
 const SIZES: [u64; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 /// The largest factor by which the time of a packet-hop may grow from 10² stations to this number.
 const GROWTH: [(u64, f64); 3] = [(10_000, 1.5), (100_000, 2.5), (1_000_000, 3.0)];
-/// The limit of a station's memory in bytes, with everything that [`GrowthPoint::station`] counts. It is 1433, 1392
+/// The limit of a station's memory in bytes, with everything that [`ScalingMeasurement::station`] counts. It is 1433, 1392
 /// and 1368 for 10⁴ (median of 15 runs), 10⁵ and 10⁶ stations. It does not fall monotonically, since tables double at
 /// powers of two: 1385 for 8000 stations, 1467 for 8500, 1383 for 14,000, 1461 for 17,000.
 const STATION: f64 = 1400.0;
@@ -22,19 +22,19 @@ const ENOUGH: u64 = 10_000;
 /// The file of the figure.
 const FIGURE: &str = "growth.svg";
 
-struct GrowthPoint {
+struct ScalingMeasurement {
     stations: u64,
-    /// Of a packet-hop.
+    /// Time of a packet-hop.
     nanoseconds: f64,
-    /// Of a station with its host, link, application and idle connection.
+    /// Memory of a station with its host, link, application and idle connection.
     station: f64,
-    /// Of an idle connection.
+    /// Memory of an idle connection.
     connection: f64,
 }
 
 /// Returns settings for a run in which every client opens its connection and stays idle. The run ends when the first
 /// dialogue begins.
-fn idle_settings(stations: u64, transport: &str) -> Vec<String> {
+fn idle_station_settings(stations: u64, transport: &str) -> Vec<String> {
     let mut set = network_settings(stations);
     set.push(format!("workload.transport={transport}"));
     set.push("workload.arrivals.start=5 s".into());
@@ -42,14 +42,17 @@ fn idle_settings(stations: u64, transport: &str) -> Vec<String> {
     set
 }
 
-fn measure_growth(stations: u64, runs: usize) -> Result<GrowthPoint, String> {
+fn measure_growth(stations: u64, runs: usize) -> Result<ScalingMeasurement, String> {
     let timed = (0..runs)
-        .map(|_| MeasuredRun::run_in_child(STUDY, &busy_settings(stations, dialogues_each(stations))))
+        .map(|_| {
+            MeasuredRun::run_in_child(STUDY, &timed_run_settings(stations, dialogues_per_station(stations)))
+        })
         .collect::<Result<Vec<_>, _>>()?;
     // A peak of 22 MB varies by 0.2 MB between runs.
     let memory = |stations, transport: &str| -> Result<f64, String> {
         let peak = || {
-            Ok(MeasuredRun::run_in_child(STUDY, &idle_settings(stations, transport))?.peak_rss_bytes as f64)
+            Ok(MeasuredRun::run_in_child(STUDY, &idle_station_settings(stations, transport))?.peak_rss_bytes
+                as f64)
         };
         Ok(median((0..runs).map(|_| peak()).collect::<Result<Vec<_>, String>>()?))
     };
@@ -60,15 +63,15 @@ fn measure_growth(stations: u64, runs: usize) -> Result<GrowthPoint, String> {
         Ok((memory(stations, transport)? - memory(1, transport)?) / (stations - 1) as f64)
     };
     let (with, without) = (more("tcp")?, more("udp")?);
-    Ok(GrowthPoint {
+    Ok(ScalingMeasurement {
         stations,
-        nanoseconds: median(timed.iter().map(|r| 1e9 / r.hop_rate())),
+        nanoseconds: median(timed.iter().map(|r| 1e9 / r.packet_hop_rate())),
         station: with,
         connection: with - without,
     })
 }
 
-fn growth_figure(sizes: &[GrowthPoint]) -> ReportFigure {
+fn growth_figure(sizes: &[ScalingMeasurement]) -> ReportFigure {
     let points = sizes.iter().map(|s| SeriesPoint::from_exact(s.stations as f64, s.nanoseconds)).collect();
     ReportFigure {
         name: "growth".into(),
@@ -80,7 +83,7 @@ fn growth_figure(sizes: &[GrowthPoint]) -> ReportFigure {
     }
 }
 
-fn missed_limits(sizes: &[GrowthPoint]) -> Vec<String> {
+fn exceeded_growth_limits(sizes: &[ScalingMeasurement]) -> Vec<String> {
     let mut missed = Vec::new();
     let time = |stations| sizes.iter().find(|s| s.stations == stations).map_or(f64::NAN, |s| s.nanoseconds);
     for (stations, limit) in GROWTH {
@@ -110,7 +113,7 @@ fn main() -> ExitCode {
         if !arguments.json {
             println!("stations  ns per packet-hop  times 10²  bytes per station  bytes per idle connection");
         }
-        let mut sizes: Vec<GrowthPoint> = Vec::new();
+        let mut sizes: Vec<ScalingMeasurement> = Vec::new();
         for stations in SIZES {
             let size = measure_growth(stations, arguments.runs)?;
             if !arguments.json {
@@ -141,6 +144,6 @@ fn main() -> ExitCode {
                 })
             })
             .collect();
-        Ok((json!(rows), missed_limits(&sizes)))
+        Ok((json!(rows), exceeded_growth_limits(&sizes)))
     })
 }

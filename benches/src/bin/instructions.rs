@@ -19,7 +19,7 @@ const CURVE: &str = "curve25519_x25519";
 
 /// The workload of a path.
 #[derive(Clone, Copy)]
-enum PathWorkload {
+enum BenchmarkWorkload {
     /// A founding study, its number of clients, and the interval of a client's dialogues. A unit is a packet-hop.
     Study { name: &'static str, clients: u64, interval_ms: u64 },
     /// Logins one after another. Only the server's work counts. A unit is a login.
@@ -27,9 +27,9 @@ enum PathWorkload {
 }
 
 /// A path and the limit of instructions per unit.
-struct HotPath {
+struct InstructionBenchmark {
     name: &'static str,
-    workload: PathWorkload,
+    workload: BenchmarkWorkload,
     /// Dialogues of each client, or logins: in the first run, and in addition in the second. The first run is long
     /// enough to fill caches and to grow tables to their final size.
     first: u64,
@@ -46,42 +46,42 @@ const SLACK: f64 = 1.03;
 
 /// The measured counts. A limit is the count plus 3 %. After you make a path faster, update its count. If you have to
 /// make a path slower, the commit states the benefit.
-const PATHS: [HotPath; 5] = [
-    HotPath {
+const PATHS: [InstructionBenchmark; 5] = [
+    InstructionBenchmark {
         name: "packet-hop by TCP",
-        workload: PathWorkload::Study { name: "bench-tcp-100", clients: 100, interval_ms: 100 },
+        workload: BenchmarkWorkload::Study { name: "bench-tcp-100", clients: 100, interval_ms: 100 },
         first: 10,
         more: 10,
         dev_count: 2015,
         release_count: Some(1634),
     },
-    HotPath {
+    InstructionBenchmark {
         name: "packet-hop by RADIUS",
-        workload: PathWorkload::Study { name: "bench-radius-100", clients: 10, interval_ms: 200 },
+        workload: BenchmarkWorkload::Study { name: "bench-radius-100", clients: 10, interval_ms: 200 },
         first: 30,
         more: 20,
         dev_count: 20_401,
         release_count: Some(9922),
     },
-    HotPath {
+    InstructionBenchmark {
         name: "PAP login",
-        workload: PathWorkload::Logins(LoginMethod::Pap),
+        workload: BenchmarkWorkload::Logins(LoginMethod::Pap),
         first: 110,
         more: 100,
         dev_count: 36_511,
         release_count: Some(13_828),
     },
-    HotPath {
+    InstructionBenchmark {
         name: "EAP-MD5 login",
-        workload: PathWorkload::Logins(LoginMethod::EapMd5),
+        workload: BenchmarkWorkload::Logins(LoginMethod::EapMd5),
         first: 60,
         more: 50,
         dev_count: 73_244,
         release_count: Some(30_282),
     },
-    HotPath {
+    InstructionBenchmark {
         name: "IKE_SA by PSK",
-        workload: PathWorkload::Logins(LoginMethod::IkePsk),
+        workload: BenchmarkWorkload::Logins(LoginMethod::IkePsk),
         first: 33,
         more: 20,
         dev_count: 632_144,
@@ -90,14 +90,14 @@ const PATHS: [HotPath; 5] = [
 ];
 
 /// The counts of one run under callgrind.
-struct RunCount {
+struct CallgrindCounts {
     instructions: f64,
     units: f64,
 }
 
-impl PathWorkload {
+impl BenchmarkWorkload {
     /// Runs `size` dialogues of each client, or logins, in a child process under callgrind.
-    fn count_instructions(self, size: u64) -> Result<RunCount, String> {
+    fn count_instructions(self, size: u64) -> Result<CallgrindCounts, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new("valgrind");
         // The environment lies on the stack. Its length moves the data there, which changes the count by up to 0.2 %.
@@ -133,7 +133,7 @@ impl PathWorkload {
             }
             Self::Logins(_) => size as f64,
         };
-        Ok(RunCount { instructions: profile.count_instructions()?, units })
+        Ok(CallgrindCounts { instructions: profile.count_instructions()?, units })
     }
 }
 
@@ -174,9 +174,9 @@ impl CallgrindFile {
     }
 }
 
-impl HotPath {
+impl InstructionBenchmark {
     /// Returns the instructions of one unit.
-    fn measure_unit(&self) -> Result<f64, String> {
+    fn instructions_per_unit(&self) -> Result<f64, String> {
         let [short, long] =
             [self.first, self.first + self.more].map(|size| self.workload.count_instructions(size));
         let (short, long) = (short?, long?);
@@ -185,7 +185,7 @@ impl HotPath {
 
     /// Returns the count in [`PATHS`] for this build. An incremental build has none: it has more codegen units and
     /// less inlining, and its counts are up to 7 % higher.
-    fn expected_count(&self) -> Option<f64> {
+    fn expected_instruction_count(&self) -> Option<f64> {
         let count = match (cfg!(debug_assertions), option_env!("CARGO_INCREMENTAL")) {
             (false, _) => self.release_count,
             (true, Some("0")) => Some(self.dev_count),
@@ -198,10 +198,11 @@ impl HotPath {
 fn measure_all(arguments: &BenchArguments) -> Result<(Value, Vec<String>), String> {
     let (mut rows, mut missed) = (Vec::new(), Vec::new());
     for path in &PATHS {
-        let counts = (0..arguments.runs).map(|_| path.measure_unit()).collect::<Result<Vec<_>, _>>()?;
+        let counts =
+            (0..arguments.runs).map(|_| path.instructions_per_unit()).collect::<Result<Vec<_>, _>>()?;
         let count = median(counts.iter().copied());
-        let limit = path.expected_count().map(|expected| (expected * SLACK).round());
-        let line = match (path.expected_count(), limit) {
+        let limit = path.expected_instruction_count().map(|expected| (expected * SLACK).round());
+        let line = match (path.expected_instruction_count(), limit) {
             (Some(expected), Some(limit)) => {
                 let growth = 100.0 * (count / expected - 1.0);
                 format!("{count:.0} instructions ({growth:+.1} %), at most {limit}")
@@ -219,7 +220,7 @@ fn measure_all(arguments: &BenchArguments) -> Result<(Value, Vec<String>), Strin
     Ok((json!(rows), missed))
 }
 
-/// Does `count` logins, in the child process of [`PathWorkload::Logins`].
+/// Does `count` logins, in the child process of [`BenchmarkWorkload::Logins`].
 fn log_in(method: &str, count: &str) -> Result<(), String> {
     let known = LoginMethod::ALL.into_iter().find(|known| known.name() == method);
     let count = count.parse().map_err(|_| format!("{LOGINS}: {count} is no number"))?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use usher_benches::{MeasuredRun, STUDY, busy_settings, dialogues_each, main as bench, median};
+use usher_benches::{MeasuredRun, STUDY, dialogues_per_station, main as bench, median, timed_run_settings};
 
 const STATIONS: u64 = 100_000;
 /// The delays of the study's links in ms. An event on one side of a link affects the other side only after this
@@ -24,7 +24,7 @@ const GAIN: f64 = 1.3;
 const MEETINGS: u32 = 200_000;
 
 /// Returns the nanoseconds of a meeting of two otherwise idle threads.
-fn meeting_time(meet: impl Fn(u64) + Sync) -> f64 {
+fn thread_meeting_time(meet: impl Fn(u64) + Sync) -> f64 {
     let all = || (1..=u64::from(MEETINGS)).for_each(&meet);
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -35,9 +35,9 @@ fn meeting_time(meet: impl Fn(u64) + Sync) -> f64 {
 }
 
 /// Threads that meet at the standard library's barrier and sleep there.
-fn barrier_time() -> f64 {
+fn thread_barrier_time() -> f64 {
     let barrier = Barrier::new(2);
-    meeting_time(|_| {
+    thread_meeting_time(|_| {
         barrier.wait();
     })
 }
@@ -45,7 +45,7 @@ fn barrier_time() -> f64 {
 /// Threads that spin on a counter until both have arrived.
 fn spin_time() -> f64 {
     let arrived = AtomicU64::new(0);
-    meeting_time(|round| {
+    thread_meeting_time(|round| {
         arrived.fetch_add(1, Ordering::AcqRel);
         while arrived.load(Ordering::Acquire) < 2 * round {
             std::hint::spin_loop();
@@ -66,14 +66,14 @@ fn at_once(set: &[String]) -> Result<f64, String> {
 
 fn main() -> ExitCode {
     bench(3, |arguments| {
-        let each = dialogues_each(STATIONS);
-        let (whole, half) = (busy_settings(STATIONS, each), busy_settings(STATIONS / 2, each));
+        let each = dialogues_per_station(STATIONS);
+        let (whole, half) = (timed_run_settings(STATIONS, each), timed_run_settings(STATIONS / 2, each));
         let (mut alone, mut halves, mut hop) = (Vec::new(), Vec::new(), Vec::new());
         let mut shared = THREADS.map(|threads| (threads, Vec::new()));
         for _ in 0..arguments.runs {
             let run = MeasuredRun::run_in_child(STUDY, &whole)?;
             alone.push(run.wall_s);
-            hop.push(1e9 / run.hop_rate());
+            hop.push(1e9 / run.packet_hop_rate());
             halves.push(at_once(&half)?);
             for (threads, times) in &mut shared {
                 let by = MeasuredRun::run_with_threads(*threads, STUDY, &whole)?;
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         });
         let missed = missed.collect();
         let of = |measure: fn() -> f64| median((0..arguments.runs).map(|_| measure()));
-        let (sleeping, spinning) = (of(barrier_time), of(spin_time));
+        let (sleeping, spinning) = (of(thread_barrier_time), of(spin_time));
         let windows = LOOKAHEADS.map(|(link, delay)| (link, delay, STATIONS * HOPS * delay / INTERVAL));
         if !arguments.json {
             println!("{STATIONS} stations in one run: {alone:.2} s, {hop:.0} ns a packet-hop");

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant as Clock;
 use usher_benches::{main as bench, median};
-use usher_core::{Duration, Instant, ModelRng, Seed};
+use usher_core::{Duration, Instant, Seed, SimulationRng};
 use usher_sim::EventQueue;
 
 const PENDING: [usize; 3] = [1_000, 30_000, 1_000_000];
@@ -18,12 +18,12 @@ const STEPS: usize = 2_000_000;
 const AHEAD: Duration = Duration::from_millis(20);
 
 /// The interface of a measured queue.
-trait BenchQueue {
+trait BenchmarkEventQueue {
     fn push(&mut self, at: Instant, event: u32);
     fn pop(&mut self) -> Option<(Instant, u32)>;
 }
 
-impl BenchQueue for EventQueue<u32> {
+impl BenchmarkEventQueue for EventQueue<u32> {
     fn push(&mut self, at: Instant, event: u32) {
         EventQueue::push(self, at, event);
     }
@@ -39,7 +39,7 @@ struct HeapQueue {
     pushed: u64,
 }
 
-impl BenchQueue for HeapQueue {
+impl BenchmarkEventQueue for HeapQueue {
     fn push(&mut self, at: Instant, event: u32) {
         self.heap.push(Reverse((at, self.pushed, event)));
         self.pushed += 1;
@@ -50,7 +50,7 @@ impl BenchQueue for HeapQueue {
 }
 
 /// Returns the nanoseconds for an event, removed and inserted. The times are drawn beforehand.
-fn measure_event(queue: &mut impl BenchQueue, pending: usize, ahead: &[Duration]) -> f64 {
+fn measure_queued_event(queue: &mut impl BenchmarkEventQueue, pending: usize, ahead: &[Duration]) -> f64 {
     let mut ahead = ahead.iter().cycle();
     let mut next = || *ahead.next().unwrap_or(&AHEAD);
     for i in 0..pending {
@@ -71,14 +71,14 @@ fn measure_event(queue: &mut impl BenchQueue, pending: usize, ahead: &[Duration]
 
 fn main() -> ExitCode {
     bench(5, |arguments| {
-        let mut rng: ModelRng = Seed::new(1).derive_rng("queue", 0);
+        let mut rng: SimulationRng = Seed::new(1).derive_rng("queue", 0);
         let ahead: Vec<Duration> = (0..1 << 16).map(|_| rng.sample_exponential(AHEAD)).collect();
         let (mut results, mut missed) = (Vec::new(), Vec::new());
         for pending in PENDING {
             let both: Vec<(f64, f64)> = (0..arguments.runs)
                 .map(|_| {
-                    let radix = measure_event(&mut EventQueue::new(), pending, &ahead);
-                    (radix, measure_event(&mut HeapQueue::default(), pending, &ahead))
+                    let radix = measure_queued_event(&mut EventQueue::new(), pending, &ahead);
+                    (radix, measure_queued_event(&mut HeapQueue::default(), pending, &ahead))
                 })
                 .collect();
             let radix = median(both.iter().map(|b| b.0));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use usher_benches::{MeasuredRun, main as bench, median};
 
 /// A study and its limits.
-struct StudyYardstick {
+struct StudyBenchmarkLimits {
     study: &'static str,
     /// The minimum of packet-hops per second.
     rate: f64,
@@ -15,9 +15,14 @@ struct StudyYardstick {
     delay: Option<(f64, f64)>,
 }
 
-const YARDSTICKS: [StudyYardstick; 2] = [
-    StudyYardstick { study: "bench-tcp-100", rate: 5e6, memory: Some(24.0), delay: Some((22.42, 0.02)) },
-    StudyYardstick { study: "bench-radius-100", rate: 1e6, memory: None, delay: None },
+const YARDSTICKS: [StudyBenchmarkLimits; 2] = [
+    StudyBenchmarkLimits {
+        study: "bench-tcp-100",
+        rate: 5e6,
+        memory: Some(24.0),
+        delay: Some((22.42, 0.02)),
+    },
+    StudyBenchmarkLimits { study: "bench-radius-100", rate: 1e6, memory: None, delay: None },
 ];
 
 fn main() -> ExitCode {
@@ -27,8 +32,8 @@ fn main() -> ExitCode {
             let runs = (0..arguments.runs)
                 .map(|_| MeasuredRun::run_in_child(y.study, &[]))
                 .collect::<Result<Vec<_>, _>>()?;
-            let rate = median(runs.iter().map(MeasuredRun::hop_rate));
-            let best = runs.iter().map(MeasuredRun::hop_rate).fold(0.0, f64::max);
+            let rate = median(runs.iter().map(MeasuredRun::packet_hop_rate));
+            let best = runs.iter().map(MeasuredRun::packet_hop_rate).fold(0.0, f64::max);
             let memory = runs.iter().map(|r| r.peak_rss_bytes).max().unwrap_or(0) as f64 / (1 << 20) as f64;
             let delay = runs[0].delay_mean_s * 1e3;
             if !arguments.json {

@@ -1,4 +1,4 @@
-//! What can be typed behind `usher aaa`. The documentation of these items is the program's help.
+//! The command line of `usher aaa`. The documentation of these items is the program's help.
 
 use clap::{ArgGroup, Args, Subcommand};
 use std::net::SocketAddr;
@@ -6,63 +6,64 @@ use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum AaaCommand {
-    /// Serve RADIUS, RadSec and Diameter until told to end.
+    /// Serve RADIUS, RadSec and Diameter until stopped.
     #[command(after_help = "Examples:
   usher aaa serve
   usher aaa serve --config ./aaa.toml
-  kill -HUP $(pidof usher)      read the configuration again
+  kill -HUP $(pidof usher)      reload the configuration
 
-Without a configuration the server serves loopback with a generated secret and says how to go on.
-SIGTERM ends it when the logins under way are answered and all accounting is written.")]
+Without a configuration, the server serves loopback with a generated secret and prints the next steps.
+On SIGTERM it finishes the logins in progress, writes all accounting records and exits.")]
     Serve(AaaConfigArgs),
-    /// Check a configuration file without serving: every fault with its line.
+    /// Check a configuration file without serving, and report each fault with its line.
     #[command(
         after_help = "Examples:\n  usher aaa check\n  usher aaa check ./aaa.toml\n  usher aaa check ./aaa.toml --connect
 
-It loads what `usher aaa serve` loads: keys, certificates, lists, dictionaries, secrets. It changes nothing and listens nowhere."
+The check also loads keys, certificates, revocation lists, dictionaries and secrets.
+It makes no changes and opens no ports."
     )]
     Check {
-        /// The file [default: /etc/usher/aaa.toml].
+        /// The configuration file [default: /etc/usher/aaa.toml].
         file: Option<PathBuf>,
-        /// Look at the database, too: whether it answers, and whether it has the tables that the server needs.
+        /// Also connect to the database, and check that it has the tables that the server needs.
         #[arg(long)]
         connect: bool,
     },
-    /// Users of the store: add, change, list, show, remove and import them.
+    /// Add, change, list, show, remove and import users of the store.
     User {
         #[command(subcommand)]
         command: UserCommand,
     },
-    /// Groups of the store: what their users share.
+    /// Set the check and reply items that the users of a group share.
     Group {
         #[command(subcommand)]
         command: GroupCommand,
     },
-    /// Print what makes the tables in a PostgreSQL database.
+    /// Print the SQL script that creates the tables in a PostgreSQL database.
     #[command(after_help = "Example:\n  usher aaa schema | psql radius")]
     Schema,
-    /// Clients of the store: who may ask the server.
+    /// Add, list, remove and import clients: the access servers that may send requests.
     Client {
         #[command(subcommand)]
         command: ClientCommand,
     },
-    /// Sessions: list, show, end and change them.
+    /// List, show, end, change and forget sessions.
     Session {
         #[command(subcommand)]
         command: SessionCommand,
     },
-    /// Certificates: an authority, what it issues, renews and takes back.
+    /// Create a certificate authority; issue, renew and revoke its certificates.
     Cert(super::cert::CertArgs),
-    /// Say how the running server is.
+    /// Show the state of the running server.
     #[command(after_help = "Example:\n  usher aaa status --json")]
     Status(AaaConfigArgs),
-    /// Tell the running server to read its configuration again.
+    /// Make the running server reload its configuration.
     #[command(after_help = "Example:\n  usher aaa reload")]
     Reload(AaaConfigArgs),
-    /// Follow what happens to one user or one MAC address, line by line.
+    /// Print the events of one user or MAC address as they happen.
     #[command(after_help = "Examples:\n  usher aaa trace ann\n  usher aaa trace 00-11-22-33-44-55 --json")]
-    Trace(TraceArgs),
-    /// Try one login and explain it, from the side of the client and, where the server runs here, from its own.
+    Trace(ServerTraceArgs),
+    /// Try one login and explain its result. A server on this machine adds its own trace.
     #[command(after_help = "Examples:
   usher aaa test ann
   usher aaa test ann --method eap-md5 --password-file ./password
@@ -70,11 +71,12 @@ It loads what `usher aaa serve` loads: keys, certificates, lists, dictionaries, 
   usher aaa test ann --tls --ca ca.pem --certificate nas.pem --key nas.key --server 192.0.2.1:2083
   usher aaa test ann --peer aaa.example.org --identity nas.example.org --server 192.0.2.1:3868
 
-By RADIUS over UDP, unless --tls or --peer say otherwise. The server must have this side among its clients or peers.")]
+The login uses RADIUS over UDP unless --tls or --peer is given. The server must know this host as a
+client or peer.")]
     Test(Box<LoginTestArgs>),
 }
 
-/// Which configuration.
+/// The configuration.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AaaConfigArgs {
     /// The configuration file [default: /etc/usher/aaa.toml].
@@ -82,23 +84,23 @@ pub(crate) struct AaaConfigArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// A password, or none, and how it is kept.
+/// The password of a user, and its form in the store.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("source"))]
 pub(crate) struct PasswordArgs {
     /// A file that holds the password; `-` is standard input.
     #[arg(long, value_name = "FILE", group = "source")]
     pub(crate) password_file: Option<PathBuf>,
-    /// No password: for devices that are let in by their MAC address, or users with certificates.
+    /// No password: for devices admitted by MAC address, or users with certificates.
     #[arg(long, group = "source")]
     pub(crate) no_password: bool,
-    /// How the password is kept: in clear (every method), as its NT hash (PAP, MS-CHAP, MSCHAPv2) or as its argon2
-    /// hash (PAP, GTC) [default: clear].
+    /// The form of the stored password: clear (every method), NT hash (PAP, MS-CHAP, MSCHAPv2) or argon2 hash (PAP,
+    /// GTC) [default: clear].
     #[arg(long, value_enum)]
     pub(crate) hash: Option<PasswordStorage>,
 }
 
-/// How a password is kept.
+/// The form of a stored password.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum PasswordStorage {
     #[default]
@@ -109,54 +111,54 @@ pub(crate) enum PasswordStorage {
 
 #[derive(Args, Debug)]
 pub(crate) struct UserRows {
-    /// As the user gives it at login.
+    /// The user name, as at login.
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) password: PasswordArgs,
-    /// What must hold, `ATTRIBUTE OPERATOR VALUE`; may be repeated.
+    /// A check item (a condition on the request), `ATTRIBUTE OPERATOR VALUE`; may be repeated.
     #[arg(long, value_name = "ROW")]
     pub(crate) check: Vec<String>,
-    /// What an accept says besides, `ATTRIBUTE = VALUE`; may be repeated.
+    /// A reply item (an attribute of the accept), `ATTRIBUTE = VALUE`; may be repeated.
     #[arg(long, value_name = "ROW")]
     pub(crate) reply: Vec<String>,
-    /// A group; may be repeated.
+    /// A group of the user; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Vec<String>,
     #[command(flatten)]
     pub(crate) config: AaaConfigArgs,
 }
 
-/// What is changed of a user; what is not named stays.
+/// The changes to a user. Everything else stays.
 #[derive(Args, Debug)]
-pub(crate) struct UserChanges {
-    /// The user.
+pub(crate) struct UserUpdateArgs {
+    /// The user name.
     pub(crate) name: String,
-    // Before what joins its group.
+    // PasswordArgs comes first, because later options, such as `password`, join its group.
     #[command(flatten)]
     pub(crate) new: PasswordArgs,
-    /// Ask for a new password.
+    /// Prompt for a new password.
     #[arg(long, group = "source")]
     pub(crate) password: bool,
-    /// What must hold, `ATTRIBUTE OPERATOR VALUE`, in place of the rows of that attribute; may be repeated.
+    /// A check item, `ATTRIBUTE OPERATOR VALUE`. It replaces the check items of its attribute; may be repeated.
     #[arg(long, value_name = "ROW")]
     pub(crate) check: Vec<String>,
-    /// What an accept says besides, `ATTRIBUTE = VALUE`, in place of the rows of that attribute; may be repeated.
+    /// A reply item, `ATTRIBUTE = VALUE`. It replaces the reply items of its attribute; may be repeated.
     #[arg(long, value_name = "ROW")]
     pub(crate) reply: Vec<String>,
-    /// Take the rows of this attribute away, of checks and replies; may be repeated.
+    /// Remove the check and reply items of this attribute; may be repeated.
     #[arg(long, value_name = "ATTRIBUTE")]
     pub(crate) remove: Vec<String>,
-    /// A group, in place of those before; may be repeated.
+    /// A group. It replaces the user's earlier groups; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Vec<String>,
     #[command(flatten)]
     pub(crate) config: AaaConfigArgs,
 }
 
-/// What becomes of a user's open sessions.
+/// The handling of a user's open sessions.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct OpenSessions {
-    /// Ask the NASs to end the user's open sessions, too (RFC 5176).
+pub(crate) struct SessionDisconnectArgs {
+    /// Also ask the NASs to end the user's open sessions (RFC 5176).
     #[arg(long)]
     pub(crate) disconnect: bool,
 }
@@ -169,62 +171,63 @@ pub(crate) enum UserCommand {
   usher aaa user add ann --hash argon2 --password-file ./password
   usher aaa user add 00-11-22-33-44-55 --no-password --reply 'Tunnel-Private-Group-Id = 20'
 
-Without --password-file and --no-password the program asks for the password.")]
+Without --password-file or --no-password, the program prompts for the password.")]
     Add(UserRows),
-    /// Change a user: what is named takes the place of what was there, all else stays.
+    /// Change a user. Options replace stored values; everything else stays.
     #[command(after_help = "Examples:
   usher aaa user set ann --password
   usher aaa user set ann --reply 'Session-Timeout = 3600' --remove Idle-Timeout
   usher aaa user set ann --group staff --disconnect
 
-Nobody is let in any more by what held before. Sessions that are open stay, unless --disconnect is said.")]
+The server drops the user's cached rows and TLS sessions, so the next login reads the new rows.
+Open sessions stay, unless --disconnect is given.")]
     Set {
         #[command(flatten)]
-        changes: UserChanges,
+        changes: UserUpdateArgs,
         #[command(flatten)]
-        open: OpenSessions,
+        open: SessionDisconnectArgs,
     },
-    /// List users by name.
+    /// List the users by name.
     #[command(after_help = "Example:\n  usher aaa user list --json")]
     List(AaaConfigArgs),
-    /// Show a user; a password is not shown.
+    /// Show a user, without the password.
     #[command(after_help = "Example:\n  usher aaa user show ann")]
-    Show(NameArgs),
-    /// Remove a user; the running server forgets it at once.
+    Show(UserOrClientArgs),
+    /// Remove a user. The running server drops it from its cache at once.
     #[command(after_help = "Examples:
   usher aaa user del ann
   usher aaa user del ann --disconnect
 
-Sessions that are open stay, unless --disconnect is said.")]
+Open sessions stay, unless --disconnect is given.")]
     Del {
         #[command(flatten)]
-        named: NameArgs,
+        named: UserOrClientArgs,
         #[command(flatten)]
-        open: OpenSessions,
+        open: SessionDisconnectArgs,
     },
-    /// Import FreeRADIUS's `users` file.
+    /// Import a `users` file of FreeRADIUS.
     #[command(after_help = "Examples:
   usher aaa user import /etc/freeradius/3.0/users
   usher aaa user import ./users --leave-out
 
-What means the same here is taken. What does not is named, and the command ends with code 3.
-Where more would be let in without it, nothing is taken.")]
+The command imports the entries that mean the same here. It reports the others and exits with code 3.
+It imports no entry if a missing one would let more users in.")]
     Import(UserImport),
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum GroupCommand {
-    /// Say what holds for the users of a group, in place of what was said before.
+    /// Set the check and reply items of a group, in place of the earlier ones.
     #[command(after_help = "Examples:
   usher aaa group set staff --reply 'Tunnel-Private-Group-Id = 20'
   usher aaa group set guests --check 'NAS-Port-Type == Wireless-802.11' --reply 'Session-Timeout = 3600'")]
     Set {
-        /// Its name.
+        /// The group's name.
         name: String,
-        /// What must hold for the group to apply, `ATTRIBUTE OPERATOR VALUE`; may be repeated.
+        /// A check item, `ATTRIBUTE OPERATOR VALUE`; may be repeated. The group applies if its check items match.
         #[arg(long, value_name = "ROW")]
         check: Vec<String>,
-        /// What an accept says besides, `ATTRIBUTE = VALUE`; may be repeated.
+        /// A reply item (an attribute of the accept), `ATTRIBUTE = VALUE`; may be repeated.
         #[arg(long, value_name = "ROW")]
         reply: Vec<String>,
         #[command(flatten)]
@@ -233,8 +236,8 @@ pub(crate) enum GroupCommand {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct NameArgs {
-    /// The name.
+pub(crate) struct UserOrClientArgs {
+    /// The user's name, or the client's address or network.
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) config: AaaConfigArgs,
@@ -242,7 +245,7 @@ pub(crate) struct NameArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {
-    /// The file.
+    /// The file to import.
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) config: AaaConfigArgs,
@@ -252,7 +255,7 @@ pub(crate) struct ImportArgs {
 pub(crate) struct UserImport {
     #[command(flatten)]
     pub(crate) import: ImportArgs,
-    /// Leave out reply rows that cannot be taken, whatever they limit; the import stops at them otherwise.
+    /// Skip unsupported reply items, even those that restrict access. Without this option, they stop the import.
     #[arg(long)]
     pub(crate) leave_out: bool,
 }
@@ -264,17 +267,18 @@ pub(crate) enum ClientCommand {
   usher aaa client add 192.0.2.0/24 --name switches
   usher aaa client add 2001:db8::1 --secret-file ./secret
 
-Without --secret-file a secret is made and shown once.")]
+Without --secret-file, the program generates a secret and shows it once.")]
     Add {
-        /// Its address or network.
+        /// The client's address or network.
         prefix: String,
-        /// What logs call it [default: the address].
+        /// The client's name in logs [default: the address].
         #[arg(long)]
         name: Option<String>,
         /// A file that holds the secret; `-` is standard input.
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
-        /// Its Access-Requests need no Message-Authenticator: for old devices, and not safe against BlastRADIUS.
+        /// Accept Access-Requests without Message-Authenticator: for old devices only, as BlastRADIUS can forge their
+        /// replies.
         #[arg(long)]
         no_message_authenticator: bool,
         #[command(flatten)]
@@ -285,24 +289,24 @@ Without --secret-file a secret is made and shown once.")]
     List(AaaConfigArgs),
     /// Remove a client by its address or network.
     #[command(after_help = "Example:\n  usher aaa client del 192.0.2.0/24")]
-    Del(NameArgs),
-    /// Import FreeRADIUS's `clients.conf`.
+    Del(UserOrClientArgs),
+    /// Import a `clients.conf` of FreeRADIUS.
     #[command(after_help = "Example:\n  usher aaa client import /etc/freeradius/3.0/clients.conf")]
     Import(ImportArgs),
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SessionCommand {
-    /// List open sessions, each with as much of its id as names it.
+    /// List open sessions, each with the shortest unique prefix of its id.
     #[command(after_help = "Examples:\n  usher aaa session list\n  usher aaa session list --user ann --json")]
     List {
-        /// Those of this user.
+        /// Only the sessions of this user.
         #[arg(long)]
         user: Option<String>,
         #[command(flatten)]
         config: AaaConfigArgs,
     },
-    /// Show all that is known of a session.
+    /// Show the details of a session.
     #[command(after_help = "Example:\n  usher aaa session show 5f2a01")]
     Show(SessionArgs),
     /// Ask the NAS to end a session (RFC 5176).
@@ -314,32 +318,34 @@ pub(crate) enum SessionCommand {
         /// The session's id: acctuniqueid or Acct-Session-Id, or the first 6 characters or more of either.
         #[arg(value_name = "ID")]
         name: String,
-        /// What is to be, `ATTRIBUTE = VALUE`.
+        /// A new value, `ATTRIBUTE = VALUE`.
         #[arg(required = true)]
         attributes: Vec<String>,
         #[command(flatten)]
         config: AaaConfigArgs,
     },
-    /// Take sessions for ended whose NAS cannot say so, since it died or was taken away.
+    /// Close sessions of a NAS that cannot report their end, because it failed or was removed.
     #[command(after_help = "Examples:
   usher aaa session forget 5f2a01 77ab20
   usher aaa session forget --nas 192.0.2.7 --dry-run
   usher aaa session forget --nas ap-3 --user ann
 
-The user's place and the pool's address are free again, and the record is closed as of when the session was last heard of, with the
-cause Admin-Reset. No NAS is asked: to end a session that goes on, disconnect it. One that its NAS tells of all the same is open again.
-Ends with code 1 where no open session is meant.")]
+The command frees the session's place in the user's limit and its address in the pool. It closes the
+accounting record with the cause Admin-Reset, at the time of the session's last record.
+It sends the NAS no request: to end a live session, use `usher aaa session disconnect`.
+A forgotten session is open again if its NAS reports it.
+Exit code 1: no open session matches.")]
     Forget {
-        /// Ids, as list shows them.
+        /// Session ids, as `usher aaa session list` shows them.
         #[arg(value_name = "ID", required_unless_present_any = ["nas", "user"])]
         ids: Vec<String>,
-        /// Sessions of this NAS: its address, or the name of its client.
+        /// All sessions of this NAS, by its address or the name of its client.
         #[arg(long, value_name = "NAME|ADDRESS", conflicts_with = "ids")]
         nas: Option<String>,
-        /// Sessions of this user; with --nas those there.
+        /// All sessions of this user; with --nas, only those at that NAS.
         #[arg(long, value_name = "NAME", conflicts_with = "ids")]
         user: Option<String>,
-        /// Show which they are, and forget none.
+        /// Show the sessions without closing them.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -350,7 +356,7 @@ Ends with code 1 where no open session is meant.")]
 /// A session.
 #[derive(Args, Debug)]
 pub(crate) struct SessionArgs {
-    /// Its id: acctuniqueid or Acct-Session-Id, or the first 6 characters or more of either.
+    /// The session's id: acctuniqueid or Acct-Session-Id, or the first 6 characters or more of either.
     #[arg(value_name = "ID")]
     pub(crate) name: String,
     #[command(flatten)]
@@ -358,8 +364,8 @@ pub(crate) struct SessionArgs {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct TraceArgs {
-    /// A user's name, or a MAC address in any notation; without it all.
+pub(crate) struct ServerTraceArgs {
+    /// A user name, or a MAC address in any notation [default: all].
     pub(crate) who: Option<String>,
     #[command(flatten)]
     pub(crate) config: AaaConfigArgs,
@@ -367,54 +373,54 @@ pub(crate) struct TraceArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LoginTestArgs {
-    /// The user.
+    /// The user name.
     pub(crate) name: String,
-    /// pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap or ttls.
+    /// The method: pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap or ttls.
     #[arg(long, default_value = "pap")]
     pub(crate) method: String,
-    /// A file that holds the password; `-` is standard input. Without it the program asks.
+    /// A file that holds the password; `-` is standard input [default: a prompt].
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// Which server [default: the local one].
+    /// The server's address and port [default: the local server's].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) server: Option<SocketAddr>,
-    /// A file that holds the secret shared with the server [default: that of the configuration].
+    /// A file that holds the shared secret [default: the configuration's].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["over_tls", "peer"])]
     pub(crate) secret_file: Option<PathBuf>,
-    /// Ask by TLS, with --ca, --certificate and --key: by RadSec, or with --peer by Diameter.
+    /// Use TLS, with --ca, --certificate and --key: RadSec, or with --peer Diameter over TLS.
     #[arg(long = "tls")]
     pub(crate) over_tls: bool,
-    /// With --peer: ask by Diameter over SCTP, where the kernel has it.
+    /// With --peer: use Diameter over SCTP, if the kernel has SCTP.
     #[arg(long = "sctp", requires = "peer", conflicts_with = "over_tls")]
     pub(crate) over_sctp: bool,
-    /// Ask by Diameter, over TCP unless --tls or --sctp says otherwise: what the server calls itself (its Origin-Host).
+    /// Use Diameter, over TCP unless --tls or --sctp is given. HOST is the server's Origin-Host.
     #[arg(long, value_name = "HOST")]
     pub(crate) peer: Option<String>,
-    /// With --peer: what this side calls itself.
+    /// With --peer: the client's Origin-Host.
     #[arg(long, value_name = "HOST", default_value = "test.example.org")]
     pub(crate) identity: String,
-    /// With --peer: our realm [default: what follows the first dot of --identity].
+    /// With --peer: the client's Origin-Realm [default: the part of --identity after the first dot].
     #[arg(long)]
     pub(crate) realm: Option<String>,
-    /// With --peer: Destination-Realm [default: what follows the first dot of --peer].
+    /// With --peer: the Destination-Realm [default: the part of --peer after the first dot].
     #[arg(long, value_name = "REALM")]
     pub(crate) destination: Option<String>,
-    /// Authorities of the server's certificate, PEM.
+    /// PEM file: the authorities of the server's certificate.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// For eap-tls and for --tls: the certificate by which this side is known, with those above it, PEM.
+    /// PEM file: the client's certificate and its chain, for eap-tls and --tls.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) certificate: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// PEM file: the private key of --certificate.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub(crate) key: Option<PathBuf>,
-    /// With --tls: the name that the server's certificate must bear.
+    /// With --tls: the name that the server's certificate must have.
     #[arg(long, value_name = "NAME", requires = "over_tls")]
     pub(crate) server_name: Option<String>,
-    /// A Calling-Station-Id.
+    /// The station's MAC address (Calling-Station-Id).
     #[arg(long)]
     pub(crate) mac: Option<String>,
-    /// The name outside the tunnel of peap and ttls, such as `anonymous` [default: the user's].
+    /// The outer identity of peap and ttls, such as `anonymous` [default: the user name].
     #[arg(long, value_name = "NAME")]
     pub(crate) outside: Option<String>,
     #[command(flatten)]

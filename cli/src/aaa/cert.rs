@@ -6,22 +6,22 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_control::{self as control, ControlError, ControlReply, ListStatus};
+use usher_control::{self as control, ControlError, ControlReply, RevocationListStatus};
 use usher_core::{Duration, WallTime};
 use usher_crypto::x509::{CertificateInfo, RevocationList};
-use usher_daemon::ServerLocation;
+use usher_daemon::ServerControlPaths;
 use usher_pki::{
-    CertificateAuthority, CertificateKind, CertificateRequest, IndexEntry, InitOptions, IssuedCertificate,
-    KeyKind, PkiError, RevokeReason,
+    AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, IndexEntry,
+    IssuedCertificate, KeyKind, PkiError, RevokeReason,
 };
 
-/// Where the authority is unless something else is said: in the folder of the configuration, which is root's.
+/// The default folder of the authority: below the folder of the configuration, which belongs to root.
 const FOLDER: &str = "/etc/usher/pki";
-/// Where version 0.1.0 had it: in the folder of the service, whose user could have led root's files elsewhere.
+/// The default folder of version 0.1.0: below the service's folder, where its user could redirect root's files.
 const EARLIER: &str = "/var/lib/usher/pki";
 
 #[derive(Args, Debug)]
-struct AuthorityFolder {
+struct AuthorityFolderArgs {
     /// The authority's folder.
     #[arg(long, global = true, value_name = "DIR", default_value = FOLDER)]
     dir: PathBuf,
@@ -30,31 +30,31 @@ struct AuthorityFolder {
 #[derive(Args, Debug)]
 pub(crate) struct CertArgs {
     #[command(flatten)]
-    place: AuthorityFolder,
+    place: AuthorityFolderArgs,
     #[command(subcommand)]
     command: CertCommand,
 }
 
 #[derive(Subcommand, Debug)]
 enum CertCommand {
-    /// Make an authority, and with --server a certificate for this server.
+    /// Create a certificate authority, and with --server a server certificate.
     #[command(after_help = "Example:
   usher aaa cert init --server radius.example.org
 
-What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it can be anybody.")]
+EAP clients must trust DIR/ca.crt. Keep DIR/ca.key secret: its holder can pose as any user or server.")]
     Init {
-        /// Its common name.
+        /// The authority's common name.
         #[arg(long, default_value = "Usher AAA")]
         name: String,
-        /// Issue a certificate for a server of this DNS name too.
+        /// Also issue a certificate for a server with this DNS name.
         #[arg(long, value_name = "NAME")]
         server: Option<String>,
-        /// Under the authority in this folder: one more certificate in every chain.
+        /// Create the authority under the one in this folder. Every chain then has one more certificate.
         #[arg(long, value_name = "DIR")]
         under: Option<PathBuf>,
         #[command(flatten)]
-        key: KeyArgs,
-        /// How long the authority holds.
+        key: CertificateKeyArgs,
+        /// The authority's validity in days.
         #[arg(long, default_value_t = 3650)]
         days: u32,
     },
@@ -65,64 +65,64 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
     Issue {
         /// The user's name, or the server's DNS name.
         name: String,
-        /// It is for a server.
+        /// Issue a server certificate.
         #[arg(long)]
         server: bool,
-        /// A further DNS name or address of a server; may be repeated.
+        /// A further DNS name or address of the server; may be repeated.
         #[arg(long, value_name = "NAME", requires = "server")]
         also: Vec<String>,
         #[command(flatten)]
-        key: KeyArgs,
-        /// How long it holds.
+        key: CertificateKeyArgs,
+        /// The certificate's validity in days.
         #[arg(long, default_value_t = 365)]
         days: u32,
-        /// Where its status can be asked by OCSP.
+        /// The URL of the OCSP responder, for the certificate.
         #[arg(long, value_name = "URL")]
         ocsp: Option<String>,
-        /// Where the revocation list can be fetched.
+        /// The URL of the revocation list, for the certificate.
         #[arg(long, value_name = "URL")]
         crl: Option<String>,
     },
-    /// Issue a certificate anew, with a new key; the earlier one holds until it expires.
+    /// Renew a certificate, with a new key. The earlier one stays valid until it expires.
     #[command(after_help = "Examples:
   usher aaa cert renew radius.example.org && systemctl reload usher-aaa
   usher aaa cert renew --expiring 30")]
     Renew {
-        /// Its name.
+        /// The name of the user or server.
         #[arg(required_unless_present = "expiring")]
         name: Option<String>,
-        /// Every one that expires within so many days instead.
+        /// Renew every certificate that expires within DAYS days.
         #[arg(long, value_name = "DAYS", conflicts_with = "name")]
         expiring: Option<u32>,
-        /// How long it holds [default: as before].
+        /// The validity in days [default: as before].
         #[arg(long)]
         days: Option<u32>,
     },
-    /// Take a certificate back; the revocation list says so from then on, and the server that runs here reads it.
+    /// Revoke a certificate: add it to the revocation list, and make the running server read the list.
     #[command(after_help = "Example:\n  usher aaa cert revoke ann@example.org --reason key-compromise")]
     Revoke {
-        /// Its name.
+        /// The name of the user or server.
         name: String,
-        /// Why.
+        /// The reason.
         #[arg(long, value_enum, default_value_t = RevocationReasonArg::Unspecified)]
         reason: RevocationReasonArg,
         #[command(flatten)]
         config: AaaConfigArgs,
     },
-    /// List what was issued.
+    /// List the issued certificates.
     List,
-    /// Show what certificates say.
+    /// Show the contents of certificates.
     Show {
-        /// Files in PEM.
+        /// PEM files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Write the revocation list anew, and have the server that runs here read it; it holds for 30 days.
+    /// Write a new revocation list, valid for 30 days, and make the running server read it.
     #[command(after_help = "Examples:
   usher aaa cert crl
-  usher aaa cert crl --expiring 10     once a day: only where it is out of date within ten days")]
+  usher aaa cert crl --expiring 10     once a day: only if the list expires within ten days")]
     Crl {
-        /// Only where the one that there is is out of date within so many days.
+        /// Only if the present list expires within DAYS days.
         #[arg(long, value_name = "DAYS")]
         expiring: Option<u32>,
         #[command(flatten)]
@@ -131,14 +131,14 @@ What EAP clients have to trust is DIR/ca.crt. Keep DIR/ca.key safe: who has it c
 }
 
 #[derive(Args, Debug)]
-struct KeyArgs {
+struct CertificateKeyArgs {
     /// The kind of key.
-    #[arg(long, value_enum, default_value_t = KeyName::EcdsaP256)]
-    key: KeyName,
+    #[arg(long, value_enum, default_value_t = CertificateKeyType::EcdsaP256)]
+    key: CertificateKeyType,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum KeyName {
+enum CertificateKeyType {
     EcdsaP256,
     #[value(name = "rsa-2048")]
     Rsa2048,
@@ -155,13 +155,13 @@ enum RevocationReasonArg {
     CessationOfOperation,
 }
 
-impl KeyArgs {
+impl CertificateKeyArgs {
     const fn key_kind(&self) -> KeyKind {
         match self.key {
-            KeyName::EcdsaP256 => KeyKind::EcdsaP256,
-            KeyName::Rsa2048 => KeyKind::Rsa2048,
-            KeyName::Rsa3072 => KeyKind::Rsa3072,
-            KeyName::Ed25519 => KeyKind::Ed25519,
+            CertificateKeyType::EcdsaP256 => KeyKind::EcdsaP256,
+            CertificateKeyType::Rsa2048 => KeyKind::Rsa2048,
+            CertificateKeyType::Rsa3072 => KeyKind::Rsa3072,
+            CertificateKeyType::Ed25519 => KeyKind::Ed25519,
         }
     }
 }
@@ -193,14 +193,14 @@ pub(crate) fn run_cert_command(output: &ConsoleOutput, arguments: &CertArgs) -> 
                 ocsp: ocsp.clone(),
                 crl: crl.clone(),
             };
-            let mut authority = open_authority(dir)?;
-            give_server_keys(dir, &mut authority);
+            let mut authority = open_certificate_authority(dir)?;
+            grant_server_key_access(dir, &mut authority);
             let issued = authority.issue(&request, now())?;
-            print_issued(output, &[(name.clone(), issued)])
+            print_issued_certificates(output, &[(name.clone(), issued)])
         }
         CertCommand::Renew { name, expiring, days } => {
-            let mut authority = open_authority(dir)?;
-            give_server_keys(dir, &mut authority);
+            let mut authority = open_certificate_authority(dir)?;
+            grant_server_key_access(dir, &mut authority);
             let names = match name {
                 Some(name) => vec![name.clone()],
                 None => find_expiring_certificates(&authority, expiring.unwrap_or(0)),
@@ -210,7 +210,7 @@ pub(crate) fn run_cert_command(output: &ConsoleOutput, arguments: &CertArgs) -> 
                 let renewed = authority.renew(&name, *days, now())?;
                 issued.push((name, renewed));
             }
-            print_issued(output, &issued)
+            print_issued_certificates(output, &issued)
         }
         CertCommand::Revoke { name, reason, config } => {
             let reason = match reason {
@@ -219,26 +219,26 @@ pub(crate) fn run_cert_command(output: &ConsoleOutput, arguments: &CertArgs) -> 
                 RevocationReasonArg::Superseded => RevokeReason::Superseded,
                 RevocationReasonArg::CessationOfOperation => RevokeReason::CessationOfOperation,
             };
-            open_authority(dir)?.revoke(name, reason, now())?;
+            open_certificate_authority(dir)?.revoke(name, reason, now())?;
             let list = dir.join("ca.crl");
-            output.print_note(&format!("{name} is in {}", list.display()));
+            output.print_note(&format!("{name} is revoked in {}", list.display()));
             reload_revocation_list(output, config, &list, true)
                 .map_err(|error| CommandFailure::runtime_error(format!("{name} is revoked, but {error}")))
         }
-        CertCommand::List => list_certificates(output, &open_authority(dir)?),
+        CertCommand::List => list_certificates(output, &open_certificate_authority(dir)?),
         CertCommand::Show { files } => show_certificates(output, files),
         CertCommand::Crl { expiring, config } => {
             let list = dir.join("ca.crl");
             let holds = expiring.filter(|days| {
                 let until = now() + Duration::from_secs(u64::from(*days) * 86_400);
-                end_of(&list).is_some_and(|end| end > until)
+                revocation_list_expiry(&list).is_some_and(|end| end > until)
             });
             let is = if let Some(days) = holds {
-                output.print_note(&format!("{} holds for more than {days} days yet", list.display()));
-                "holds"
+                output.print_note(&format!("{} is valid for more than {days} days", list.display()));
+                "is valid"
             } else {
-                open_authority(dir)?.publish_list(now())?;
-                output.print_note(&format!("{} holds for 30 days from now", list.display()));
+                open_certificate_authority(dir)?.publish_list(now())?;
+                output.print_note(&format!("{} is valid for 30 days from now", list.display()));
                 "is new"
             };
             reload_revocation_list(output, config, &list, holds.is_none()).map_err(|error| {
@@ -249,64 +249,72 @@ pub(crate) fn run_cert_command(output: &ConsoleOutput, arguments: &CertArgs) -> 
 }
 
 /// When a list is out of date; `None` where it is none, or does not say so.
-fn end_of(list: &Path) -> Option<WallTime> {
+fn revocation_list_expiry(list: &Path) -> Option<WallTime> {
     read_revocation_list(list)?.next_update
 }
 
 fn read_revocation_list(list: &Path) -> Option<RevocationList> {
-    RevocationList::read_lists(&std::fs::read(list).ok()?).ok()?.pop()
+    RevocationList::parse_revocation_lists(&std::fs::read(list).ok()?).ok()?.pop()
 }
 
-/// Has the server that runs here, if one does, read a revocation list, where that is new or the server does not have it yet:
-/// it may have been told in vain when the list was made.
+/// Makes a running server read a revocation list that is new or not yet loaded. An earlier request, when the list was
+/// made, may have failed.
 fn reload_revocation_list(
     output: &ConsoleOutput,
     config: &AaaConfigArgs,
     list: &Path,
     new: bool,
 ) -> Result<(), String> {
-    // Secrets of the configuration may be there for the server alone.
-    let location = ServerLocation::from_config(config.config.as_deref())
-        .map_err(|error| format!("the configuration cannot be read: {error}"))?;
-    let Some(ours) = read_revocation_list(list) else { return Err("it is no revocation list".to_owned()) };
+    // Read only the control paths: the configuration's secret files may be readable by the server's user only.
+    let location = ServerControlPaths::from_config(config.config.as_deref())
+        .map_err(|error| format!("cannot read the configuration: {error}"))?;
+    let Some(ours) = read_revocation_list(list) else {
+        return Err("the file is not a revocation list".to_owned());
+    };
     let same = |path: &PathBuf| path == list || path.canonicalize().ok() == list.canonicalize().ok();
     let named = location.crl.iter().any(same);
-    let unread = "the running server does not read this list; name it in crl of [tls]";
+    let unread = "the running server does not use this list; add it to crl in [tls]";
     if !new {
-        match has_loaded_list(&location, &ours) {
+        match server_has_revocation_list(&location, &ours) {
             Err(ControlError::NotRunning { .. }) => return Ok(()),
-            Err(error) => return Err(format!("the running server does not say whether it has it: {error}")),
+            Err(error) => {
+                return Err(format!("cannot ask the running server for its revocation lists: {error}"));
+            }
             Ok(true) => return Ok(()),
             Ok(false) if !named => {
                 output.print_note(unread);
                 return Ok(());
             }
-            Ok(false) => output.print_note("the running server does not have it yet"),
+            Ok(false) => output.print_note("the running server has not read it yet"),
         }
     }
     match control::request_reply(&location.control_socket, &control::ControlRequest::Reload) {
         Err(ControlError::NotRunning { .. }) => {
-            output.print_note("no server runs here; one reads the list when it starts");
+            output.print_note("no server is running; it reads the list at its start");
             return Ok(());
         }
-        Err(error) => return Err(format!("the running server was not reloaded: {error}")),
+        Err(error) => return Err(format!("cannot reload the running server: {error}")),
         Ok(_) => {}
     }
-    match has_loaded_list(&location, &ours) {
-        Ok(true) => {
-            output.print_note("the running server has read it; no earlier TLS session lets anybody in")
+    match server_has_revocation_list(&location, &ours) {
+        Ok(true) => output.print_note("the running server has read it, and resumes no earlier TLS session"),
+        Ok(false) if named => {
+            return Err("the running server does not use it; see the server's log".to_owned());
         }
-        Ok(false) if named => return Err("the running server does not use it; see its log".to_owned()),
         Ok(false) => output.print_note(unread),
-        Err(error) => return Err(format!("the running server does not say whether it has it: {error}")),
+        Err(error) => return Err(format!("cannot ask the running server for its revocation lists: {error}")),
     }
     Ok(())
 }
 
 /// Whether the running server uses this list, or a later one of its authority.
-fn has_loaded_list(location: &ServerLocation, ours: &RevocationList) -> Result<bool, ControlError> {
+fn server_has_revocation_list(
+    location: &ServerControlPaths,
+    ours: &RevocationList,
+) -> Result<bool, ControlError> {
     let made = ours.this_update.unix_secs();
-    let at_least = |l: &ListStatus| l.made > made || (l.made == made && l.number == ours.crl_number());
+    let at_least =
+        |l: &RevocationListStatus| l.made > made || (l.made == made && l.number == ours.crl_number());
     Ok(match control::request_reply(&location.control_socket, &control::ControlRequest::Status)? {
         ControlReply::Status(status) => status.lists.iter().any(|l| l.issuer == ours.issuer && at_least(l)),
         _ => false,
@@ -322,12 +330,12 @@ fn init_authority(
     key: KeyKind,
     days: u32,
 ) -> Result<(), CommandFailure> {
-    let options = InitOptions { name: name.to_owned(), key, days, now: now() };
+    let options = AuthorityInitOptions { name: name.to_owned(), key, days, now: now() };
     let mut authority = match under {
-        Some(above) => open_authority(above)?.create_subordinate(dir, &options)?,
+        Some(above) => open_certificate_authority(above)?.create_subordinate(dir, &options)?,
         None => CertificateAuthority::init(dir, &options)?,
     };
-    output.print_note(&format!("{} is what clients have to trust", authority.certificate_path().display()));
+    output.print_note(&format!("clients must trust {}", authority.certificate_path().display()));
     let Some(server) = server else { return Ok(()) };
     let request = CertificateRequest {
         name: server.to_owned(),
@@ -338,31 +346,32 @@ fn init_authority(
         ocsp: None,
         crl: None,
     };
-    give_server_keys(dir, &mut authority);
+    grant_server_key_access(dir, &mut authority);
     let issued = authority.issue(&request, now())?;
-    print_issued(output, &[(server.to_owned(), issued)])
+    print_issued_certificates(output, &[(server.to_owned(), issued)])
 }
 
 /// The authority in a folder.
-fn open_authority(dir: &Path) -> Result<CertificateAuthority, CommandFailure> {
+fn open_certificate_authority(dir: &Path) -> Result<CertificateAuthority, CommandFailure> {
     CertificateAuthority::open(dir).map_err(|error| match error {
         PkiError::Missing(_) if dir == Path::new(FOLDER) && Path::new(EARLIER).join("ca.key").exists() => {
             CommandFailure::runtime_error(format!(
-                "the authority is now expected in {FOLDER}, which only root can change; move the one of the earlier \
-                 version: mv {EARLIER} {FOLDER} && chown -R root: {FOLDER} && chgrp usher {FOLDER}/issued/SERVER.key && \
-                 chmod 0640 {FOLDER}/issued/SERVER.key, and name the new paths in [tls] of /etc/usher/aaa.toml"
+                "the authority's folder is now {FOLDER}, which only root can change. Move the earlier \
+                 folder: mv {EARLIER} {FOLDER} && chown -R root: {FOLDER} && chgrp usher \
+                 {FOLDER}/issued/SERVER.key && chmod 0640 {FOLDER}/issued/SERVER.key. Then change the paths \
+                 in [tls] of /etc/usher/aaa.toml"
             ))
         }
         error => error.into(),
     })
 }
 
-/// Lets the service read servers' keys that root makes in /etc/usher, whose group is the service's; the authority's own
-/// key and its users' stay root's.
-fn give_server_keys(dir: &Path, authority: &mut CertificateAuthority) {
+/// Lets the service read servers' keys that root makes in /etc/usher: the folder's group is the service's. The keys
+/// of the authority and of users stay root's.
+fn grant_server_key_access(dir: &Path, authority: &mut CertificateAuthority) {
     if let Some(above) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
         let above = above.to_owned();
-        authority.prepare_server_keys(move |key| usher_store::let_group_read(&above, key));
+        authority.set_server_key_preparation(move |key| usher_store::allow_group_read(&above, key));
     }
 }
 
@@ -383,7 +392,7 @@ fn find_expiring_certificates(authority: &CertificateAuthority, days: u32) -> Ve
     names
 }
 
-fn print_issued(
+fn print_issued_certificates(
     output: &ConsoleOutput,
     issued: &[(String, IssuedCertificate)],
 ) -> Result<(), CommandFailure> {
@@ -443,9 +452,9 @@ fn show_certificates(output: &ConsoleOutput, files: &[PathBuf]) -> Result<(), Co
     let mut said = Vec::new();
     for file in files {
         let text = std::fs::read(file)
-            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", file.display())))?;
-        let i = CertificateInfo::of_pem(&text)
-            .map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", file.display())))?;
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot read {}: {e}", file.display())))?;
+        let i = CertificateInfo::from_first_pem_certificate(&text)
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot read {}: {e}", file.display())))?;
         said.push((file, i));
     }
     if output.json {
@@ -466,7 +475,7 @@ fn show_certificates(output: &ConsoleOutput, files: &[PathBuf]) -> Result<(), Co
             ("names", i.names.join(", ")),
             ("issuer", i.issuer),
             ("serial", i.serial),
-            ("holds", remaining_validity(i.not_after)),
+            ("validity", remaining_validity(i.not_after)),
             ("OCSP", i.ocsp.join(", ")),
         ];
         output.print_text(&format_columns(&rows.map(|(what, value)| vec![what.to_owned(), value])))?;

@@ -2,7 +2,7 @@
 
 use super::args::{AaaConfigArgs, ClientCommand};
 use super::user::open_store;
-use super::{notify_server, secret};
+use super::{notify_aaa_server, secret};
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::json;
 use usher_aaa::store::{ClientRequirement, ClientRow};
@@ -19,7 +19,7 @@ pub(super) fn run_client_command(
             Prefix::parse(&prefix).map_err(CommandFailure::usage_error)?;
             let (secret, made) = match &secret_file {
                 Some(file) => (secret::read_secret(Some(file), "secret")?, false),
-                None => (admin::new_secret().map_err(CommandFailure::runtime_error)?, true),
+                None => (admin::generate_hex_secret().map_err(CommandFailure::runtime_error)?, true),
             };
             let demand =
                 if no_message_authenticator { ClientRequirement::No } else { ClientRequirement::Yes };
@@ -33,7 +33,7 @@ pub(super) fn run_client_command(
             };
             let (place, mut store) = open_store(&config)?;
             store.put_client(&row).map_err(CommandFailure::runtime_error)?;
-            notify_server(output, &place, &ControlRequest::Reload);
+            notify_aaa_server(output, &place, &ControlRequest::Reload);
             if output.json {
                 let shown = made.then_some(&secret);
                 return output.print_json(&json!({ "client": prefix, "done": "added", "secret": shown }));
@@ -47,7 +47,7 @@ pub(super) fn run_client_command(
             if !store.delete_client(&named.name).map_err(CommandFailure::runtime_error)? {
                 return Err(CommandFailure::runtime_error(format!("there is no client {}", named.name)));
             }
-            notify_server(output, &place, &ControlRequest::Reload);
+            notify_aaa_server(output, &place, &ControlRequest::Reload);
             if output.json {
                 return output.print_json(&json!({ "client": named.name, "done": "removed" }));
             }

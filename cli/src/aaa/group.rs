@@ -1,8 +1,8 @@
 //! `usher aaa group`.
 
 use super::args::GroupCommand;
-use super::user::{parse_rows, print_result, store_of};
-use super::{notify_server, open_installation};
+use super::user::{open_user_store, parse_rows, print_result};
+use super::{notify_aaa_server, open_installation};
 use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::json;
 use usher_aaa::store::{GroupRows, UserRows};
@@ -15,8 +15,8 @@ pub(super) fn run_group_command(output: &ConsoleOutput, command: GroupCommand) -
     let place = open_installation(&config)?;
     let rows = UserRows { groups: vec![group.clone()], ..UserRows::default() };
     admin::check_rows(&rows, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
-    store_of(&place)?.put_group(&group).map_err(CommandFailure::runtime_error)?;
-    // The cached rows of the group's users are stale.
-    notify_server(output, &place, &ControlRequest::Forget { user: None, disconnect: false });
+    open_user_store(&place)?.put_group(&group).map_err(CommandFailure::runtime_error)?;
+    // The server caches the rows of the group's users, and these are now stale.
+    notify_aaa_server(output, &place, &ControlRequest::Forget { user: None, disconnect: false });
     print_result(output, &json!({ "group": name, "done": "set" }), &format!("{name} set\n"))
 }

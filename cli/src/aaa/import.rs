@@ -1,10 +1,10 @@
 //! `usher aaa user import`, `client import`: imports FreeRADIUS's files into the store.
 
 use super::args::{ImportArgs, UserImport};
-use super::notify_server;
+use super::notify_aaa_server;
 use super::user::open_store;
 use crate::output::{CommandFailure, ConsoleOutput};
-use crate::service::read_foreign;
+use crate::service::read_foreign_config_text;
 use serde_json::json;
 use std::path::Path;
 use usher_control::ControlRequest;
@@ -34,8 +34,8 @@ fn reject_unsafe_import(
         print_import_json(output, what, 0, left)?;
     }
     let file = import.file.display();
-    Err(CommandFailure::partial_import(format!(
-        "{file}: nothing was taken over, since {stops} of its entries keep out others"
+    Err(CommandFailure::partial_import_failure(format!(
+        "{file}: no entry was imported, since {stops} of its entries restrict access and cannot be imported"
     )))
 }
 
@@ -62,12 +62,12 @@ fn report_import(
     if output.json {
         print_import_json(output, what, taken, left)?;
     } else {
-        output.print_text(&format!("{taken} {what} taken over, {} lines to look at\n", left.len()))?;
+        output.print_text(&format!("{taken} {what} imported, {} lines to review\n", left.len()))?;
     }
     match left.len() {
         0 => Ok(()),
-        n => Err(CommandFailure::partial_import(format!(
-            "{n} of the lines of {} need your eye",
+        n => Err(CommandFailure::partial_import_failure(format!(
+            "{n} lines of {} need review",
             import.file.display()
         ))),
     }
@@ -75,10 +75,10 @@ fn report_import(
 
 pub(super) fn import_users(output: &ConsoleOutput, import: &UserImport) -> Result<(), CommandFailure> {
     let UserImport { import, leave_out } = import;
-    let whole = read_foreign(&import.file).map_err(CommandFailure::runtime_error)?;
+    let whole = read_foreign_config_text(&import.file).map_err(CommandFailure::runtime_error)?;
     let (place, mut store) = open_store(&import.config)?;
-    let mut open = |file: &Path| read_foreign(file);
-    // The groups' names must not depend on how the path is written.
+    let mut open = |file: &Path| read_foreign_config_text(file);
+    // Use the canonical path, because group names derive from it and must not depend on its spelling.
     let file = import.file.canonicalize().unwrap_or_else(|_| import.file.clone());
     let reader = UsersImport {
         file,
@@ -95,17 +95,18 @@ pub(super) fn import_users(output: &ConsoleOutput, import: &UserImport) -> Resul
     let canonical = |name: String| usher_aaa::name_spellings(&name).into_iter().next().unwrap_or(name);
     let mut users = file.users.into_iter().map(|(name, rows)| (canonical(name), rows));
     store.put_users(&mut users).map_err(CommandFailure::runtime_error)?;
-    notify_server(output, &place, &ControlRequest::Forget { user: None, disconnect: false });
+    notify_aaa_server(output, &place, &ControlRequest::Forget { user: None, disconnect: false });
     report_import(output, import, "users", taken, &left)
 }
 
 pub(super) fn import_clients(output: &ConsoleOutput, import: &ImportArgs) -> Result<(), CommandFailure> {
-    let (list, left) = clients_conf(&read_foreign(&import.file).map_err(CommandFailure::runtime_error)?);
+    let (list, left) =
+        clients_conf(&read_foreign_config_text(&import.file).map_err(CommandFailure::runtime_error)?);
     reject_unsafe_import(output, import, "clients", &left)?;
     let (place, mut store) = open_store(&import.config)?;
     for client in &list {
         store.put_client(client).map_err(CommandFailure::runtime_error)?;
     }
-    notify_server(output, &place, &ControlRequest::Reload);
+    notify_aaa_server(output, &place, &ControlRequest::Reload);
     report_import(output, import, "clients", list.len(), &left)
 }

@@ -1,16 +1,19 @@
 //! `usher aaa status`, `reload` and `trace`: requests to the running server.
 
-use super::args::{AaaConfigArgs, TraceArgs};
-use super::{open_installation, query_server};
+use super::args::{AaaConfigArgs, ServerTraceArgs};
+use super::{open_installation, query_aaa_server};
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_control::{self as control, ControlReply, ControlRequest, HomeServerStatus, ListStatus};
+use usher_control::{self as control, ControlReply, ControlRequest, HomeServerStatus, RevocationListStatus};
 use usher_core::{Duration, WallTime};
 
 pub(super) fn show_status(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
-    let ControlReply::Status(s) = query_server(&open_installation(config)?, &ControlRequest::Status)? else {
-        return Err(CommandFailure::runtime_error("the server says what was not asked"));
+    let ControlReply::Status(s) = query_aaa_server(&open_installation(config)?, &ControlRequest::Status)?
+    else {
+        return Err(CommandFailure::runtime_error(
+            "unexpected reply from the server; check that it has the version of this program",
+        ));
     };
     if output.json {
         return output.print_json(&json!(s));
@@ -18,18 +21,18 @@ pub(super) fn show_status(output: &ConsoleOutput, config: &AaaConfigArgs) -> Res
     let mut rows = vec![
         ("version", s.version),
         ("configuration", s.config.unwrap_or_else(|| "none".to_owned())),
-        ("up", format!("{} s", s.uptime)),
-        ("threads that serve", s.shards.to_string()),
+        ("uptime", format!("{} s", s.uptime)),
+        ("shards", s.shards.to_string()),
         ("logins accepted", s.accepted.to_string()),
         ("logins rejected", s.rejected.to_string()),
-        ("logins under way", s.half_open.to_string()),
+        ("logins in progress", s.half_open.to_string()),
         ("open sessions", s.sessions.to_string()),
         ("Diameter peers", s.diameter_peers.to_string()),
         ("reloads done, failed", format!("{}, {}", s.reloads.0, s.reloads.1)),
     ];
     rows.extend(s.home_servers.iter().map(|home| ("home server", home_server(home))));
     for (name, okay) in s.diameter_servers {
-        let state = if okay { "connected" } else { "not connected, or owes an answer" };
+        let state = if okay { "connected" } else { "not connected, or not answering" };
         rows.push(("Diameter peer", format!("{name}: {state}")));
     }
     rows.extend(s.tls_faults.iter().map(|(name, why)| ("not reached by TLS", format!("{name}: {why}"))));
@@ -37,7 +40,7 @@ pub(super) fn show_status(output: &ConsoleOutput, config: &AaaConfigArgs) -> Res
     let ends: Vec<_> = s
         .certificates
         .iter()
-        .map(|(whose, days)| format!("{whose} certificate ends in {days:.1} days"))
+        .map(|(whose, days)| format!("{whose} certificate expires in {days:.1} days"))
         .collect();
     rows.extend(ends.into_iter().map(|text| ("certificates", text)));
     output.print_text(&format_columns(
@@ -46,13 +49,13 @@ pub(super) fn show_status(output: &ConsoleOutput, config: &AaaConfigArgs) -> Res
 }
 
 /// Formats a revocation list's validity, in a line.
-fn revocation_list(list: &ListStatus) -> String {
-    let ListStatus { from, issuer, ends, .. } = list;
+fn revocation_list(list: &RevocationListStatus) -> String {
+    let RevocationListStatus { from, issuer, ends, .. } = list;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let end = match ends.map(|end| (end as f64 - since) / 86_400.0) {
-        Some(days) if days < 0.0 => "is out of date".to_owned(),
-        Some(days) => format!("is out of date in {days:.1} days"),
-        None => "does not say how long it holds".to_owned(),
+        Some(days) if days < 0.0 => "has expired".to_owned(),
+        Some(days) => format!("expires in {days:.1} days"),
+        None => "has no expiry time".to_owned(),
     };
     format!("{from} of {issuer} {end}")
 }
@@ -60,14 +63,12 @@ fn revocation_list(list: &ListStatus) -> String {
 /// Formats a home server's state, in a line.
 fn home_server(home: &HomeServerStatus) -> String {
     let HomeServerStatus { name, service, address, state, requests, timeouts, round_trip } = home;
-    let took = round_trip.map(|ms| format!(", {ms:.1} ms an answer")).unwrap_or_default();
-    format!(
-        "{name} ({service}, {address}): {state}; {requests} requests, {timeouts} not answered in time{took}"
-    )
+    let took = round_trip.map(|ms| format!(", {ms:.1} ms round trip")).unwrap_or_default();
+    format!("{name} ({service}, {address}): {state}; {requests} requests, {timeouts} timeouts{took}")
 }
 
 pub(super) fn reload_server(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
-    let restart = match query_server(&open_installation(config)?, &ControlRequest::Reload)? {
+    let restart = match query_aaa_server(&open_installation(config)?, &ControlRequest::Reload)? {
         ControlReply::Reloaded { restart } => restart,
         _ => Vec::new(),
     };
@@ -76,10 +77,8 @@ pub(super) fn reload_server(output: &ConsoleOutput, config: &AaaConfigArgs) -> R
     }
     match restart.as_slice() {
         [] => output.print_text("reloaded\n"),
-        parts => output.print_text(&format!(
-            "reloaded, but for what has changed of {}: that takes effect when the server is started again\n",
-            parts.join(", ")
-        )),
+        parts => output
+            .print_text(&format!("reloaded; changes of {} take effect after a restart\n", parts.join(", "))),
     }
 }
 
@@ -89,7 +88,7 @@ fn is_mac(text: &str) -> bool {
     digits == 12 && text.chars().all(|c| c.is_ascii_hexdigit() || ":-.".contains(c))
 }
 
-pub(super) fn follow_trace(output: &ConsoleOutput, trace: &TraceArgs) -> Result<(), CommandFailure> {
+pub(super) fn follow_trace(output: &ConsoleOutput, trace: &ServerTraceArgs) -> Result<(), CommandFailure> {
     let place = open_installation(&trace.config)?;
     let (user, mac) = match &trace.who {
         Some(who) if is_mac(who) => (None, Some(who.clone())),

@@ -12,14 +12,14 @@ pub(super) fn read_secret(file: Option<&Path>, what: &str) -> Result<String, Com
         Some(path) if path != Path::new("-") => {
             require_private_file(path)?;
             let text = std::fs::read_to_string(path);
-            text.map_err(|e| CommandFailure::runtime_error(format!("{}: {e}", path.display())))?
+            text.map_err(|e| CommandFailure::runtime_error(format!("cannot read {}: {e}", path.display())))?
         }
         None if io::stdin().is_terminal() => prompt_secret(what)?,
         _ => read_stdin_line()?,
     };
     let text = text.lines().next().unwrap_or("").to_owned();
     if text.is_empty() {
-        return Err(CommandFailure::usage_error(format!("the {what} is empty; nothing was done")));
+        return Err(CommandFailure::usage_error(format!("the {what} is empty; no change was made")));
     }
     Ok(text)
 }
@@ -33,7 +33,7 @@ pub(super) fn require_private_file(path: &Path) -> Result<(), CommandFailure> {
 fn read_stdin_line() -> Result<String, CommandFailure> {
     let mut text = String::new();
     let read = io::stdin().lock().read_line(&mut text);
-    read.map_err(|e| CommandFailure::runtime_error(format!("standard input: {e}")))?;
+    read.map_err(|e| CommandFailure::runtime_error(format!("cannot read standard input: {e}")))?;
     Ok(text)
 }
 
@@ -44,7 +44,7 @@ fn prompt_secret(what: &str) -> Result<String, CommandFailure> {
         done.is_ok_and(|s| s.success())
     };
     let mut out = io::stderr();
-    // A closed standard error cannot be reported.
+    // A failed write is ignored: if standard error is closed, there is nowhere to report it.
     let _ = write!(out, "{what}: ");
     let _ = out.flush();
     let hidden = echo("-echo");

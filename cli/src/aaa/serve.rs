@@ -2,7 +2,7 @@
 
 use super::args::AaaConfigArgs;
 use crate::output::{CommandFailure, ConsoleOutput};
-use crate::service::{ServiceFault, report_fault};
+use crate::service::{ServiceStartError, report_fault};
 use serde_json::json;
 use std::path::Path;
 use usher_daemon::config::DEFAULT_PATH;
@@ -28,9 +28,9 @@ pub(crate) fn check_aaa_config(
     let shown = path.display();
     let place = match usher_daemon::check_config(path) {
         Ok(place) => place,
-        Err(error) => return Err(report_fault(output, path, ServiceFault::from(error))),
+        Err(error) => return Err(report_fault(output, path, ServiceStartError::from(error))),
     };
-    let (store, missing) = examine_database(&place, connect)?;
+    let (store, missing) = check_server_database(&place, connect)?;
     let warnings = advice::config_warnings(&place);
     let right = missing.is_empty();
     if output.json {
@@ -41,27 +41,27 @@ pub(crate) fn check_aaa_config(
         warnings.iter().for_each(|warning| output.print_note(&format!("warning: {warning}")));
         missing.iter().for_each(|what| output.print_note(&format!("database: {what}")));
         let store = store.map(|store| format!("; {store}")).unwrap_or_default();
-        let judged = if right { "right" } else { "right, and its database is not" };
+        let judged = if right { "valid" } else { "valid, but its database is not" };
         output.print_text(&format!("{shown}: {judged}{store}\n"))?;
     }
     if right {
         Ok(())
     } else {
-        Err(CommandFailure::runtime_error("the database lacks what the server needs"))
+        Err(CommandFailure::runtime_error("the database lacks parts that the server needs"))
     }
 }
 
 /// Returns remarks about the database, and its faults.
-fn examine_database(
+fn check_server_database(
     place: &ServerInstallation,
     connect: bool,
 ) -> Result<(Option<String>, Vec<String>), CommandFailure> {
     if !connect {
-        let not_asked = || "its database was not asked, --connect asks it".to_owned();
+        let not_asked = || "database not checked; --connect checks it".to_owned();
         return Ok((place.has_database().then(not_asked), Vec::new()));
     }
     match place.examine_store().map_err(CommandFailure::runtime_error)? {
-        Some(report) => Ok((Some(report.to_string()), report.missing_parts().to_vec())),
+        Some(report) => Ok((Some(report.to_string()), report.missing_schema_parts().to_vec())),
         None => Ok((None, Vec::new())),
     }
 }

@@ -1,10 +1,10 @@
 //! `usher aaa session`.
 
 use super::args::{AaaConfigArgs, SessionCommand};
-use super::{open_installation, query_server};
+use super::{open_installation, query_aaa_server};
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use crate::service::invoking_user;
-use crate::session_id::{SessionNames, find_session, short_ids};
+use crate::session_id::{SessionIdentifiers, find_session, shortest_unique_prefixes};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -29,20 +29,20 @@ pub(super) fn run_session_command(
         }
         SessionCommand::Disconnect(named) => {
             let place = open_installation(&named.config)?;
-            let session = running_session(&place, &named.name)?;
-            query_server(&place, &ControlRequest::Disconnect { session })?;
+            let session = find_running_session_id(&place, &named.name)?;
+            query_aaa_server(&place, &ControlRequest::Disconnect { session })?;
             report_session_change(
                 output,
                 &named.name,
                 "disconnect-acknowledged",
-                "has ended, as its NAS says; it is listed until the NAS's Accounting-Stop comes",
+                "has ended, as its NAS confirms; it is listed until the NAS sends its Accounting-Stop",
             )
         }
         SessionCommand::Change { name, attributes, config } => {
             let place = open_installation(&config)?;
-            let session = running_session(&place, &name)?;
-            query_server(&place, &ControlRequest::Change { session, attributes })?;
-            report_session_change(output, &name, "changed", "is changed, as its NAS says")
+            let session = find_running_session_id(&place, &name)?;
+            query_aaa_server(&place, &ControlRequest::Change { session, attributes })?;
+            report_session_change(output, &name, "changed", "is changed, as its NAS confirms")
         }
     }
 }
@@ -68,16 +68,16 @@ fn fetch_sessions(
     match control::request_reply(&place.control_socket(), &ControlRequest::Sessions { user: user.clone() }) {
         Ok(ControlReply::Sessions { sessions }) => Ok(sessions),
         Ok(other) => {
-            Err(CommandFailure::runtime_error(format!("the server says what was not asked: {other:?}")))
+            Err(CommandFailure::runtime_error(format!("unexpected reply from the server: {other:?}")))
         }
         Err(ControlError::NotRunning { .. }) => {
             if !place.has_store() {
                 return Err(CommandFailure::runtime_error(format!(
-                    "no server runs here, and {} keeps no sessions: there is nothing to look at (begin with: usher aaa serve)",
+                    "no server is running, and {} has no sessions; start the server with: usher aaa serve",
                     place.state_dir.display()
                 )));
             }
-            output.print_note("no server runs here; this is what the store has of its sessions");
+            output.print_note("no server is running; these are the sessions of the store");
             let mut all: Vec<SessionSummary> =
                 load_stored_sessions(place)?.iter().map(SessionSummary::from).collect();
             all.retain(|s| user.as_ref().is_none_or(|user| s.user == *user));
@@ -93,7 +93,7 @@ fn list_sessions(
     config: &AaaConfigArgs,
 ) -> Result<(), CommandFailure> {
     let all = fetch_sessions(output, &open_installation(config)?, user)?;
-    let short = short_ids(all.iter().map(|s| &*s.unique));
+    let short = shortest_unique_prefixes(all.iter().map(|s| &*s.unique));
     if output.json {
         return output.print_json(&json!(all.iter().zip(&short).map(session_json).collect::<Vec<_>>()));
     }
@@ -144,17 +144,18 @@ fn session_json((session, short): (&SessionSummary, &String)) -> Value {
 }
 
 /// Returns the ids of each session.
-fn session_names(all: &[SessionSummary]) -> Vec<SessionNames> {
+fn session_names(all: &[SessionSummary]) -> Vec<SessionIdentifiers> {
     let names = |s: &SessionSummary| {
         let about = format!("{}  NAS {}  port {}  {}", s.user, s.nas, s.port, s.mac);
-        SessionNames { id: s.unique.clone(), other_ids: vec![s.id.clone()], description: about }
+        SessionIdentifiers { id: s.unique.clone(), other_ids: vec![s.id.clone()], description: about }
     };
     all.iter().map(names).collect()
 }
 
 /// Finds a session of the running server and returns its acctuniqueid.
-fn running_session(place: &ServerInstallation, name: &str) -> Result<String, CommandFailure> {
-    let ControlReply::Sessions { sessions } = query_server(place, &ControlRequest::Sessions { user: None })?
+fn find_running_session_id(place: &ServerInstallation, name: &str) -> Result<String, CommandFailure> {
+    let ControlReply::Sessions { sessions } =
+        query_aaa_server(place, &ControlRequest::Sessions { user: None })?
     else {
         return Err(no_session(name));
     };
@@ -216,7 +217,8 @@ fn networks_of(place: &ServerInstallation, nas: &str) -> Result<Vec<Prefix>, Com
         networks.extend(named.filter_map(|row| Prefix::parse(&row.nasname).ok()));
     }
     if networks.is_empty() {
-        let message = format!("{nas} is no address and no client's name; see: usher aaa client list");
+        let message =
+            format!("{nas} is neither an address nor the name of a client; see: usher aaa client list");
         return Err(CommandFailure::runtime_error(message));
     }
     Ok(networks)
@@ -237,21 +239,21 @@ fn close_sessions(
             Ok(ControlReply::Forgotten { sessions, durable }) => (sessions, durable),
             Ok(other) => {
                 return Err(CommandFailure::runtime_error(format!(
-                    "the server says what was not asked: {other:?}"
+                    "unexpected reply from the server: {other:?}"
                 )));
             }
             Err(ControlError::NotRunning { .. }) => (close_stored_sessions(&place, &found)?, true),
             Err(error) => return Err(CommandFailure::runtime_error(error)),
         };
         if !durable {
-            output.print_note("the store does not answer: the records are closed as soon as it does");
+            output.print_note("the store does not answer; the server closes the records as soon as it does");
         }
         found.retain(|s| forgotten.contains(&s.unique));
     }
     if found.is_empty() {
         return Err(CommandFailure::runtime_error("no such session is open; see: usher aaa session list"));
     }
-    let short = short_ids(found.iter().map(|s| &*s.unique));
+    let short = shortest_unique_prefixes(found.iter().map(|s| &*s.unique));
     if output.json {
         let all: Vec<_> = found.iter().zip(&short).map(session_json).collect();
         return output.print_json(&json!({ "forgotten": all, "dry_run": dry_run }));
@@ -277,7 +279,7 @@ fn close_stored_sessions(
     };
     let ended: Vec<String> = found.iter().filter(|s| ends(s)).map(|s| s.unique.clone()).collect();
     let mut store = place.open_store().map_err(CommandFailure::runtime_error)?;
-    while ledger.unwritten_count() > 0 {
+    while ledger.unwritten_change_count() > 0 {
         if let Some(error) = ledger.commit_changes(&mut *store, 1024).error {
             return Err(CommandFailure::runtime_error(error));
         }
@@ -288,5 +290,5 @@ fn close_stored_sessions(
 /// Formats a time in UTC, to the second (RFC 3339).
 fn format_date(unix_secs: Option<u64>) -> String {
     let written = |secs| WallTime::from_unix_secs(secs).to_string().replace(".000000Z", "Z");
-    unix_secs.map_or_else(|| "not known".to_owned(), written)
+    unix_secs.map_or_else(|| "unknown".to_owned(), written)
 }

@@ -2,7 +2,7 @@
 
 use super::args::LoginTestArgs;
 use super::{open_installation, secret};
-use crate::load::realm_of;
+use crate::load::realm_of_host;
 use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +12,9 @@ use usher_aaa::AuthMethod;
 use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
 use usher_crypto::fault::TlsFault;
 use usher_daemon::ServerInstallation;
-use usher_daemon::probe::{self, DiameterBy, ProbeLogin, ProbeOutcome, ProbeResult, ProbeTransport};
+use usher_daemon::probe::{
+    self, ProbeDiameterTransport, ProbeLogin, ProbeOutcome, ProbeResult, ProbeTransport,
+};
 
 /// The timeout of a login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,7 +27,7 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
     let Some(method) = probe::probe_methods().find(|method| method.name() == test.method) else {
         let known: Vec<&str> = probe::probe_methods().map(AuthMethod::name).collect();
         return Err(CommandFailure::usage_error(format!(
-            "there is no method \"{}\"; known are {}",
+            "unknown method \"{}\"; the methods are {}",
             test.method,
             known.join(", ")
         )));
@@ -50,12 +52,12 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
         (Some(peer), _) => ProbeTransport::Diameter {
             peer: peer.clone(),
             identity: test.identity.clone(),
-            realm: test.realm.clone().unwrap_or_else(|| realm_of(&test.identity)),
-            destination: test.destination.clone().unwrap_or_else(|| realm_of(peer)),
+            realm: test.realm.clone().unwrap_or_else(|| realm_of_host(&test.identity)),
+            destination: test.destination.clone().unwrap_or_else(|| realm_of_host(peer)),
             transport: match (test.over_tls, test.over_sctp) {
-                (true, _) => DiameterBy::Tls,
-                (false, true) => DiameterBy::Sctp,
-                (false, false) => DiameterBy::Tcp,
+                (true, _) => ProbeDiameterTransport::Tls,
+                (false, true) => ProbeDiameterTransport::Sctp,
+                (false, false) => ProbeDiameterTransport::Tcp,
             },
         },
         (None, _) if test.over_tls => ProbeTransport::RadSec,
@@ -67,7 +69,7 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
         }
     };
     if test.outside.is_some() && !matches!(method, AuthMethod::Peap | AuthMethod::Ttls) {
-        return Err(CommandFailure::usage_error("--outside is for the methods with a tunnel: peap and ttls"));
+        return Err(CommandFailure::usage_error("--outside needs a method with a tunnel: peap or ttls"));
     }
     if let Some(key) = &test.key {
         secret::require_private_file(key)?;
@@ -90,7 +92,7 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
         if output.json {
             steps.push(step.to_owned());
         } else {
-            // A closed pipe does not affect the login.
+            // A write error is ignored: a closed pipe must not affect the login.
             let _ = output.print_text(&format!("{step}\n"));
         }
     });
@@ -99,12 +101,12 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
     while let Some(lines) = &heard
         && said.last().is_none_or(|line| line.cause.is_none())
     {
-        // A server that received the request but does not reply reports the cause when it gives up.
+        // The server has received the request but not replied. It logs the cause only when it gives up, so wait longer.
         let owes = outcome == ProbeOutcome::Silence && !said.is_empty();
         let Ok(line) = lines.recv_timeout(if owes { LAST_WORDS } else { WORDS }) else { break };
         said.push(line);
     }
-    // The server receives this side's alerts, so its cause covers both sides.
+    // The server receives this side's TLS alerts too, so the cause that it logs covers faults of both sides.
     let cause = said.iter().rev().find_map(|line| line.cause.as_deref());
     let seen = tls.map(TlsFault::name);
     if !output.json {
@@ -113,13 +115,13 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
         }
         if outcome != ProbeOutcome::Accepted && heard.is_none() {
             let _ = output.print_text(&format!(
-                "What the server makes of it is in its log, and on its machine told by: usher aaa trace {}\n",
+                "For the server's reason, see its log, or run on its machine: usher aaa trace {}\n",
                 test.name
             ));
         }
         match (cause, seen) {
             (Some(cause), _) => drop(output.print_text(&format!("cause: {cause}\n"))),
-            (None, Some(seen)) => drop(output.print_text(&format!("cause, as this side sees it: {seen}\n"))),
+            (None, Some(seen)) => drop(output.print_text(&format!("cause, as seen by the client: {seen}\n"))),
             (None, None) => {}
         }
     }
@@ -134,7 +136,7 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
     }
     match outcome {
         ProbeOutcome::Accepted => Ok(()),
-        _ => Err(CommandFailure::runtime_error(format!("the login ended with: {name}"))),
+        _ => Err(CommandFailure::runtime_error(format!("the login failed: {name}"))),
     }
 }
 
@@ -185,7 +187,9 @@ fn first_server_address(
     };
     let first = all.first().copied();
     let mut address = first.ok_or_else(|| {
-        CommandFailure::usage_error("the local server cannot be asked so; name another by --server")
+        CommandFailure::usage_error(
+            "the local server does not listen for this transport; give another server by --server",
+        )
     })?;
     if address.ip().is_unspecified() {
         address.set_ip(match address.ip() {
@@ -199,11 +203,14 @@ fn first_server_address(
 /// Returns the shared secret for this machine from the local configuration.
 fn local_shared_secret(place: &ServerInstallation, server: SocketAddr) -> Result<String, CommandFailure> {
     if !server.ip().is_loopback() {
-        return Err(CommandFailure::usage_error("name the secret shared with that server by --secret-file"));
+        return Err(CommandFailure::usage_error(
+            "the shared secret of that server is missing; give --secret-file FILE",
+        ));
     }
     place.loopback_secret(server.ip()).map_err(CommandFailure::runtime_error)?.ok_or_else(|| {
         CommandFailure::usage_error(
-            "no client of the configuration is this machine; add one for loopback, or name --secret-file",
+            "the configuration has no client for this machine; add one for loopback, or give --secret-file \
+             FILE",
         )
     })
 }

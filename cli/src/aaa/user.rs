@@ -1,7 +1,8 @@
 //! `usher aaa user`.
 
 use super::args::{
-    AaaConfigArgs, OpenSessions, PasswordArgs, PasswordStorage, UserChanges, UserCommand, UserRows as RowArgs,
+    AaaConfigArgs, PasswordArgs, PasswordStorage, SessionDisconnectArgs, UserCommand, UserRows as RowArgs,
+    UserUpdateArgs,
 };
 use super::{open_installation, secret};
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
@@ -29,12 +30,12 @@ pub(super) fn open_store(
     config: &AaaConfigArgs,
 ) -> Result<(ServerInstallation, Box<dyn Store>), CommandFailure> {
     let place = open_installation(config)?;
-    let store = store_of(&place)?;
+    let store = open_user_store(&place)?;
     Ok((place, store))
 }
 
 /// Opens the store of an installation. Creates its folder if needed. Callers validate their arguments first.
-pub(super) fn store_of(place: &ServerInstallation) -> Result<Box<dyn Store>, CommandFailure> {
+pub(super) fn open_user_store(place: &ServerInstallation) -> Result<Box<dyn Store>, CommandFailure> {
     place.create_state_dir().map_err(CommandFailure::runtime_error)?;
     place.open_store().map_err(CommandFailure::runtime_error)
 }
@@ -55,7 +56,7 @@ fn canonical_user_name(name: &str) -> String {
     usher_aaa::name_spellings(name).into_iter().next().unwrap_or_else(|| name.to_owned())
 }
 
-fn group_rows(names: &[String]) -> Vec<GroupRows> {
+fn empty_group_rows(names: &[String]) -> Vec<GroupRows> {
     names.iter().map(|name| GroupRows { name: name.clone(), ..GroupRows::default() }).collect()
 }
 
@@ -74,30 +75,30 @@ fn add_user(output: &ConsoleOutput, typed: &RowArgs) -> Result<(), CommandFailur
     let (mut check, reply) = (parse_rows(&typed.check)?, parse_rows(&typed.reply)?);
     let typed_rows = UserRows { check: check.clone(), reply: reply.clone(), groups: Vec::new() };
     admin::check_rows(&typed_rows, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
-    let mut store = store_of(&place)?;
+    let mut store = open_user_store(&place)?;
     let name = canonical_user_name(&typed.name);
     if usher_aaa::store::user_of(store.as_mut(), &name).map_err(CommandFailure::runtime_error)?.is_some() {
         return Err(CommandFailure::usage_error(format!(
-            "there is a user {name} already; change it with: usher aaa user set"
+            "user {name} already exists; change it with: usher aaa user set"
         )));
     }
     if !typed.password.no_password {
         check.insert(0, read_password_row(&typed.password)?);
     }
-    let user = UserRows { check, reply, groups: group_rows(&typed.group) };
+    let user = UserRows { check, reply, groups: empty_group_rows(&typed.group) };
     put_user_rows(&place, store.as_mut(), &name, user)?;
-    propagate_user_change(output, &place, &name, "added", OpenSessions { disconnect: false })
+    propagate_user_change(output, &place, &name, "added", SessionDisconnectArgs { disconnect: false })
 }
 
 fn change_user(
     output: &ConsoleOutput,
-    changes: &UserChanges,
-    open: OpenSessions,
+    changes: &UserUpdateArgs,
+    open: SessionDisconnectArgs,
 ) -> Result<(), CommandFailure> {
     let anew = changes.password || changes.new.password_file.is_some();
     if changes.new.hash.is_some() && !anew {
         return Err(CommandFailure::usage_error(
-            "--hash says how a new password is kept; add --password or --password-file FILE",
+            "--hash needs a new password; add --password or --password-file FILE",
         ));
     }
     let (place, mut store) = open_store(&changes.config)?;
@@ -106,7 +107,7 @@ fn change_user(
     let mut user = found.ok_or_else(|| {
         CommandFailure::usage_error(format!("there is no user {name}; add it with: usher aaa user add"))
     })?;
-    // Rows of groups belong to the groups.
+    // Drop the rows of the user's groups, because they belong to the groups and not to the user.
     user.groups
         .iter_mut()
         .for_each(|group| *group = GroupRows { name: group.name.clone(), ..GroupRows::default() });
@@ -130,7 +131,7 @@ fn change_user(
         user.check.insert(0, read_password_row(&changes.new)?);
     }
     if !changes.group.is_empty() {
-        user.groups = group_rows(&changes.group);
+        user.groups = empty_group_rows(&changes.group);
     }
     put_user_rows(&place, store.as_mut(), &name, user)?;
     propagate_user_change(output, &place, &name, "changed", open)
@@ -150,7 +151,7 @@ fn put_user_rows(
     mut user: UserRows,
 ) -> Result<(), CommandFailure> {
     if user.check.is_empty() && user.reply.is_empty() && user.groups.is_empty() {
-        // A user exists in the tables only with a row. This row states the default.
+        // A user exists in the tables only if it has a row. This row states the default, so it changes nothing.
         user.reply.extend(usher_aaa_config::parse_row("Fall-Through = Yes"));
     }
     admin::check_rows(&user, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
@@ -167,27 +168,26 @@ fn propagate_user_change(
     place: &ServerInstallation,
     name: &str,
     done: &str,
-    OpenSessions { disconnect }: OpenSessions,
+    SessionDisconnectArgs { disconnect }: SessionDisconnectArgs,
 ) -> Result<(), CommandFailure> {
     let request = ControlRequest::Forget { user: Some(name.to_owned()), disconnect };
     let told = match control::request_reply(&place.control_socket(), &request) {
         Err(ControlError::NotRunning { .. }) if disconnect => {
-            Err("no server runs here that could ask the NASs to end sessions; see: usher aaa session list"
+            Err("no server is running to ask the NASs to end the sessions; see: usher aaa session list"
                 .to_owned())
         }
         Err(ControlError::NotRunning { .. }) | Ok(ControlReply::Done) => Ok(None),
         Ok(ControlReply::Disconnected { ended, failures }) if failures.is_empty() => Ok(Some(ended)),
-        Ok(ControlReply::Disconnected { ended, failures }) => Err(format!(
-            "sessions that have ended, as their NASs say: {ended}; not ended: {}",
-            failures.join("; ")
-        )),
-        Ok(other) => Err(format!("the server says what was not asked: {other:?}")),
-        Err(error) => Err(format!("the running server was not told: {error}")),
+        Ok(ControlReply::Disconnected { ended, failures }) => {
+            Err(format!("sessions ended, as their NASs confirm: {ended}; not ended: {}", failures.join("; ")))
+        }
+        Ok(other) => Err(format!("unexpected reply from the server: {other:?}")),
+        Err(error) => Err(format!("the running server cannot be notified: {error}")),
     };
     let ended = told.map_err(|what| CommandFailure::runtime_error(format!("{name} {done}, but {what}")))?;
     let text = ended.map_or_else(
         || format!("{name} {done}\n"),
-        |n| format!("{name} {done}; sessions that have ended, as their NASs say: {n}\n"),
+        |n| format!("{name} {done}; sessions ended, as their NASs confirm: {n}\n"),
     );
     print_result(output, &json!({ "user": name, "done": done, "disconnected": ended }), &text)
 }
@@ -256,7 +256,7 @@ fn delete_user(
     output: &ConsoleOutput,
     name: &str,
     config: &AaaConfigArgs,
-    open: OpenSessions,
+    open: SessionDisconnectArgs,
 ) -> Result<(), CommandFailure> {
     let (place, mut store) = open_store(config)?;
     let mut known = false;

@@ -4,10 +4,11 @@ mod ike;
 mod pppoe;
 
 use super::args::{
-    AccountingArgs, DiameterCarrier, DiameterLoadArgs, DiameterMethod, EapLoadArgs, EapName, LoadArgs,
-    LoadCommand, MihLoadArgs, MihName, NasArgs, RadiusLoadArgs, RadiusMethod, SctpOrder, TlsArgs,
+    AccountingArgs, DiameterLoadArgs, DiameterMethod, DiameterTransportArg, EapLoadArgs, EapMethodName,
+    LoadArgs, LoadCommand, MihLoadArgs, MihRequestKind, NasArgs, RadiusLoadArgs, RadiusMethod, SctpOrder,
+    TlsArgs,
 };
-use super::value::MixEntry;
+use super::value::MethodShareArg;
 use crate::output::CommandFailure;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
@@ -16,12 +17,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_core::{Duration, TransportProtocol, WallTime};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ResumptionConfig, TlsCredentials, TrustRoots, VersionRange, WallClock,
+    ClientConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsResumptionConfig, TlsVersionRange,
+    TrustRoots,
 };
 use usher_load::{
-    DiameterConfig, DiameterLogin, DiameterTransport, EapMethod, FrontConfig, GeneratorConfig,
-    LoadExpectation, LoadPlan, LoadUsers, LoginArrivals, LoginPace, MihConfig, MihRequest, NasFleet,
-    PeapInner, RadiusConfig, RadiusLogin, RampConfig, RampPlan, StreamPolicy, TtlsInner,
+    DiameterConfig, DiameterLogin, DiameterTransport, EapMethod, GeneratorConfig, GeneratorNasFleet,
+    LoadExpectation, LoadProtocolConfig, LoadRampPlan, LoadRunPlan, LoginArrivals, LoginPace, MihConfig,
+    MihRequest, PeapInnerMethod, RadiusConfig, RadiusLogin, RampConfig, StreamPolicy, TtlsInnerMethod,
+    UserCredentialTable,
 };
 use usher_radius::SharedSecret;
 use usher_radius::attribute::{AttributeList, kind};
@@ -33,14 +36,14 @@ const DIAMETER_PORT: u16 = 3868;
 const DIAMETER_TLS_PORT: u16 = 5658;
 /// How much earlier than the next login the generator is woken: more than the coarseness of timers.
 const SPIN: Duration = Duration::from_micros(2_500);
-/// What a NAS tells of its link (RFC 2865 §5.12, §5.6, §5.41): EAP over 802.11.
+/// Attributes of a NAS about its link (RFC 2865 §5.12, §5.6, §5.41): EAP over 802.11.
 const FRAMED_MTU: u32 = 1_400;
 const SERVICE_FRAMED: u32 = 2;
 const PORT_WIRELESS: u32 = 19;
 
 /// All that a run needs.
 pub(super) struct PreparedLoad {
-    pub(super) plan: LoadPlan,
+    pub(super) plan: LoadRunPlan,
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) yes: bool,
     pub(super) check: bool,
@@ -88,10 +91,10 @@ fn weighted_methods<T>(
         let (name, method) = one()?;
         return Ok(vec![(name, 1.0, method)]);
     }
-    let read = |part: &MixEntry| {
+    let read = |part: &MethodShareArg| {
         let method = of(&part.method).ok_or_else(|| {
             CommandFailure::usage_error(format!(
-                "--mix: no method is named {:?}; there are {known}",
+                "--mix: unknown method {:?}; the methods are {known}",
                 part.method
             ))
         })?;
@@ -103,7 +106,7 @@ fn weighted_methods<T>(
 fn prepare_radius(r: &RadiusLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     let alone = r.method == RadiusMethod::Accounting && r.load.mix.is_empty();
     let port = if alone { ACCOUNTING_PORT } else { AUTHENTICATION_PORT };
-    let address = resolve_server(&r.load.server, port)?;
+    let address = resolve_load_target(&r.load.server, port)?;
     let plain = |method: RadiusMethod| match method {
         RadiusMethod::Pap => Some(RadiusLogin::Pap),
         RadiusMethod::Chap => Some(RadiusLogin::Chap),
@@ -112,7 +115,7 @@ fn prepare_radius(r: &RadiusLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     };
     if alone && r.load.wrong_share.0 > 0.0 {
         return Err(CommandFailure::usage_error(
-            "accounting has no password: --wrong-share does not go with --method accounting",
+            "--wrong-share needs a password or certificate; --method accounting has none",
         ));
     }
     let one = || Ok((possible_value_name(&r.method), plain(r.method)));
@@ -129,27 +132,27 @@ fn prepare_radius(r: &RadiusLoadArgs) -> Result<PreparedLoad, CommandFailure> {
 #[derive(Clone, Copy)]
 enum EapMixMethod {
     Plain(RadiusMethod),
-    Eap(EapName),
+    Eap(EapMethodName),
 }
 
 fn prepare_eap(e: &EapLoadArgs) -> Result<PreparedLoad, CommandFailure> {
-    let address = resolve_server(&e.load.server, AUTHENTICATION_PORT)?;
+    let address = resolve_load_target(&e.load.server, AUTHENTICATION_PORT)?;
     let one = || match e.method {
         Some(method) => Ok((possible_value_name(&method), EapMixMethod::Eap(method))),
-        None => Err(CommandFailure::usage_error("--method or --mix is missing")),
+        None => Err(CommandFailure::usage_error("give --method or --mix")),
     };
     let mixed = |text: &str| match RadiusMethod::from_str(text, true) {
         Ok(RadiusMethod::Accounting) => None,
         Ok(plain) => Some(EapMixMethod::Plain(plain)),
         Err(_) => {
             let eap = text.strip_prefix("eap-").unwrap_or(text);
-            EapName::from_str(eap, true).ok().map(EapMixMethod::Eap)
+            EapMethodName::from_str(eap, true).ok().map(EapMixMethod::Eap)
         }
     };
     let known =
         "pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, peap-gtc and ttls-...";
     let all = weighted_methods(&e.load, one, known, mixed)?;
-    let password = |m: &EapMixMethod| !matches!(m, EapMixMethod::Eap(EapName::Tls));
+    let password = |m: &EapMixMethod| !matches!(m, EapMixMethod::Eap(EapMethodName::Tls));
     let users = Arc::new(read_users(&e.load, all.iter().any(|(_, _, m)| password(m)))?);
     // Certificates are read once, for all methods.
     let mut read = None;
@@ -160,7 +163,7 @@ fn prepare_eap(e: &EapLoadArgs) -> Result<PreparedLoad, CommandFailure> {
             EapMixMethod::Plain(RadiusMethod::MsChapV2) => RadiusLogin::MsChapV2,
             EapMixMethod::Plain(_) => RadiusLogin::Pap,
             EapMixMethod::Eap(name) => {
-                RadiusLogin::Eap(eap_method(name, &e.tls, &e.load, &users, &mut read)?)
+                RadiusLogin::Eap(build_eap_method(name, &e.tls, &e.load, &users, &mut read)?)
             }
         };
         logins.push((name, share, login));
@@ -182,7 +185,7 @@ fn over_radius(
     accounting: &AccountingArgs,
     address: SocketAddr,
     logins: Vec<(String, f64, RadiusLogin)>,
-    users: Arc<LoadUsers>,
+    users: Arc<UserCredentialTable>,
     anonymous: Option<Arc<[u8]>>,
     mut common: AttributeList,
 ) -> Result<PreparedLoad, CommandFailure> {
@@ -197,7 +200,7 @@ fn over_radius(
     let sessions = accounting_config(accounting, logins.is_empty());
     if sessions.is_some() && !logins.is_empty() {
         let at = match &accounting.accounting_server {
-            Some(at) => resolve_server(at, ACCOUNTING_PORT)?,
+            Some(at) => resolve_load_target(at, ACCOUNTING_PORT)?,
             None => SocketAddr::new(address.ip(), ACCOUNTING_PORT),
         };
         client.servers.push(server(at));
@@ -228,7 +231,7 @@ fn over_radius(
     let mix: Vec<_> = logins.iter().map(|(name, share, l)| method_share(name, *share, deniable(l))).collect();
     let what = if mix.is_empty() { "accounting".to_owned() } else { describe_mix(load, &mix) };
     let trains = fleet.is_none() && !nas.no_offload;
-    let front = FrontConfig::Radius(RadiusConfig {
+    let front = LoadProtocolConfig::Radius(RadiusConfig {
         client,
         fleet,
         logins: logins.into_iter().map(|(_, _, login)| login).collect(),
@@ -266,36 +269,40 @@ fn build_fleet(
     load: &LoadArgs,
     nas: &NasArgs,
     server: SocketAddr,
-) -> Result<Option<NasFleet>, CommandFailure> {
+) -> Result<Option<GeneratorNasFleet>, CommandFailure> {
     let Some(count) = nas.nas.map(usize::from) else { return Ok(None) };
     if load.threads.get() > count {
         return Err(CommandFailure::usage_error(format!(
-            "{} threads share {count} access servers: give --nas at least as many",
+            "{} threads cannot share {count} access servers: --nas must be at least --threads",
             load.threads
         )));
     }
     if count > 16_384 {
-        return Err(CommandFailure::usage_error("--nas: 16384 are possible, each takes a socket"));
+        return Err(CommandFailure::usage_error("--nas is at most 16384: each access server takes a socket"));
     }
     let most = load.concurrency.map_or(16, usize::from);
     if load.rate.is_none() && !load.ramp && most > count * 256 {
         return Err(CommandFailure::usage_error(format!(
-            "--concurrency {most} is more than {count} access servers have identifiers for: 256 each, so --nas {}",
+            "--concurrency {most} exceeds the identifiers of {count} access servers, 256 each; use --nas {}",
             most.div_ceil(256)
         )));
     }
-    let fleet =
-        NasFleet { count, first: 0, identifier: nas.nas_identifier.clone(), address: nas.nas_address };
+    let fleet = GeneratorNasFleet {
+        count,
+        first: 0,
+        identifier: nas.nas_identifier.clone(),
+        address: nas.nas_address,
+    };
     if nas.nas_address.is_some_and(|a| a.is_ipv4() != server.is_ipv4()) {
         return Err(CommandFailure::usage_error(
-            "--nas-address is of another family than the server's address",
+            "--nas-address must be of the same family as the server's address",
         ));
     }
     for address in (0..count).filter_map(|i| fleet.nas_address(i)) {
         UdpSocket::bind((address, 0)).map_err(|e| {
             CommandFailure::usage_error(format!(
-                "--nas-address: nothing can be sent from {address}: {e}; all {count} addresses from the first on must be \
-                 this machine's (those of 127.0.0.0/8 are)"
+                "--nas-address: cannot send from {address}: {e}; all {count} addresses must be this \
+                 machine's, as those of 127.0.0.0/8 are"
             ))
         })?;
     }
@@ -303,12 +310,12 @@ fn build_fleet(
 }
 
 fn prepare_diameter(d: &DiameterLoadArgs) -> Result<PreparedLoad, CommandFailure> {
-    let over_tls = d.over_tls || d.transport == DiameterCarrier::Tls;
+    let over_tls = d.over_tls || d.transport == DiameterTransportArg::Tls;
     let port = if over_tls { DIAMETER_TLS_PORT } else { DIAMETER_PORT };
-    let address = resolve_server(&d.load.server, port)?;
-    let by_sctp = d.transport == DiameterCarrier::Sctp;
+    let address = resolve_load_target(&d.load.server, port)?;
+    let by_sctp = d.transport == DiameterTransportArg::Sctp;
     if !by_sctp && d.nagle {
-        return Err(CommandFailure::usage_error("--nagle is of SCTP: add --transport sctp"));
+        return Err(CommandFailure::usage_error("--nagle needs --transport sctp"));
     }
     let transport = if by_sctp { sctp_transport(d)? } else { DiameterTransport::Stream };
     let one = || Ok((possible_value_name(&d.method), d.method));
@@ -325,17 +332,18 @@ fn prepare_diameter(d: &DiameterLoadArgs) -> Result<PreparedLoad, CommandFailure
     let mut logins = Vec::new();
     let mut mix = Vec::new();
     for (name, share, method) in all {
-        let mut eap = |method| eap_method(method, &d.tls, &d.load, &users, &mut read).map(DiameterLogin::Eap);
+        let mut eap =
+            |method| build_eap_method(method, &d.tls, &d.load, &users, &mut read).map(DiameterLogin::Eap);
         let login = match method {
             DiameterMethod::Pap => DiameterLogin::Pap,
             DiameterMethod::Accounting => continue,
-            DiameterMethod::EapMd5 => eap(EapName::Md5)?,
-            DiameterMethod::EapGtc => eap(EapName::Gtc)?,
-            DiameterMethod::EapMsChapV2 => eap(EapName::MsChapV2)?,
-            DiameterMethod::EapTls => eap(EapName::Tls)?,
-            DiameterMethod::EapPeapMsChapV2 => eap(EapName::PeapMsChapV2)?,
-            DiameterMethod::EapTtlsPap => eap(EapName::TtlsPap)?,
-            DiameterMethod::EapTtlsMsChapV2 => eap(EapName::TtlsMsChapV2)?,
+            DiameterMethod::EapMd5 => eap(EapMethodName::Md5)?,
+            DiameterMethod::EapGtc => eap(EapMethodName::Gtc)?,
+            DiameterMethod::EapMsChapV2 => eap(EapMethodName::MsChapV2)?,
+            DiameterMethod::EapTls => eap(EapMethodName::Tls)?,
+            DiameterMethod::EapPeapMsChapV2 => eap(EapMethodName::PeapMsChapV2)?,
+            DiameterMethod::EapTtlsPap => eap(EapMethodName::TtlsPap)?,
+            DiameterMethod::EapTtlsMsChapV2 => eap(EapMethodName::TtlsMsChapV2)?,
         };
         let deniable = match &login {
             DiameterLogin::Pap => true,
@@ -346,19 +354,19 @@ fn prepare_diameter(d: &DiameterLoadArgs) -> Result<PreparedLoad, CommandFailure
     }
     if d.load.wrong_share.0 > 0.0 && logins.is_empty() {
         return Err(CommandFailure::usage_error(
-            "accounting has no password: --wrong-share does not go with --method accounting",
+            "--wrong-share needs a password or certificate; --method accounting has none",
         ));
     }
     let tunnel = logins.iter().any(|l| matches!(l, DiameterLogin::Eap(m) if m.has_tunnel()));
     let anonymous = anonymous_identity(&d.tls, tunnel)?;
-    let front = FrontConfig::Diameter(DiameterConfig {
+    let front = LoadProtocolConfig::Diameter(DiameterConfig {
         address,
         transport,
         local: local_address(address)?,
         server: d.peer.clone(),
         host: d.identity.clone(),
-        realm: d.realm.clone().unwrap_or_else(|| realm_of(&d.identity)),
-        destination: d.destination.clone().unwrap_or_else(|| realm_of(&d.peer)),
+        realm: d.realm.clone().unwrap_or_else(|| realm_of_host(&d.identity)),
+        destination: d.destination.clone().unwrap_or_else(|| realm_of_host(&d.peer)),
         connections: d.connections.get(),
         first: 0,
         accounting: accounting_config(&d.accounting, logins.is_empty()),
@@ -368,11 +376,11 @@ fn prepare_diameter(d: &DiameterLoadArgs) -> Result<PreparedLoad, CommandFailure
     });
     if d.load.threads > d.connections {
         return Err(CommandFailure::usage_error(format!(
-            "{} threads share {} connections: give --connections at least as many",
+            "{} threads cannot share {} connections: --connections must be at least --threads",
             d.load.threads, d.connections
         )));
     }
-    let tls = if over_tls { Some(connection_tls(&d.tls)?) } else { None };
+    let tls = if over_tls { Some(build_connection_tls_config(&d.tls)?) } else { None };
     let what = if mix.is_empty() { "accounting".to_owned() } else { describe_mix(&d.load, &mix) };
     let mut job = assemble_load("diameter", what, &d.load, front, mix, users, vec![address], tls)?;
     job.plan.sctp_nodelay = !d.nagle;
@@ -382,7 +390,7 @@ fn prepare_diameter(d: &DiameterLoadArgs) -> Result<PreparedLoad, CommandFailure
 /// An association as it is asked for, where the kernel has any.
 fn sctp_transport(d: &DiameterLoadArgs) -> Result<DiameterTransport, CommandFailure> {
     if !usher_sctp::is_available() {
-        return Err(CommandFailure::runtime_error(usher_sctp::NoSctp));
+        return Err(CommandFailure::runtime_error(usher_sctp::SctpUnavailable));
     }
     let policy = match d.order {
         SctpOrder::One => StreamPolicy::SingleStream,
@@ -401,32 +409,35 @@ fn prepare_mih(m: &MihLoadArgs) -> Result<PreparedLoad, CommandFailure> {
         ("--wrong-share", load.wrong_share.0 > 0.0),
     ];
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
-        return Err(CommandFailure::usage_error(format!("{option}: nobody logs in at an MIH function")));
+        return Err(CommandFailure::usage_error(format!(
+            "{option} does not apply: an MIH function has no logins"
+        )));
     }
-    let address = resolve_server(&load.server, usher_mih::PORT)?;
+    let address = resolve_load_target(&load.server, usher_mih::PORT)?;
     usher_mih_service::config::parse_identifier(&m.id)
         .map_err(|e| CommandFailure::usage_error(format!("--id: {e}")))?;
     if load.threads > m.functions {
         return Err(CommandFailure::usage_error(format!(
-            "{} threads share {} functions: give --functions at least as many",
+            "{} threads cannot share {} functions: --functions must be at least --threads",
             load.threads, m.functions
         )));
     }
-    if m.request == MihName::Indication && (m.tcp || m.no_ack) && load.rate.is_none() && !load.ramp {
+    if m.request == MihRequestKind::Indication && (m.tcp || m.no_ack) && load.rate.is_none() && !load.ramp {
         return Err(CommandFailure::usage_error(
-            "indications without acknowledgements end as soon as they are sent, which is no pace: give --rate or --ramp",
+            "indications without acknowledgements end once they are sent, so they have no pace: give --rate \
+             or --ramp",
         ));
     }
     let transport = if m.tcp { TransportProtocol::Tcp } else { TransportProtocol::Udp };
-    let front = FrontConfig::Mih(MihConfig {
+    let front = LoadProtocolConfig::Mih(MihConfig {
         address,
         transport,
         ack: !m.tcp && !m.no_ack,
         request: match m.request {
-            MihName::Discover => MihRequest::Discover,
-            MihName::Register => MihRequest::Register,
-            MihName::Parameters => MihRequest::Parameters,
-            MihName::Indication => MihRequest::Indication,
+            MihRequestKind::Discover => MihRequest::Discover,
+            MihRequestKind::Register => MihRequest::Register,
+            MihRequestKind::Parameters => MihRequest::Parameters,
+            MihRequestKind::Indication => MihRequest::Indication,
         },
         identity: m.id.clone(),
         functions: m.functions.get(),
@@ -435,7 +446,7 @@ fn prepare_mih(m: &MihLoadArgs) -> Result<PreparedLoad, CommandFailure> {
         retransmissions: m.retransmissions,
         timeout: m.timeout.0,
     });
-    let nobody = LoadUsers::from_template("function", "", 1)
+    let nobody = UserCredentialTable::from_template("function", "", 1)
         .map_err(|e| CommandFailure::usage_error(format!("{e}")))?;
     let what = format!("{} over {}", possible_value_name(&m.request), transport.name().to_uppercase());
     let mut job = assemble_load("mih", what, load, front, Vec::new(), Arc::new(nobody), vec![address], None)?;
@@ -445,8 +456,8 @@ fn prepare_mih(m: &MihLoadArgs) -> Result<PreparedLoad, CommandFailure> {
     Ok(job)
 }
 
-/// What follows the first dot of a host's name.
-pub(crate) fn realm_of(host: &str) -> String {
+/// The part of a host's name after the first dot.
+pub(crate) fn realm_of_host(host: &str) -> String {
     host.split_once('.').map_or(host, |(_, realm)| realm).to_owned()
 }
 
@@ -455,9 +466,7 @@ fn local_address(server: SocketAddr) -> Result<IpAddr, CommandFailure> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).and_then(|s| s.connect(server).and_then(|()| s.local_addr()));
-    socket
-        .map(|a| a.ip())
-        .map_err(|e| CommandFailure::runtime_error(format!("there is no way to {server}: {e}")))
+    socket.map(|a| a.ip()).map_err(|e| CommandFailure::runtime_error(format!("no route to {server}: {e}")))
 }
 
 #[allow(clippy::too_many_arguments, reason = "one place puts together what all commands share")]
@@ -465,20 +474,20 @@ fn assemble_load(
     command: &'static str,
     method: String,
     load: &LoadArgs,
-    front: FrontConfig,
+    front: LoadProtocolConfig,
     mix: Vec<usher_load::MethodShare>,
-    users: Arc<LoadUsers>,
+    users: Arc<UserCredentialTable>,
     addresses: Vec<SocketAddr>,
     tls: Option<ClientConfig>,
 ) -> Result<PreparedLoad, CommandFailure> {
     if load.wrong_share.0 > 0.0 && !mix.iter().any(|s| s.deniable) {
         return Err(CommandFailure::usage_error(
-            "--wrong-share: EAP-TLS has no password, and one certificate for all is no other user's; give one a user",
+            "--wrong-share needs passwords, or EAP-TLS with a certificate for each user",
         ));
     }
     for expectation in &load.expect {
         let needs = match expectation {
-            e if e.needs_ramp() && !load.ramp => "--ramp",
+            e if e.needs_load_ramp() && !load.ramp => "--ramp",
             e if e.needs_server() && load.server_pid.is_none() => "--server-pid",
             _ => continue,
         };
@@ -495,7 +504,7 @@ fn assemble_load(
         ("--ramp-most", Some(load.ramp_most)),
     ] {
         if rate.is_some_and(|r| !(r.is_finite() && r > 0.0)) {
-            return Err(CommandFailure::usage_error(format!("{option} is not a number above 0")));
+            return Err(CommandFailure::usage_error(format!("{option} must be a number above 0")));
         }
     }
     let pace = match load.rate {
@@ -506,14 +515,14 @@ fn assemble_load(
         && concurrency < load.threads.get()
     {
         return Err(CommandFailure::usage_error(
-            "--concurrency is less than --threads: each thread needs one login at least",
+            "--concurrency must be at least --threads: each thread needs a login",
         ));
     }
     let duration = load.duration.map(|d| d.0).or(load.count.is_none().then(|| Duration::from_secs(10)));
     let warmup = load
         .warmup
         .map_or_else(|| if load.count.is_some() { Duration::ZERO } else { Duration::from_secs(1) }, |w| w.0);
-    let ramp = load.ramp.then(|| RampPlan {
+    let ramp = load.ramp.then(|| LoadRampPlan {
         search: RampConfig {
             start: load.ramp_start,
             most: load.ramp_most,
@@ -560,19 +569,19 @@ fn assemble_load(
         users,
         first: 0,
         step: 1,
-        // One method has no parts to tell apart.
+        // With a single method, statistics by method would repeat the totals.
         mix: if mix.len() > 1 { mix } else { Vec::new() },
         front,
     };
     let interval = Duration::from_millis(500);
-    // A long run has as many points as a figure shows.
+    // Lengthen the interval of a long run, so that its course has at most the 600 points that a figure shows.
     let course = duration.map_or(interval, |d| Duration::from_nanos(d.as_nanos() / 600).max(interval));
     Ok(PreparedLoad {
         methods: config.mix.iter().map(|s| s.name.clone()).collect(),
         trains: false,
         expect: load.expect.clone(),
         open_loop: ramp.is_some() || matches!(pace, LoginPace::Open { .. }),
-        plan: LoadPlan {
+        plan: LoadRunPlan {
             load: config,
             threads: load.threads.get(),
             cores: load.cores.clone(),
@@ -597,16 +606,17 @@ fn assemble_load(
     })
 }
 
-fn read_users(load: &LoadArgs, needs_password: bool) -> Result<LoadUsers, CommandFailure> {
+fn read_users(load: &LoadArgs, needs_password: bool) -> Result<UserCredentialTable, CommandFailure> {
     if let Some(path) = &load.users_file {
         let text = String::from_utf8(read_file(path, "users")?);
-        let text = text.map_err(|_| CommandFailure::usage_error(format!("{}: not UTF-8", path.display())))?;
-        return LoadUsers::from_csv(&text)
+        let text = text
+            .map_err(|_| CommandFailure::usage_error(format!("{}: the file is not UTF-8", path.display())))?;
+        return UserCredentialTable::from_csv(&text)
             .map_err(|e| CommandFailure::usage_error(format!("{}: {e}", path.display())));
     }
     let Some(user) = &load.user else {
         return Err(CommandFailure::usage_error(
-            "who is to log in? Give --user NAME and --password, or --users-file FILE",
+            "no user: give --user NAME and --password, or --users-file FILE",
         ));
     };
     let password = load.password.clone().or_else(|| std::env::var("USHER_PASSWORD").ok());
@@ -617,7 +627,7 @@ fn read_users(load: &LoadArgs, needs_password: bool) -> Result<LoadUsers, Comman
             return Err(CommandFailure::usage_error("no password: give --password, or set USHER_PASSWORD"));
         }
     };
-    LoadUsers::from_template(user, &password, load.users.get())
+    UserCredentialTable::from_template(user, &password, load.users.get())
         .map_err(|e| CommandFailure::usage_error(format!("--user: {e}")))
 }
 
@@ -631,7 +641,7 @@ fn read_shared_secret(nas: &NasArgs) -> Result<SharedSecret, CommandFailure> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             return Err(CommandFailure::usage_error(format!(
-                "{}: the first line, which is the secret, is empty",
+                "{}: the first line is empty, and it must hold the secret",
                 path.display()
             )));
         }
@@ -647,17 +657,19 @@ fn read_shared_secret(nas: &NasArgs) -> Result<SharedSecret, CommandFailure> {
 
 fn read_file(path: &Path, what: &str) -> Result<Vec<u8>, CommandFailure> {
     std::fs::read(path)
-        .map_err(|e| CommandFailure::usage_error(format!("{}: {what} cannot be read: {e}", path.display())))
+        .map_err(|e| CommandFailure::usage_error(format!("{}: cannot read {what}: {e}", path.display())))
 }
 
-fn resolve_server(server: &str, port: u16) -> Result<SocketAddr, CommandFailure> {
+fn resolve_load_target(server: &str, port: u16) -> Result<SocketAddr, CommandFailure> {
     let found = match server.parse::<std::net::IpAddr>() {
         Ok(ip) => return Ok(SocketAddr::new(ip, port)),
         Err(_) if server.to_socket_addrs().is_ok() => server.to_socket_addrs(),
         Err(_) => (server, port).to_socket_addrs(),
     };
     let none = |e: String| {
-        CommandFailure::usage_error(format!("{server}: {e}; write HOST, HOST:PORT or [ADDRESS]:PORT"))
+        CommandFailure::usage_error(format!(
+            "cannot resolve {server}: {e}; write HOST, HOST:PORT or [ADDRESS]:PORT"
+        ))
     };
     found.map_err(|e| none(e.to_string()))?.next().ok_or_else(|| none("no address".to_owned()))
 }
@@ -672,23 +684,21 @@ fn anonymous_identity(tls: &TlsArgs, tunnel: bool) -> Result<Option<Arc<[u8]>>, 
     match &tls.anonymous {
         None => Ok(None),
         Some(name) if tunnel => Ok(Some(name.as_bytes().into())),
-        Some(_) => Err(CommandFailure::usage_error(
-            "--anonymous goes with the methods that have a tunnel, PEAP and TTLS",
-        )),
+        Some(_) => Err(CommandFailure::usage_error("--anonymous needs a method with a tunnel: PEAP or TTLS")),
     }
 }
 
 /// Authorities, and what a certificate is to be used with.
-struct TlsTrust<'a> {
+struct TlsClientConfigBuilder<'a> {
     roots: TrustRoots,
     options: &'a TlsArgs,
 }
 
-impl<'a> TlsTrust<'a> {
+impl<'a> TlsClientConfigBuilder<'a> {
     fn from_options(options: &'a TlsArgs) -> Result<Self, CommandFailure> {
         let Some(ca) = &options.ca else {
             return Err(CommandFailure::usage_error(
-                "--ca is missing: the server's certificate must end below an authority",
+                "--ca is missing: it names the authorities of the server's certificate",
             ));
         };
         if options.tls_min > options.tls_max {
@@ -705,16 +715,16 @@ impl<'a> TlsTrust<'a> {
         credentials: Option<TlsCredentials>,
         sessions: usize,
     ) -> Result<ClientConfig, CommandFailure> {
-        let options = ClientOptions {
-            versions: VersionRange { min: self.options.tls_min, max: self.options.tls_max },
+        let options = TlsClientOptions {
+            versions: TlsVersionRange { min: self.options.tls_min, max: self.options.tls_max },
             credentials,
             roots: self.roots.clone(),
             server_name: self.options.server_name.clone(),
             resumption: self
                 .options
                 .resume
-                .then(|| ResumptionConfig { sessions, ..ResumptionConfig::default() }),
-            clock: WallClock::from_time(now()),
+                .then(|| TlsResumptionConfig { sessions, ..TlsResumptionConfig::default() }),
+            clock: SharedWallClock::from_time(now()),
             key_log: None,
         };
         ClientConfig::new(options).map_err(|e| CommandFailure::usage_error(format!("TLS: {e}")))
@@ -728,20 +738,20 @@ fn tls_failure(path: &Path, e: usher_crypto::tls::TlsError) -> CommandFailure {
 fn read_credentials(certificate: &Path, key: &Path) -> Result<TlsCredentials, CommandFailure> {
     let (chain, private) = (read_file(certificate, "the certificate")?, read_file(key, "the key")?);
     TlsCredentials::from_pem(&chain, &private)
-        .map_err(|e| tls_failure(if e.is_of_key() { key } else { certificate }, e))
+        .map_err(|e| tls_failure(if e.concerns_private_key() { key } else { certificate }, e))
 }
 
 /// The TLS of a connection.
-fn connection_tls(options: &TlsArgs) -> Result<ClientConfig, CommandFailure> {
+fn build_connection_tls_config(options: &TlsArgs) -> Result<ClientConfig, CommandFailure> {
     let own = match (&options.certificate, &options.key) {
         (Some(certificate), Some(key)) => Some(read_credentials(Path::new(certificate), Path::new(key))?),
         _ => None,
     };
-    TlsTrust::from_options(options)?.client_config(own, 1 << 20)
+    TlsClientConfigBuilder::from_options(options)?.client_config(own, 1 << 20)
 }
 
 /// Where a name of a file has a place for the user.
-fn is_pattern(file: &str) -> bool {
+fn has_user_placeholder(file: &str) -> bool {
     file.contains("{}") || file.contains("{name}")
 }
 
@@ -749,10 +759,11 @@ fn is_pattern(file: &str) -> bool {
 fn read_certificates(
     options: &TlsArgs,
     load: &LoadArgs,
-    users: &LoadUsers,
+    users: &UserCredentialTable,
 ) -> Result<(Option<TlsCredentials>, Vec<TlsCredentials>), CommandFailure> {
     let given = options.certificate.as_deref().zip(options.key.as_deref());
-    let own = given.is_some_and(|(certificate, key)| is_pattern(certificate) || is_pattern(key));
+    let own = given
+        .is_some_and(|(certificate, key)| has_user_placeholder(certificate) || has_user_placeholder(key));
     let listed = (0..users.len()).any(|i| users.certificate_files(i).is_some());
     let one = match given {
         Some((certificate, key)) if !own => Some(read_credentials(Path::new(certificate), Path::new(key))?),
@@ -770,7 +781,7 @@ fn read_certificates(
                         && (certificate.contains("{name}") || key.contains("{name}"))
                     {
                         return Err(CommandFailure::usage_error(format!(
-                            "the user {name} cannot be a file's name ({{name}})"
+                            "the user name {name} cannot be part of a file name ({{name}})"
                         )));
                     }
                     let place =
@@ -779,8 +790,8 @@ fn read_certificates(
                 }
                 (None, None) => {
                     return Err(CommandFailure::usage_error(format!(
-                        "the user {name} has no certificate in the file of users; give --certificate and --key for \
-                         those who have none"
+                        "the user {name} has no certificate in --users-file; give --certificate and --key \
+                         for users without one"
                     )));
                 }
             };
@@ -794,9 +805,9 @@ fn read_certificates(
 fn users_tls(
     options: &TlsArgs,
     load: &LoadArgs,
-    users: &LoadUsers,
+    users: &UserCredentialTable,
 ) -> Result<usher_load::EapTlsConfig, CommandFailure> {
-    let trust = TlsTrust::from_options(options)?;
+    let trust = TlsClientConfigBuilder::from_options(options)?;
     let (one, each) = read_certificates(options, load, users)?;
     let each =
         each.into_iter().map(|own| trust.client_config(Some(own), 2)).collect::<Result<Vec<_>, _>>()?;
@@ -813,18 +824,18 @@ fn users_tls(
 }
 
 /// A method; what TLS needs is read into `tls` once.
-fn eap_method(
-    name: EapName,
+fn build_eap_method(
+    name: EapMethodName,
     options: &TlsArgs,
     load: &LoadArgs,
-    users: &LoadUsers,
+    users: &UserCredentialTable,
     tls: &mut Option<usher_load::EapTlsConfig>,
 ) -> Result<EapMethod, CommandFailure> {
     let listed = || (0..users.len()).any(|i| users.certificate_files(i).is_some());
-    if name == EapName::Tls && options.certificate.is_none() && !listed() {
+    if name == EapMethodName::Tls && options.certificate.is_none() && !listed() {
         return Err(CommandFailure::usage_error(
-            "EAP-TLS needs --certificate and --key: the users' certificate with its chain, or one a user ({} or {name} in \
-             the files' names, or the columns CERTIFICATE,KEY of --users-file)",
+            "EAP-TLS needs --certificate and --key, for all users or for each: {} or {name} in the file \
+             names, or the columns CERTIFICATE,KEY of --users-file",
         ));
     }
     let mut with_tls = || match tls {
@@ -833,18 +844,18 @@ fn eap_method(
     };
     let mut ttls = |inner| Ok(EapMethod::Ttls(with_tls()?, inner));
     match name {
-        EapName::Md5 => Ok(EapMethod::Md5),
-        EapName::Gtc => Ok(EapMethod::Gtc),
-        EapName::MsChapV2 => Ok(EapMethod::MsChapV2),
-        EapName::Tls => Ok(EapMethod::Tls(with_tls()?)),
-        EapName::PeapMsChapV2 => Ok(EapMethod::Peap(with_tls()?, PeapInner::MsChapV2)),
-        EapName::PeapGtc => Ok(EapMethod::Peap(with_tls()?, PeapInner::Gtc)),
-        EapName::TtlsPap => ttls(TtlsInner::Pap),
-        EapName::TtlsChap => ttls(TtlsInner::Chap),
-        EapName::TtlsMsChap => ttls(TtlsInner::MsChap),
-        EapName::TtlsMsChapV2 => ttls(TtlsInner::MsChapV2),
-        EapName::TtlsEapMd5 => ttls(TtlsInner::EapMd5),
-        EapName::TtlsEapGtc => ttls(TtlsInner::EapGtc),
-        EapName::TtlsEapMsChapV2 => ttls(TtlsInner::EapMsChapV2),
+        EapMethodName::Md5 => Ok(EapMethod::Md5),
+        EapMethodName::Gtc => Ok(EapMethod::Gtc),
+        EapMethodName::MsChapV2 => Ok(EapMethod::MsChapV2),
+        EapMethodName::Tls => Ok(EapMethod::Tls(with_tls()?)),
+        EapMethodName::PeapMsChapV2 => Ok(EapMethod::Peap(with_tls()?, PeapInnerMethod::MsChapV2)),
+        EapMethodName::PeapGtc => Ok(EapMethod::Peap(with_tls()?, PeapInnerMethod::Gtc)),
+        EapMethodName::TtlsPap => ttls(TtlsInnerMethod::Pap),
+        EapMethodName::TtlsChap => ttls(TtlsInnerMethod::Chap),
+        EapMethodName::TtlsMsChap => ttls(TtlsInnerMethod::MsChap),
+        EapMethodName::TtlsMsChapV2 => ttls(TtlsInnerMethod::MsChapV2),
+        EapMethodName::TtlsEapMd5 => ttls(TtlsInnerMethod::EapMd5),
+        EapMethodName::TtlsEapGtc => ttls(TtlsInnerMethod::EapGtc),
+        EapMethodName::TtlsEapMsChapV2 => ttls(TtlsInnerMethod::EapMsChapV2),
     }
 }

@@ -1,6 +1,6 @@
 //! `usher load ... --calibrate FILE`: measures the cost of a login on our server and writes it as a profile.
 
-use super::SilentObserver;
+use super::SilentLoadObserver;
 use super::args::LoadArgs;
 use super::build::PreparedLoad;
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
@@ -17,9 +17,9 @@ use usher_crypto::signature::KeyKind;
 use usher_crypto::tls::TlsCredentials;
 use usher_ike::machine::LocalAuth;
 use usher_load::calibrate::{
-    CalibrateError, CalibratedServer, CalibrationConfig, calibrate_server, key_exchange,
+    CalibrateError, CalibratedServerKind, CalibrationConfig, calibrate_server, key_exchange,
 };
-use usher_load::{FrontConfig, IkeConfig, try_each_method};
+use usher_load::{IkeConfig, LoadProtocolConfig, log_in_by_each_method};
 use usher_profile::{ServerConfiguration, ServerProfile, StoreKind as ProfileStore};
 
 /// Measures the costs and writes the profile.
@@ -30,9 +30,9 @@ pub(super) fn run_calibration(
     to: &Path,
     interrupted: &Arc<AtomicBool>,
 ) -> Result<(), CommandFailure> {
-    let calibration = plan_calibration(load, job)?;
+    let calibration = build_calibration_config(load, job)?;
     if job.check {
-        try_each_method(&job.plan, &mut SilentObserver(interrupted))
+        log_in_by_each_method(&job.plan, &mut SilentLoadObserver(interrupted))
             .map_err(|e| super::explain_run_error(&e))?;
     }
     let told = std::io::stderr().is_terminal() && output.progress;
@@ -41,33 +41,35 @@ pub(super) fn run_calibration(
             output.print_note(&format!("measuring {what}"));
         }
     };
-    let measured = calibrate_server(&job.plan, &calibration, &mut SilentObserver(interrupted), &mut progress);
+    let measured =
+        calibrate_server(&job.plan, &calibration, &mut SilentLoadObserver(interrupted), &mut progress);
     let file = measured.map_err(|error| match &error {
         CalibrateError::Run(error) => super::explain_run_error(error),
         _ => CommandFailure::runtime_error(error),
     })?;
     std::fs::write(to, usher_profile::format_profile(&file))
-        .map_err(|e| CommandFailure::runtime_error(format!("{} cannot be written: {e}", to.display())))?;
+        .map_err(|e| CommandFailure::runtime_error(format!("cannot write {}: {e}", to.display())))?;
     if output.json {
         return output.print_json(&profile_to_json(&file, to));
     }
     output.print_text(&profile_to_text(&file, to))
 }
 
-fn plan_calibration(load: &LoadArgs, job: &PreparedLoad) -> Result<CalibrationConfig, CommandFailure> {
+fn build_calibration_config(
+    load: &LoadArgs,
+    job: &PreparedLoad,
+) -> Result<CalibrationConfig, CommandFailure> {
     let Some(pid) = load.server_pid else {
-        return Err(CommandFailure::usage_error(
-            "--calibrate needs --server-pid: the process whose CPU time is measured",
-        ));
+        return Err(CommandFailure::usage_error("--calibrate needs --server-pid: the process to measure"));
     };
     let Some(path) = &load.server_config else {
         return Err(CommandFailure::usage_error(
-            "--calibrate needs --server-config: the file that the server was started with",
+            "--calibrate needs --server-config: the configuration file of the running server",
         ));
     };
     if job.addresses.iter().any(|a| !usher_load::is_own(a.ip())) {
         return Err(CommandFailure::usage_error(
-            "--calibrate measures a server on this machine: its processor is this one's",
+            "--calibrate needs a server on this machine, to measure its CPU time",
         ));
     }
     let names = match job.methods.is_empty() {
@@ -75,7 +77,7 @@ fn plan_calibration(load: &LoadArgs, job: &PreparedLoad) -> Result<CalibrationCo
         false => job.methods.clone(),
     };
     let methods: Vec<String> = names.iter().map(|name| profile_name(job.command, name)).collect();
-    if let FrontConfig::Ike(front) = &job.plan.load.front {
+    if let LoadProtocolConfig::Ike(front) = &job.plan.load.front {
         return of_gateway(load, front, methods, (pid.get(), path));
     }
     let loaded = usher_daemon::config::load_config(path).map_err(CommandFailure::usage_error)?;
@@ -83,14 +85,14 @@ fn plan_calibration(load: &LoadArgs, job: &PreparedLoad) -> Result<CalibrationCo
         usher_config::disk::read_file_text(path).map_err(|e: LoadError| CommandFailure::usage_error(e))?;
     let Some(metrics) = loaded.file.metrics.listen else {
         return Err(CommandFailure::usage_error(format!(
-            "{}: the server has no metrics, of which its work is read; add [metrics] with listen = \"127.0.0.1:9812\", and start \
-             it anew",
+            "{}: the server has no metrics, and --calibrate reads its work from them; add [metrics] with \
+             listen = \"127.0.0.1:9812\", and restart the server",
             path.display()
         )));
     };
     if job.command == "mih" || names.iter().any(|name| name == "accounting") {
         return Err(CommandFailure::usage_error(
-            "--calibrate measures logins, at an AAA server: this is none",
+            "--calibrate measures only logins at an AAA server or an IKEv2 gateway",
         ));
     }
     let rsa = loaded.tls.as_ref().and_then(|tls| {
@@ -108,7 +110,7 @@ fn plan_calibration(load: &LoadArgs, job: &PreparedLoad) -> Result<CalibrationCo
     Ok(CalibrationConfig {
         methods,
         pid: pid.get(),
-        server: CalibratedServer::Aaa,
+        server: CalibratedServerKind::Aaa,
         metrics,
         configuration: ServerConfiguration {
             fingerprint: hex_fingerprint(&text),
@@ -152,14 +154,15 @@ fn of_gateway(
         usher_config::disk::read_file_text(path).map_err(|e: LoadError| CommandFailure::usage_error(e))?;
     let Some(metrics) = loaded.file.listen.metrics else {
         return Err(CommandFailure::usage_error(format!(
-            "{}: the gateway has no metrics, of which its work is read; add metrics = \"127.0.0.1:9813\" to [listen], and start it anew",
+            "{}: the gateway has no metrics, and --calibrate reads its work from them; add metrics = \
+             \"127.0.0.1:9813\" to [listen], and restart the gateway",
             path.display()
         )));
     };
     if loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some()) {
         return Err(CommandFailure::usage_error(format!(
-            "{}: [aaa] server is within the gateway's process, whose CPU time would be both's; start usher aaa serve by itself, and \
-             name it by [[aaa.radius]]",
+            "{}: [aaa] server runs in the gateway's process and adds to its CPU time; run usher aaa serve by \
+             itself, and name it in [[aaa.radius]]",
             path.display()
         )));
     }
@@ -170,7 +173,7 @@ fn of_gateway(
     Ok(CalibrationConfig {
         methods,
         pid,
-        server: CalibratedServer::Gateway,
+        server: CalibratedServerKind::Gateway,
         metrics,
         configuration: ServerConfiguration {
             fingerprint: hex_fingerprint(&text),
@@ -213,8 +216,8 @@ fn profile_to_json(file: &ServerProfile, to: &Path) -> serde_json::Value {
         .map(|(name, method)| {
             let value = json!({
                 "server_us": method.server.total_seconds() * 1e6,
-                "busy_us": file.busy_cost(method) * 1e6,
-                "accounted": method.accounted_fraction(),
+                "busy_us": file.busy_login_seconds(method) * 1e6,
+                "accounted": method.accounted_cpu_fraction(),
                 "received_messages": method.received.messages,
                 "libraries_by": method.libraries.as_ref().map(|l| l.by.clone()),
             });
@@ -234,7 +237,7 @@ fn profile_to_json(file: &ServerProfile, to: &Path) -> serde_json::Value {
         "program": file.program,
         "methods": methods,
         "work": work,
-        "not_told_apart": file.unpriced_kinds(),
+        "not_told_apart": file.uncosted_work_labels(),
     })
 }
 
@@ -247,17 +250,19 @@ fn format_work_costs(file: &ServerProfile) -> String {
         rows.push(vec![label.to_owned(), us(cost.total_seconds()), within]);
     }
     let mut text = format_columns(&rows);
-    let unpriced: Vec<&str> = file.unpriced_kinds().into_iter().collect();
+    let unpriced: Vec<&str> = file.uncosted_work_labels().into_iter().collect();
     if !unpriced.is_empty() {
         text += &format!(
-            "\nwithout a cost of their own, since no load told them from the others, which have theirs: {}",
+            "\nwithout a cost of their own, since no load separates them from other work, which has their \
+             cost: {}",
             unpriced.join(", ")
         );
     }
-    let doubtful: Vec<&str> = file.work.names().filter(|label| file.is_doubtful(label)).collect();
+    let doubtful: Vec<&str> = file.work.names().filter(|label| file.is_work_cost_doubtful(label)).collect();
     if !doubtful.is_empty() {
         text += &format!(
-            "\nnot to be trusted: {}. What the methods measured cost together is right all the same; others may not be foretold",
+            "\nunreliable: {}. The total cost of each measured method is right all the same. Do not predict \
+             other methods from these costs",
             doubtful.join(", ")
         );
     }
@@ -277,17 +282,22 @@ fn profile_to_text(file: &ServerProfile, to: &Path) -> String {
             format!("{:.1}", method.received.messages),
             us(method.server.user.get().as_secs_f64()),
             us(method.server.system.get().as_secs_f64()),
-            us(file.busy_cost(method)),
-            format!("{:.0} /s", 1.0 / file.busy_cost(method).max(1e-9)),
-            method.accounted_fraction().map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
+            us(file.busy_login_seconds(method)),
+            format!("{:.0} /s", 1.0 / file.busy_login_seconds(method).max(1e-9)),
+            method
+                .accounted_cpu_fraction()
+                .map_or_else(String::new, |share| format!("{:.0} %", share * 100.0)),
         ]);
     }
     let by = file.methods.iter().find_map(|(_, m)| m.libraries.as_ref()).map_or_else(
-        || "The CPU time was not divided among libraries: perf is not there, or may not look.".to_owned(),
+        || "The CPU time was not divided among libraries: perf is missing or not permitted.".to_owned(),
         |libraries| match libraries.by.as_str() {
-            "cycles" => "The CPU time was divided among libraries by samples of the processor's cycle counter.".to_owned(),
-            _ => "The CPU time was divided among libraries by samples of the kernel's clock: this machine shows no hardware \
-                  counter."
+            "cycles" => {
+                "The CPU time was divided among libraries by samples of the processor's cycle counter."
+                    .to_owned()
+            }
+            _ => "The CPU time was divided among libraries by samples of the kernel's clock: this machine \
+                  has no hardware counter."
                 .to_owned(),
         },
     );

@@ -21,7 +21,7 @@ pub(crate) struct DurationArg(pub(crate) Duration);
 impl FromStr for DurationArg {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        // A command line is short: a number alone is seconds, and m minutes.
+        // A duration on the command line may be short: a number without a unit means seconds, and `m` means minutes.
         let text = text.trim();
         let whole = match text.strip_suffix('m') {
             Some(minutes) => format!("{minutes} min"),
@@ -29,7 +29,7 @@ impl FromStr for DurationArg {
             None => text.to_owned(),
         };
         let time =
-            TimeSpan::parse(&whole).map_err(|_| format!("{text:?} is no time; write 10s, 500ms or 2m"))?;
+            TimeSpan::parse(&whole).map_err(|_| format!("{text:?} is not a time; write 10s, 500ms or 2m"))?;
         Ok(Self(time.get()))
     }
 }
@@ -47,16 +47,16 @@ impl FromStr for FractionArg {
         };
         match number.parse::<f64>() {
             Ok(n) if (0.0..=1.0).contains(&(n * unit)) => Ok(Self(n * unit)),
-            _ => Err(format!("{text:?} is no share; write 0.1 or 10%")),
+            _ => Err(format!("{text:?} is not a share; write 0.1 or 10%")),
         }
     }
 }
 
 /// An address of Ethernet: `02:00:5e:00:00:00`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct StationArg(pub(crate) MacAddress);
+pub(crate) struct MacAddressArg(pub(crate) MacAddress);
 
-impl FromStr for StationArg {
+impl FromStr for MacAddressArg {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let octets = text.split(':').map(|part| match part.len() {
@@ -66,22 +66,24 @@ impl FromStr for StationArg {
         let address = octets.collect::<Option<Vec<u8>>>().and_then(|all| <[u8; 6]>::try_from(all).ok());
         match address.map(MacAddress) {
             Some(address) if address.is_unicast() => Ok(Self(address)),
-            _ => Err(format!("{text:?} is no address of a single station, as 02:00:5e:00:00:00 is")),
+            _ => {
+                Err(format!("{text:?} is not the Ethernet address of one station, such as 02:00:5e:00:00:00"))
+            }
         }
     }
 }
 
 /// A method of several with its share: `pap=70`.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct MixEntry {
+pub(crate) struct MethodShareArg {
     pub(crate) method: String,
     pub(crate) share: f64,
 }
 
-impl FromStr for MixEntry {
+impl FromStr for MethodShareArg {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no METHOD=SHARE; write them as pap=70,chap=30");
+        let bad = || format!("{text:?} is not METHOD=SHARE; write several as pap=70,chap=30");
         let (method, share) = text.split_once('=').ok_or_else(bad)?;
         let share = share.trim().trim_end_matches('%').trim_end().parse::<f64>().map_err(|_| bad())?;
         if method.trim().is_empty() || !(share.is_finite() && share > 0.0) {
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn stations_are_read() {
-        assert_eq!("02:00:5e:0a:00:ff".parse(), Ok(StationArg(MacAddress([2, 0, 0x5e, 10, 0, 255]))));
+        assert_eq!("02:00:5e:0a:00:ff".parse(), Ok(MacAddressArg(MacAddress([2, 0, 0x5e, 10, 0, 255]))));
         for wrong in [
             "02:00:5e:00:00",
             "02:00:5e:00:00:00:00",
@@ -105,7 +107,7 @@ mod tests {
             "03:00:5e:00:00:00",
             "0g:00:5e:00:00:00",
         ] {
-            assert!(wrong.parse::<StationArg>().is_err(), "{wrong}");
+            assert!(wrong.parse::<MacAddressArg>().is_err(), "{wrong}");
         }
     }
 
@@ -129,10 +131,10 @@ mod tests {
             assert!(text.parse::<DurationArg>().is_err(), "{text}");
         }
         for text in ["pap=70", " PAP = 70 %"] {
-            assert_eq!(text.parse(), Ok(MixEntry { method: "pap".to_owned(), share: 70.0 }), "{text}");
+            assert_eq!(text.parse(), Ok(MethodShareArg { method: "pap".to_owned(), share: 70.0 }), "{text}");
         }
         for text in ["pap", "=5", "pap=", "pap=0", "pap=-1", "pap=inf", "pap=x"] {
-            assert!(text.parse::<MixEntry>().is_err(), "{text}");
+            assert!(text.parse::<MethodShareArg>().is_err(), "{text}");
         }
         assert!("1.5".parse::<FractionArg>().is_err() && "101%".parse::<FractionArg>().is_err());
     }

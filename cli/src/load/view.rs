@@ -3,8 +3,10 @@
 use crate::output::{format_columns, format_rounded};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_load::report::{RunDescription, describe_findings, verdict_text};
-use usher_load::{LatencyHistogram, LoadInterval, LoadObserver, LoadOutcome, LoadPlan, RampStep, quantile};
+use usher_load::report::{LoadRunDescription, describe_findings, verdict_text};
+use usher_load::{
+    LatencyHistogram, LoadIntervalStats, LoadObserver, LoadOutcome, LoadRunPlan, RampStep, quantile,
+};
 
 /// A line that is redrawn at each interval. It is absent if progress is not drawn.
 pub(super) struct LoadProgress<'a> {
@@ -13,7 +15,7 @@ pub(super) struct LoadProgress<'a> {
 }
 
 impl<'a> LoadProgress<'a> {
-    pub(super) fn new(plan: &LoadPlan, drawn: bool, interrupted: &'a AtomicBool) -> Self {
+    pub(super) fn new(plan: &LoadRunPlan, drawn: bool, interrupted: &'a AtomicBool) -> Self {
         let bar = ProgressBar::new_spinner();
         bar.set_draw_target(if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() });
         if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {msg}") {
@@ -24,35 +26,35 @@ impl<'a> LoadProgress<'a> {
                 "    rate/s   success/s   success    failed   cut off      p50 ms      p99 ms  kept up",
             );
         }
-        bar.set_message("reaching the server");
+        bar.set_message("connecting to the server");
         Self { bar, interrupted }
     }
 
-    pub(super) fn finish_line(&self) {
+    pub(super) fn clear_progress_line(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-fn quantile_ms(histogram: &LatencyHistogram, q: f64) -> String {
-    in_ms(quantile(histogram, q))
+fn format_quantile_ms(histogram: &LatencyHistogram, q: f64) -> String {
+    format_milliseconds(quantile(histogram, q))
 }
 
-fn in_ms(seconds: Option<f64>) -> String {
+fn format_milliseconds(seconds: Option<f64>) -> String {
     seconds.map_or_else(|| "-".to_owned(), |s| format_rounded(s * 1e3))
 }
 
 impl LoadObserver for LoadProgress<'_> {
-    fn on_interval(&mut self, i: &LoadInterval) {
+    fn on_interval(&mut self, i: &LoadIntervalStats) {
         let rate = i.rate.map_or_else(String::new, |r| format!("rate {}/s  ", format_rounded(r)));
         let message = if i.warming {
-            format!("{rate}warming up  {} under way", i.outstanding)
+            format!("{rate}warming up  {} in progress", i.outstanding)
         } else {
             format!(
-                "{rate}{:.0}/s  {:.2} % right  p50 {} ms  p99 {} ms  {} under way",
+                "{rate}{:.0}/s  {:.2} % success  p50 {} ms  p99 {} ms  {} in progress",
                 i.completed as f64 / i.length_s.max(1e-3),
                 i.success_ratio() * 100.0,
-                in_ms(i.p50_s),
-                in_ms(i.p99_s),
+                format_milliseconds(i.p50_s),
+                format_milliseconds(i.p99_s),
                 i.outstanding
             )
         };
@@ -82,10 +84,10 @@ impl LoadObserver for LoadProgress<'_> {
 }
 
 /// Formats the table of results.
-pub(super) fn summary_table(about: &RunDescription, outcome: &LoadOutcome) -> String {
+pub(super) fn summary_table(about: &LoadRunDescription, outcome: &LoadOutcome) -> String {
     let t = &outcome.tally;
     let mut text = format!("{} on {}, {:.1} s measured", about.method, about.server, outcome.measured_s);
-    text.push_str(if outcome.interrupted { ", ended by the user\n\n" } else { "\n\n" });
+    text.push_str(if outcome.interrupted { ", interrupted by the user\n\n" } else { "\n\n" });
     for finding in describe_findings(about, outcome) {
         text.push_str(&finding);
         text.push('\n');
@@ -97,15 +99,15 @@ pub(super) fn summary_table(about: &RunDescription, outcome: &LoadOutcome) -> St
         (if about.command == "mih" { "transactions" } else { "logins" }, &t.latency),
         ("expected rejects", &t.reject_latency),
         ("single requests", &t.exchange_latency),
-        ("begun later than meant", &t.lag),
-        ("of that by our own fault", &t.own_lag),
+        ("start delay", &t.lag),
+        ("start delay by the generator", &t.own_lag),
         ("echoes within sessions", &t.echo_latency),
     ] {
-        let late = matches!(name, "begun later than meant" | "of that by our own fault");
+        let late = matches!(name, "start delay" | "start delay by the generator");
         let wanted = !histogram.is_empty() && (about.open_loop || !late);
         if wanted {
             let mut row: Vec<String> = vec![name.to_owned(), histogram.len().to_string()];
-            row.extend(quantiles.map(|(q, _)| quantile_ms(histogram, q)));
+            row.extend(quantiles.map(|(q, _)| format_quantile_ms(histogram, q)));
             rows.push(row);
         }
     }
@@ -133,7 +135,7 @@ pub(super) fn summary_table(about: &RunDescription, outcome: &LoadOutcome) -> St
             let counts = [p.started, p.succeeded, p.failed, p.cut_off].map(|n| n.to_string());
             let mut row = vec![name.clone()];
             row.extend(counts);
-            row.extend([quantile_ms(&p.latency, 0.5), quantile_ms(&p.latency, 0.99)]);
+            row.extend([format_quantile_ms(&p.latency, 0.5), format_quantile_ms(&p.latency, 0.99)]);
             row
         }));
         text.push('\n');
@@ -180,8 +182,8 @@ fn ramp_steps_table(steps: &[RampStep]) -> String {
             format!("{:.2} %", t.success_ratio() * 100.0),
             t.failed_total().to_string(),
             t.cut_off.to_string(),
-            quantile_ms(&t.latency, 0.5),
-            quantile_ms(&t.latency, 0.99),
+            format_quantile_ms(&t.latency, 0.5),
+            format_quantile_ms(&t.latency, 0.99),
             verdict_text(s).to_owned(),
             failures.join(", "),
         ]);

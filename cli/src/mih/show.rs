@@ -51,7 +51,7 @@ fn measurement_entry(of: &LinkParam) -> Option<(&'static str, Value)> {
     let LinkParamValue::Number(number) = of.value else { return None };
     Some(match of.kind {
         LinkParamType::DATA_RATE => ("data_rate_kbps", number.into()),
-        // The number is signed.
+        // The signal strength is a signed number.
         LinkParamType::SIGNAL_STRENGTH => ("signal_dbm", number.cast_signed().into()),
         LinkParamType::RSSI_80211 => ("rssi_dbm", number.cast_signed().into()),
         _ => return None,
@@ -122,14 +122,14 @@ pub(super) fn message_json(message: &MihfMessage) -> Value {
 }
 
 /// Formats a value for people.
-fn value_words(value: &Value) -> String {
+fn format_json_for_people(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(all) => all.iter().map(value_words).collect::<Vec<_>>().join(", "),
+        Value::Array(all) => all.iter().map(format_json_for_people).collect::<Vec<_>>().join(", "),
         Value::Object(map) => {
             let one = |(name, value): (&String, &Value)| match name.as_str() {
-                "technology" | "address" => value_words(value),
-                name => format!("{} {}", name.replace('_', " "), value_words(value)),
+                "technology" | "address" => format_json_for_people(value),
+                name => format!("{} {}", name.replace('_', " "), format_json_for_people(value)),
             };
             map.iter().map(one).collect::<Vec<_>>().join(" ")
         }
@@ -146,10 +146,10 @@ pub(super) fn message_text(message: &MihfMessage) -> String {
         match &value {
             Value::Array(all) if all.iter().any(Value::is_object) => {
                 for one in all {
-                    text.push_str(&format!("  {name}: {}\n", value_words(one)));
+                    text.push_str(&format!("  {name}: {}\n", format_json_for_people(one)));
                 }
             }
-            other => text.push_str(&format!("  {name}: {}\n", value_words(other))),
+            other => text.push_str(&format!("  {name}: {}\n", format_json_for_people(other))),
         }
     }
     text
@@ -159,7 +159,8 @@ pub(super) fn message_text(message: &MihfMessage) -> String {
 pub(super) fn message_line(message: &MihfMessage) -> String {
     let name = message.id.name().unwrap_or("an unknown message");
     let params = message.params.iter().filter_map(parameter_entry);
-    let params = params.map(|(name, value)| format!("{} {}", name.replace('_', " "), value_words(&value)));
+    let params =
+        params.map(|(name, value)| format!("{} {}", name.replace('_', " "), format_json_for_people(&value)));
     format!("{name}: {}\n", params.collect::<Vec<_>>().join(", "))
 }
 

@@ -45,40 +45,41 @@ pub(super) fn run_sweeps(
     for ClusterSweep { name, request: asked, .. } in sweeps {
         if asked.mode == StudyMode::Lab.name() {
             return Err(CommandFailure::usage_error(format!(
-                "{name}: is a run of the points of [lab], which --backend does not run: add --quick, --full or --sensitivity, or \
-                 leave --backend out"
+                "{name}: this run has the points of [lab], which --backend does not run: add --quick, --full \
+                 or --sensitivity, or omit --backend"
             )));
         }
     }
-    check_package(engine)?;
-    let interrupt = interrupt_flag()
-        .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for Ctrl-C: {e}")))?;
+    check_cluster_package_installed(engine)?;
+    let interrupt =
+        interrupt_flag().map_err(|e| CommandFailure::runtime_error(format!("cannot handle Ctrl-C: {e}")))?;
     let mut done = Vec::new();
     let mut interrupted = false;
     let ended = sweeps.iter().try_for_each(|sweep| {
         let name = &sweep.name;
         if interrupted {
-            return Err(CommandFailure::interrupted(format!("{name}: not begun")));
+            return Err(CommandFailure::interrupted(format!("{name}: not started")));
         }
         let mut command = Command::new(PYTHON);
-        command.args(package_arguments(output, run, engine, sweep)).stdin(Stdio::null());
+        command.args(cluster_package_arguments(output, run, engine, sweep)).stdin(Stdio::null());
         if output.json {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        let ended = run_package(output, command, &interrupt)
-            .map_err(|e| CommandFailure::runtime_error(format!("{PYTHON}: {e}")))?;
+        let ended = run_cluster_package(output, command, &interrupt)
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot run {PYTHON}: {e}")))?;
         interrupted = ended.interrupted || interrupt.load(Ordering::Relaxed);
         if ended.code != 0 {
-            // Without a cause here, the package has printed it.
+            // If there is no cause here, the Python package has already printed it.
             let why = ended.why.map_or_else(String::new, |why| format!(": {why}"));
             return Err(CommandFailure {
                 code: ended.code,
-                message: format!("{name}: the sweep was not done{why}"),
+                message: format!("{name}: the sweep failed{why}"),
             });
         }
         if output.json {
-            let told: Value = serde_json::from_str(&ended.stdout)
-                .map_err(|e| CommandFailure::runtime_error(format!("{PYTHON} -m usher gave no JSON: {e}")))?;
+            let told: Value = serde_json::from_str(&ended.stdout).map_err(|e| {
+                CommandFailure::runtime_error(format!("{PYTHON} -m usher printed no JSON: {e}"))
+            })?;
             done.extend(told.as_array().cloned().unwrap_or_default());
         }
         Ok(())
@@ -100,7 +101,7 @@ fn interrupt_flag() -> io::Result<Arc<AtomicBool>> {
 }
 
 /// The result of the package's process.
-struct PackageExit {
+struct PythonProcessExit {
     code: u8,
     /// True if the package was asked to end. It may have finished first.
     interrupted: bool,
@@ -111,28 +112,28 @@ struct PackageExit {
 }
 
 /// A line of the package's output, without its end.
-enum PackageLine {
+enum PythonOutputLine {
     Out(String),
     Error(String),
 }
 
 /// Runs the package. The first interrupt makes it end its sweep and the cluster that it started. The second ends it
 /// at once.
-fn run_package(
+fn run_cluster_package(
     output: &ConsoleOutput,
     mut command: Command,
     interrupt: &AtomicBool,
-) -> io::Result<PackageExit> {
+) -> io::Result<PythonProcessExit> {
     let mut child = command.spawn()?;
     let (tell, told) = mpsc::channel();
-    forward_lines(child.stdout.take(), &tell, PackageLine::Out);
-    forward_lines(child.stderr.take(), &tell, PackageLine::Error);
-    let mut ended = PackageExit { code: 0, interrupted: false, stdout: String::new(), why: None };
+    forward_package_output(child.stdout.take(), &tell, PythonOutputLine::Out);
+    forward_package_output(child.stderr.take(), &tell, PythonOutputLine::Error);
+    let mut ended = PythonProcessExit { code: 0, interrupted: false, stdout: String::new(), why: None };
     let mut interrupts = 0;
     let status = loop {
         if interrupt.swap(false, Ordering::Relaxed) {
             interrupts += 1;
-            stop_package(output, &mut child, interrupts)?;
+            stop_cluster_package(output, &mut child, interrupts)?;
         }
         if let Some(status) = child.try_wait()? {
             break status;
@@ -160,22 +161,22 @@ fn run_package(
 }
 
 /// Asks the package to end.
-fn stop_package(output: &ConsoleOutput, child: &mut Child, interrupts: u32) -> io::Result<()> {
+fn stop_cluster_package(output: &ConsoleOutput, child: &mut Child, interrupts: u32) -> io::Result<()> {
     if interrupts > 1 {
         return child.kill();
     }
     if !output.json {
-        output.print_note("ending the sweep and the cluster that was begun for it; Ctrl-C again ends now");
+        output.print_note("stopping the sweep and its cluster; press Ctrl-C again to stop at once");
     }
-    // The child has not been reaped, so the process id is still its own.
+    // The child has not been reaped yet, so no other process can have its process id.
     Ok(kill_process(Pid::from_child(child), Signal::TERM)?)
 }
 
 /// Reads the package's output on a separate thread.
-fn forward_lines(
+fn forward_package_output(
     from: Option<impl Read + Send + 'static>,
-    tell: &Sender<PackageLine>,
-    of: fn(String) -> PackageLine,
+    tell: &Sender<PythonOutputLine>,
+    of: fn(String) -> PythonOutputLine,
 ) {
     let Some(from) = from else { return };
     let tell = tell.clone();
@@ -189,14 +190,14 @@ fn forward_lines(
     });
 }
 
-impl PackageExit {
-    fn take_line(&mut self, output: &ConsoleOutput, line: PackageLine) {
+impl PythonProcessExit {
+    fn take_line(&mut self, output: &ConsoleOutput, line: PythonOutputLine) {
         match line {
-            PackageLine::Out(line) => {
+            PythonOutputLine::Out(line) => {
                 self.stdout.push_str(&line);
                 self.stdout.push('\n');
             }
-            PackageLine::Error(line) => {
+            PythonOutputLine::Error(line) => {
                 let read: Option<Value> = serde_json::from_str(&line).ok();
                 let why = read.as_ref().and_then(|read| read["error"]["message"].as_str());
                 match why {
@@ -209,10 +210,10 @@ impl PackageExit {
 }
 
 /// Checks that the package is installed.
-fn check_package(engine: ClusterEngine) -> Result<(), CommandFailure> {
+fn check_cluster_package_installed(engine: ClusterEngine) -> Result<(), CommandFailure> {
     let install = format!(
-        "--backend needs the Python package usher {VERSION} with {0}: pip install '.[{0}]' from this program's source, or its \
-         wheel, where {PYTHON} finds it (docs/python.md)",
+        "--backend needs the Python package usher {VERSION} with {0}. Install it for {PYTHON}: pip install \
+         '.[{0}]' in this program's source, or its wheel (docs/howto/python.md)",
         engine.name()
     );
     let asked = Command::new(PYTHON).args(["-c", "import usher; print(usher.__version__)"]).output();
@@ -226,7 +227,7 @@ fn check_package(engine: ClusterEngine) -> Result<(), CommandFailure> {
 }
 
 /// Returns the package's arguments.
-fn package_arguments(
+fn cluster_package_arguments(
     output: &ConsoleOutput,
     run: &StudyRunArgs,
     engine: ClusterEngine,

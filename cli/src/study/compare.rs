@@ -7,7 +7,7 @@ use usher_observe::compare::{MetricComparison, RunComparison, comparability_doub
 use usher_observe::manifest::RunManifest;
 use usher_observe::{MeanEstimate, ResultRow, csv};
 use usher_report::{HtmlReport, ReportColumn, ReportSection, ReportTable, TableCell};
-use usher_runner::sweep::{OverlayRun, RunRequest, key, overlay_runs};
+use usher_runner::sweep::{FigureSourceRun, RunRequest, key, overlay_run_figures};
 use usher_scenario::{Study, StudyPlan};
 
 const LEVEL: f64 = 0.95;
@@ -24,7 +24,7 @@ pub(crate) fn compare_runs(
     let (same_seed, doubts) = match &manifests {
         [Ok(a), Ok(b)] => (a.seed == b.seed, comparability_doubts(a, b)),
         _ => {
-            let why = "a manifest.json cannot be read: the runs are taken to have different seeds";
+            let why = "a manifest.json cannot be read; the runs are compared as runs with different seeds";
             (false, vec![why.to_owned()])
         }
     };
@@ -36,7 +36,9 @@ pub(crate) fn compare_runs(
         value["report"] = json!(report.map(|path| path.display().to_string()));
         return output.print_json(&value);
     }
-    doubts.iter().for_each(|doubt| output.print_note(&format!("warning: are they comparable? {doubt}")));
+    doubts
+        .iter()
+        .for_each(|doubt| output.print_note(&format!("warning: the runs may not be comparable: {doubt}")));
     let report = report.map_or_else(String::new, |path| format!("report: {}\n", path.display()));
     output.print_text(&(as_text(&compared, output.verbose) + &report))
 }
@@ -51,7 +53,7 @@ fn write_comparison_report(
         let kept = RunRequest::of_folder(folder).map_err(CommandFailure::runtime_error)?;
         let (file, asked) = kept.ok_or_else(|| {
             CommandFailure::runtime_error(format!(
-                "{} did not keep its study: run it again to draw it",
+                "{} has no copy of its study; run it again to draw it",
                 folder.display()
             ))
         })?;
@@ -65,9 +67,9 @@ fn write_comparison_report(
     let names = [a, b].map(|folder| folder.display().to_string());
     let drawn = |of: usize| {
         let (study, plan) = [&one, &other][of];
-        OverlayRun { file: study.file(), plan, rows: [left, right][of], name: &names[of] }
+        FigureSourceRun { file: study.file(), plan, rows: [left, right][of], name: &names[of] }
     };
-    let mut sections = overlay_runs(drawn(0), drawn(1));
+    let mut sections = overlay_run_figures(drawn(0), drawn(1));
     let differing: Vec<&MetricComparison> = compared.both.iter().filter(|c| c.significant).collect();
     let rows = differing.iter().map(|c| {
         let [a, b, difference] = [c.a, c.b, c.difference].map(TableCell::from);
@@ -105,7 +107,7 @@ fn write_comparison_report(
 fn summarize_differences(compared: &RunComparison) -> String {
     let differing = compared.both.iter().filter(|c| c.significant).count();
     format!(
-        "{differing} of {} differ beyond their 95 % intervals; by chance alone, about {:.0} would.",
+        "{differing} of {} values differ beyond their 95 % intervals. By chance alone, about {:.0} would.",
         compared.both.len(),
         compared.both.len() as f64 * (1.0 - LEVEL)
     )
@@ -114,7 +116,7 @@ fn summarize_differences(compared: &RunComparison) -> String {
 fn read_rows(folder: &Path) -> Result<Vec<ResultRow>, CommandFailure> {
     csv::read_csv(&folder.join("results.csv")).map_err(|e| {
         CommandFailure::runtime_error(format!(
-            "{e}\n{} is no folder of a run: give the one that holds results.csv",
+            "{e}\n{} is not the folder of a run; give the folder that holds results.csv",
             folder.display()
         ))
     })
@@ -148,12 +150,12 @@ fn as_text(compared: &RunComparison, all: bool) -> String {
     let mut text = if table.len() > 1 { format_columns(&table) + "\n" } else { String::new() };
     text.push_str(&format!("{}\n", summarize_differences(compared)));
     if !all && differing < compared.both.len() {
-        text.push_str("With -v, those that do not differ are listed too.\n");
+        text.push_str("With -v, the values that do not differ are listed too.\n");
     }
     for (name, list) in [("A", &compared.only_a), ("B", &compared.only_b)] {
         if let Some((point, metric)) = list.first() {
             text.push_str(&format!(
-                "{} are only in {name}, such as {metric} at {}.\n",
+                "{} values are only in {name}, such as {metric} at {}.\n",
                 list.len(),
                 key::format_point(point)
             ));

@@ -38,7 +38,7 @@ impl StudyGroup {
         let holds = |name: &str| path.join(name).exists();
         if holds("journal") || holds("report.html") && !holds(statements::FILE) {
             return Err(CommandFailure::usage_error(format!(
-                "{} holds something else than runs of several studies: choose another folder with --out",
+                "{} does not hold the runs of several studies; choose another folder with --out",
                 path.display()
             )));
         }
@@ -62,7 +62,7 @@ impl StudyGroup {
     }
 
     /// Adds the results of one study and the verdicts of its claims.
-    pub(crate) fn add_study(
+    pub(crate) fn add_study_results(
         &mut self,
         path: &Path,
         manifest: RunManifest,
@@ -76,7 +76,7 @@ impl StudyGroup {
         for figure in drawn.iter_mut().flat_map(|s| &mut s.figures) {
             figure.name = format!("{}-{}", manifest.study, figure.name);
         }
-        // Tables are folded here. The study's own report shows them open.
+        // The group's report shows tables folded. The study's own report shows them open.
         drawn.iter_mut().flat_map(|s| &mut s.tables).for_each(|table| table.folded = true);
         if let Some(first) = drawn.first_mut() {
             first.title = report.title.clone();
@@ -110,9 +110,9 @@ impl StudyGroup {
         }
         let judged = usher_claims::evaluate_claims(&results, DEFAULT_VARIANT);
         let mut sections = self.sections;
-        let mut held = statements::claim_sections(&judged, &results);
+        let mut held = statements::build_claim_sections(&judged, &results);
         for table in held.iter_mut().flat_map(|s| &mut s.tables) {
-            table.title = "Theirs, ours, the verdict and why".to_owned();
+            table.title = "Published value, ours, verdict and reason".to_owned();
             table.folded = true;
         }
         sections.extend(held);
@@ -123,17 +123,16 @@ impl StudyGroup {
                 vec![link, TableCell::from(title.as_str()), TableCell::from(judged.as_str())]
             });
         let summary = ReportTable {
-            title: "The studies, each with its own report, and how published statements were judged"
-                .to_owned(),
-            columns: ["Study", "Title", "Statements"].map(|title| ReportColumn::new(title, "")).to_vec(),
+            title: "The studies with their reports, and the verdicts on published claims".to_owned(),
+            columns: ["Study", "Title", "Claims"].map(|title| ReportColumn::new(title, "")).to_vec(),
             rows: rows.collect(),
             folded: false,
         };
         let names: Vec<&str> = self.studies.iter().map(|m| m.study.as_str()).collect();
         let report = HtmlReport {
             title: self.title,
-            question: format!("What {} gave, and what was published of it.", names.join(", ")),
-            partial: (!whole).then(|| "Not every study came to its end.".to_owned()),
+            question: format!("Results of {}, compared with published claims.", names.join(", ")),
+            partial: (!whole).then(|| "Some studies did not finish.".to_owned()),
             warnings: self.warnings,
             summary: Some(summary),
             sections,

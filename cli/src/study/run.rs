@@ -1,8 +1,8 @@
 //! `usher study run`
 
 use super::group::StudyGroup;
-use super::{both, cluster, on};
-use crate::args::{RunTarget, StudyRunArgs};
+use super::{cluster, comparison, lab_steps};
+use crate::args::{StudyRunArgs, StudyRunTarget};
 use crate::output::{
     CommandFailure, ConsoleOutput, INTERRUPTED, format_columns, format_duration, shell_quote,
 };
@@ -19,10 +19,10 @@ use usher_experiment::{ExperimentResult, StudyExperiment, unconverged_points};
 use usher_observe::{GridPoint, file};
 use usher_report::MessageFlow;
 use usher_runner::sweep::{
-    self, DialogueSamples, FailureSummary, FolderError, ReplicationRunner, ReplicationTask, RunError,
-    RunFolder, RunRequest, SweepOptions, SweepPlan, SweepResults, UnstableMeans, key,
+    self, DialogueFailureSummary, DialogueSamples, FolderError, ReplicationRunner, ReplicationTask, RunError,
+    RunFolder, RunRequest, SweepOptions, SweepPlan, SweepResults, UnstableMeanSummary, key,
 };
-use usher_runner::world::LabSettings;
+use usher_runner::world::LabRunSettings;
 use usher_runner::{LabRunner, SimRunner, capture, captured_links};
 use usher_scenario::{Study, StudyMode, StudyPlan, founding};
 
@@ -36,7 +36,7 @@ const MAX_SHOWN_FAILURES: usize = 5;
 const MAX_SHOWN_POINTS: usize = 5;
 
 /// One study to run.
-struct StudyJob<'a> {
+struct PlannedStudyRun<'a> {
     /// The user's name for it, for commands that run it again.
     name: String,
     /// The study's name or file.
@@ -49,7 +49,7 @@ struct StudyJob<'a> {
     earlier_run: Option<PathBuf>,
     run: &'a StudyRunArgs,
     /// The lab on which it runs. `None`: the simulator.
-    lab: Option<LabSettings>,
+    lab: Option<LabRunSettings>,
     /// The folder for its results, if not the command's.
     results_folder: Option<PathBuf>,
 }
@@ -63,15 +63,15 @@ pub(crate) fn run_studies(output: &ConsoleOutput, run: &StudyRunArgs) -> Result<
     }
     if run.point.is_some() {
         let [job] = &jobs[..] else {
-            return Err(CommandFailure::usage_error("--point is of one study: name one"));
+            return Err(CommandFailure::usage_error("--point needs exactly one study"));
         };
         return job.run_replication(output);
     }
     if run.dry_run {
         return dry_run(output, &jobs);
     }
-    if run.on == RunTarget::Both {
-        return run_on_both(output, jobs);
+    if run.on == StudyRunTarget::Both {
+        return run_on_simulator_and_lab(output, jobs);
     }
     let mut done = Vec::new();
     let mut group = (jobs.len() > 1).then(|| StudyGroup::open(run, jobs[0].plan.mode.name())).transpose()?;
@@ -90,7 +90,10 @@ pub(crate) fn run_studies(output: &ConsoleOutput, run: &StudyRunArgs) -> Result<
 }
 
 /// Runs each study on the simulator and on the lab, and compares the results.
-fn run_on_both(output: &ConsoleOutput, jobs: Vec<StudyJob<'_>>) -> Result<(), CommandFailure> {
+fn run_on_simulator_and_lab(
+    output: &ConsoleOutput,
+    jobs: Vec<PlannedStudyRun<'_>>,
+) -> Result<(), CommandFailure> {
     let mut done = Vec::new();
     let several = jobs.len() > 1;
     for mut job in jobs {
@@ -99,54 +102,57 @@ fn run_on_both(output: &ConsoleOutput, jobs: Vec<StudyJob<'_>>) -> Result<(), Co
             path.push(&job.plan.study);
         }
         let lab = job.lab.take();
-        job.results_folder = Some(path.join(both::SIM));
+        job.results_folder = Some(path.join(comparison::SIM));
         let sim = job.run_sweep(output, None)?;
         job.lab = lab;
-        job.results_folder = Some(path.join(both::LAB));
+        job.results_folder = Some(path.join(comparison::LAB));
         let lab = job.run_sweep(output, None)?;
-        let agreement = both::compare_backends(output, &path, &job.study, &job.plan)?;
+        let agreement = comparison::compare_backends(output, &path, &job.study, &job.plan)?;
         done.push(json!({ "study": job.plan.study, "sim": sim, "lab": lab, "agreement": agreement }));
     }
     if output.json { output.print_json(&Value::Array(done)) } else { Ok(()) }
 }
 
 /// Loads all studies and plans them. If one is faulty, none is run.
-fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<StudyJob<'a>>, CommandFailure> {
-    if run.on == RunTarget::Sim && !run.kernel.is_empty() {
+fn plan_jobs<'a>(
+    output: &ConsoleOutput,
+    run: &'a StudyRunArgs,
+) -> Result<Vec<PlannedStudyRun<'a>>, CommandFailure> {
+    if run.on == StudyRunTarget::Sim && !run.kernel.is_empty() {
         return Err(CommandFailure::usage_error(
-            "--kernel: the simulator has no kernel; it goes with --on lab or both",
+            "--kernel needs --on lab or --on both: the simulator has no kernel",
         ));
     }
-    if run.on != RunTarget::Sim && run.ladder {
+    if run.on != StudyRunTarget::Sim && run.ladder {
         return Err(CommandFailure::usage_error(
-            "--ladder: of a lab's packets --pcap makes captures, which Wireshark reads; it goes with --on sim",
+            "--ladder needs --on sim; on the lab, --pcap writes captures for Wireshark",
         ));
     }
-    if run.on == RunTarget::Sim && run.perf {
+    if run.on == StudyRunTarget::Sim && run.perf {
         return Err(CommandFailure::usage_error(
-            "--perf: in the simulator work takes what the study says; it goes with --on lab or both",
+            "--perf needs --on lab or --on both: in the simulator, the study sets the time of work",
         ));
     }
     let lab = match run.on {
-        RunTarget::Sim => None,
-        RunTarget::Lab | RunTarget::Both => {
+        StudyRunTarget::Sim => None,
+        StudyRunTarget::Lab | StudyRunTarget::Both => {
             let stop = interrupt_flag()
-                .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for Ctrl-C: {e}")))?;
-            Some(on::lab_settings(run, stop)?)
+                .map_err(|e| CommandFailure::runtime_error(format!("cannot handle Ctrl-C: {e}")))?;
+            Some(lab_steps::lab_settings(run, stop)?)
         }
     };
-    let mut jobs: Vec<StudyJob<'_>> = Vec::new();
+    let mut jobs: Vec<PlannedStudyRun<'_>> = Vec::new();
     let mut faults = Vec::new();
     for name in &run.names {
         let group = founding::group_members(name);
         let alone = group.is_empty();
         let members = if alone { vec![name.as_str()] } else { group };
         for name in members {
-            // The study is in several groups, or was named twice.
+            // The study is already in the list: it belongs to several groups, or was named twice.
             if jobs.iter().any(|job| job.name == name) {
                 continue;
             }
-            let (file, asked, again) = resolve_request(run, name)?;
+            let (file, asked, again) = resolve_study_request(run, name)?;
             let (mode, overrides) = asked.mode_and_overrides().map_err(CommandFailure::usage_error)?;
             let loaded =
                 Study::open(&file).and_then(|study| Ok((study.build_plan(mode, &overrides)?, study)));
@@ -155,21 +161,24 @@ fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<St
                 // Other studies of the group have choices.
                 Ok((_, study)) if mode == StudyMode::Sensitivity && study.file().choices.is_empty() => {
                     if alone {
-                        faults.push(format!("{name}: has no [[choices]], which --sensitivity goes through"));
+                        faults
+                            .push(format!("{name}: the study has no [[choices]] for --sensitivity to vary"));
                     }
                 }
                 Ok((plan, study)) => {
                     if jobs.iter().any(|j| j.plan.study == plan.study) {
-                        faults
-                            .push(format!("{name}: another study here has the name \"{}\" too", plan.study));
+                        faults.push(format!(
+                            "{name}: another study of this command also has the name \"{}\"",
+                            plan.study
+                        ));
                     }
                     if lab.is_some() {
-                        faults.extend(on::unfit_reason(&plan));
+                        faults.extend(lab_steps::lab_incompatibility_reason(&plan));
                     }
                     plan.warnings
                         .iter()
                         .for_each(|warning| output.print_note(&format!("warning: {warning}")));
-                    jobs.push(StudyJob {
+                    jobs.push(PlannedStudyRun {
                         name: name.to_owned(),
                         file,
                         study,
@@ -184,16 +193,16 @@ fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<St
             }
         }
     }
-    faults.extend(unknown_link(run, &jobs));
+    faults.extend(describe_unknown_capture_link(run, &jobs));
     if jobs.is_empty() && faults.is_empty() {
-        faults.push(format!("{}: no study here has [[choices]]", run.names.join(", ")));
+        faults.push(format!("{}: none of these studies has [[choices]]", run.names.join(", ")));
     }
     if faults.is_empty() { Ok(jobs) } else { Err(CommandFailure::usage_error(faults.join("\n"))) }
 }
 
 /// Resolves a name to a study and its settings. If the name is the folder of an earlier run, its settings apply
 /// unless the command line overrides them.
-fn resolve_request(
+fn resolve_study_request(
     run: &StudyRunArgs,
     name: &str,
 ) -> Result<(String, RunRequest, Option<PathBuf>), CommandFailure> {
@@ -201,9 +210,8 @@ fn resolve_request(
         StudyRunArgs { quick: true, .. } => Some(StudyMode::Quick),
         StudyRunArgs { full: true, .. } => Some(StudyMode::Full),
         StudyRunArgs { sensitivity: true, .. } => Some(StudyMode::Sensitivity),
-        StudyRunArgs { lab: true, .. } | StudyRunArgs { on: RunTarget::Lab | RunTarget::Both, .. } => {
-            Some(StudyMode::Lab)
-        }
+        StudyRunArgs { lab: true, .. }
+        | StudyRunArgs { on: StudyRunTarget::Lab | StudyRunTarget::Both, .. } => Some(StudyMode::Lab),
         _ => None,
     };
     let folder = Path::new(name);
@@ -216,7 +224,8 @@ fn resolve_request(
         Some((file, asked)) => (file.display().to_string(), asked),
         None if folder.is_dir() && founding::find_founding_study(name).is_none() => {
             return Err(CommandFailure::usage_error(format!(
-                "{name} is a folder, and none of a run that kept its study: give a study's name, its file, or such a folder"
+                "{name} is a folder without a copy of a study; give a study's name or file, or the folder of \
+                 a run"
             )));
         }
         None => (
@@ -234,25 +243,31 @@ fn resolve_request(
 }
 
 /// Returns the first link to capture that none of the studies has.
-fn unknown_link(run: &StudyRunArgs, jobs: &[StudyJob<'_>]) -> Option<String> {
+fn describe_unknown_capture_link(run: &StudyRunArgs, jobs: &[PlannedStudyRun<'_>]) -> Option<String> {
     let first = jobs.first()?;
-    let wrong = run.pcap.iter().find(|l| !l.is_empty() && !jobs.iter().any(|job| job.has_link(l)))?;
+    let wrong =
+        run.pcap.iter().find(|l| !l.is_empty() && !jobs.iter().any(|job| job.has_scenario_link(l)))?;
     let known: Vec<&str> = first.plan.points.first()?.scenario.link_names().collect();
-    let others = if jobs.len() > 1 { ", and none of the others has one" } else { "" };
+    let others = if jobs.len() > 1 { ", and no other study has it" } else { "" };
     let study = &first.plan.study;
-    Some(format!("--pcap={wrong}: {study} has no such link; it has {}{others}", known.join(", ")))
+    Some(format!("--pcap={wrong}: {study} has no such link; its links are {}{others}", known.join(", ")))
 }
 
-fn dry_run(output: &ConsoleOutput, jobs: &[StudyJob<'_>]) -> Result<(), CommandFailure> {
+fn dry_run(output: &ConsoleOutput, jobs: &[PlannedStudyRun<'_>]) -> Result<(), CommandFailure> {
     let mut values = Vec::new();
     let mut text = String::new();
     for job in jobs {
-        let sweep = job.full_sweep();
+        let sweep = job.build_sweep_plan();
         let (fewest, most) = sweep.replication_range();
         let estimated = match &job.lab {
-            Some(_) => on::estimate_time(&job.plan, job.job_count()),
-            None => sweep::estimate_sweep(&sweep, &*job.create_runner(None), job.job_count(), TRIAL)
-                .map_err(|e| CommandFailure::runtime_error(e.to_string()))?,
+            Some(_) => lab_steps::estimate_time(&job.plan, job.parallel_replication_count()),
+            None => sweep::estimate_sweep(
+                &sweep,
+                &*job.create_runner(None),
+                job.parallel_replication_count(),
+                TRIAL,
+            )
+            .map_err(|e| CommandFailure::runtime_error(e.to_string()))?,
         };
         let replications = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
         let (low, high) = (format_duration(estimated.low_s), format_duration(estimated.high_s));
@@ -261,19 +276,19 @@ fn dry_run(output: &ConsoleOutput, jobs: &[StudyJob<'_>]) -> Result<(), CommandF
             "{}: {} points, {replications} replications, about {time} with {} jobs ({} a replication, of {} tried)\n",
             job.plan.study,
             sweep.goals.len(),
-            job.job_count(),
+            job.parallel_replication_count(),
             format_duration(estimated.per_replication_s),
             estimated.tried
         ));
         values.push(json!({
             "study": job.plan.study, "points": sweep.goals.len(), "replications": [fewest, most],
-            "seconds": [estimated.low_s, estimated.high_s], "jobs": job.job_count(), "tried": estimated.tried,
+            "seconds": [estimated.low_s, estimated.high_s], "jobs": job.parallel_replication_count(), "tried": estimated.tried,
         }));
     }
     if output.json { output.print_json(&Value::Array(values)) } else { output.print_text(&text) }
 }
 
-impl StudyJob<'_> {
+impl PlannedStudyRun<'_> {
     /// Creates the runner of the study's replications. It abandons replications in progress when `stop` is set. A lab
     /// has its own runner.
     fn create_runner(&self, stop: Option<Arc<AtomicBool>>) -> Box<dyn ReplicationRunner + '_> {
@@ -292,16 +307,16 @@ impl StudyJob<'_> {
 
     /// Returns the links to capture that this study has, if the command names links.
     fn captured_links(&self) -> Vec<String> {
-        self.run.pcap.iter().filter(|link| self.has_link(link)).cloned().collect()
+        self.run.pcap.iter().filter(|link| self.has_scenario_link(link)).cloned().collect()
     }
 
-    fn has_link(&self, link: &str) -> bool {
+    fn has_scenario_link(&self, link: &str) -> bool {
         let first = self.plan.points.first();
         first.is_some_and(|point| point.scenario.link_names().any(|name| name == link))
     }
 
-    /// True if packets are captured. Of several studies, those without a named link run without a capture.
-    fn is_captured(&self) -> bool {
+    /// True if packets are captured. A study without the named link runs without a capture.
+    fn has_packet_capture(&self) -> bool {
         let asked = &self.run.pcap;
         !asked.is_empty() && (asked.iter().all(String::is_empty) || !self.captured_links().is_empty())
     }
@@ -309,20 +324,20 @@ impl StudyJob<'_> {
     /// Returns remarks about the captures.
     fn capture_remarks(&self) -> Vec<String> {
         let replays = self.plan.points.iter().any(|point| point.scenario.replays_handshakes());
-        match (self.run.pcap.is_empty(), self.is_captured()) {
+        match (self.run.pcap.is_empty(), self.has_packet_capture()) {
             (true, _) => Vec::new(),
             (_, true) => replays.then(|| capture::REPLAYED.to_owned()).into_iter().collect(),
             (_, false) => {
-                vec![format!("{} has none of the links of --pcap, and no captures", self.plan.study)]
+                vec![format!("{} has none of the links of --pcap, and gets no captures", self.plan.study)]
             }
         }
     }
 
     /// Returns the sweep to run. Its journal keeps rows of the simulator and of each kernel apart.
-    fn full_sweep(&self) -> SweepPlan {
+    fn build_sweep_plan(&self) -> SweepPlan {
         let mut sweep = SweepPlan::from_plan(&self.plan);
         if let Some(lab) = &self.lab {
-            sweep.plan.push_str(&on::journal_mark(&lab.kernel));
+            sweep.plan.push_str(&lab_steps::journal_source_suffix(&lab.kernel));
         }
         sweep
     }
@@ -333,10 +348,11 @@ impl StudyJob<'_> {
     }
 
     /// The number of replications that run at once. Threads that share a replication take no other.
-    fn job_count(&self) -> usize {
+    fn parallel_replication_count(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        let cores = || if self.lab.is_some() { on::default_job_count(available()) } else { available() };
-        // About two of the threads that share a replication are busy.
+        let cores =
+            || if self.lab.is_some() { lab_steps::default_job_count(available()) } else { available() };
+        // Of the threads that share a replication, about two are busy at a time.
         self.run.jobs.map_or_else(|| (cores() / self.thread_count().min(2)).max(1), usize::from)
     }
 
@@ -346,8 +362,11 @@ impl StudyJob<'_> {
             vec!["usher".to_owned(), "study".to_owned(), "run".to_owned(), shell_quote(&self.name)];
         match self.plan.mode {
             StudyMode::Default => {}
-            StudyMode::Lab if self.run.on != RunTarget::Sim => {
-                words.push(format!("--on {}", if self.run.on == RunTarget::Lab { "lab" } else { "both" }));
+            StudyMode::Lab if self.run.on != StudyRunTarget::Sim => {
+                words.push(format!(
+                    "--on {}",
+                    if self.run.on == StudyRunTarget::Lab { "lab" } else { "both" }
+                ));
                 words.extend(self.run.kernel.iter().map(|k| format!("--kernel {}", shell_quote(k))));
                 if self.run.perf {
                     words.push("--perf".to_owned());
@@ -381,8 +400,8 @@ impl StudyJob<'_> {
 
     fn result_folder(&self, group: Option<&StudyGroup>) -> PathBuf {
         let how = match (self.run.on, self.plan.mode.name()) {
-            (RunTarget::Both, _) => "both",
-            (RunTarget::Sim, "lab") => "lab-simulated",
+            (StudyRunTarget::Both, _) => "both",
+            (StudyRunTarget::Sim, "lab") => "lab-simulated",
             (_, mode) => mode,
         };
         let own = format!("{}-{how}", self.plan.study);
@@ -419,14 +438,14 @@ impl StudyJob<'_> {
 
     /// Runs one replication of one point and prints its metrics.
     fn run_replication(&self, output: &ConsoleOutput) -> Result<(), CommandFailure> {
-        let sweep = self.full_sweep();
+        let sweep = self.build_sweep_plan();
         let asked = self.run.point.as_deref().unwrap_or_default();
         let index = key::find_point(sweep.goals.iter().map(|g| &g.point), asked)
             .map_err(|e| CommandFailure::usage_error(format!("--point: {e}")))?;
         let replication = self.run.replication.unwrap_or(0);
         let point = &sweep.goals[index].point;
         self.capture_remarks().iter().for_each(|remark| output.print_note(remark));
-        let capture = self.is_captured().then(|| {
+        let capture = self.has_packet_capture().then(|| {
             let folder = self.run.out.clone().unwrap_or_default();
             folder.join(format!("{}-{index:04}-{replication}.pcapng", self.plan.study))
         });
@@ -479,7 +498,7 @@ impl StudyJob<'_> {
     ) -> Result<Option<MessageFlow>, RunError> {
         let point = &self.plan.points[index];
         let drawn = usher_runner::ladder::record_message_flow(point, replication, stop)?;
-        let at = key::format_point(&self.full_sweep().goals[index].point);
+        let at = key::format_point(&self.build_sweep_plan().goals[index].point);
         Ok(drawn.map(|ladder| MessageFlow {
             name: format!("{index:04}-{at}").trim_end_matches('-').to_owned(),
             title: if at.is_empty() { self.study.file().title.clone() } else { at },
@@ -509,9 +528,10 @@ impl StudyJob<'_> {
             }
             match self.draw_message_flow(point.index, 0, Some(interrupt)) {
                 Ok(Some(ladder)) => ladders.push(ladder),
-                Ok(None) => {
-                    output.print_note(&format!("no dialogue ended at {}: no ladder of it", point.key))
-                }
+                Ok(None) => output.print_note(&format!(
+                    "no dialogue ended at {}, so there is no message flow of it",
+                    point.key
+                )),
                 Err(_) if interrupt.load(Ordering::Relaxed) => return Ok((ladders, false)),
                 Err(error) => return Err(CommandFailure::runtime_error(error)),
             }
@@ -529,15 +549,15 @@ impl StudyJob<'_> {
         let live = live.map_err(CommandFailure::usage_error)?;
         let path = self.result_folder(group.as_deref());
         let interrupt = interrupt_flag()
-            .map_err(|e| CommandFailure::runtime_error(format!("cannot listen for Ctrl-C: {e}")))?;
+            .map_err(|e| CommandFailure::runtime_error(format!("cannot handle Ctrl-C: {e}")))?;
         if interrupt.load(Ordering::Relaxed) {
             let study = &self.plan.study;
             return Err(CommandFailure::interrupted(format!(
-                "{study}: not begun; run it with: {}",
+                "{study}: not started; run it with: {}",
                 self.resume_command(&path)
             )));
         }
-        let sweep = self.full_sweep();
+        let sweep = self.build_sweep_plan();
         let mut folder = RunFolder::open(&path, &sweep.plan, &sweep::build_id(), self.run.force)
             .map_err(map_folder_error)?;
         folder.store_study(&self.study, &self.request).map_err(CommandFailure::runtime_error)?;
@@ -550,45 +570,52 @@ impl StudyJob<'_> {
                 .print_note(&format!("{}: {points} points, at least {fewest} replications", self.plan.study));
         }
         if self.lab.is_some() {
-            on::report_differences(output, &self.plan);
+            lab_steps::report_kernel_differences(output, &self.plan);
         }
         let runner = self.create_runner(Some(interrupt.clone()));
         let bar = SweepProgressBar::new(&sweep, output.progress);
-        let captures = self.is_captured().then_some(path.as_path());
+        let captures = self.has_packet_capture().then_some(path.as_path());
         self.capture_remarks().iter().for_each(|remark| output.print_note(remark));
         if captures.is_some() {
             let links = self.captured_links();
             let of_points = self.plan.points.iter().map(|point| captured_links(&links, &point.scenario));
             folder.update_captured_links(&sweep, of_points).map_err(CommandFailure::runtime_error)?;
         }
-        let options = SweepOptions { jobs: self.job_count(), interrupt: &interrupt, watch: &bar, captures };
+        let options = SweepOptions {
+            jobs: self.parallel_replication_count(),
+            interrupt: &interrupt,
+            watch: &bar,
+            captures,
+        };
         let tell = || {
             if !output.json {
-                bar.run_suspended(|| {
-                    output.print_note("giving up the replications under way; Ctrl-C again ends now")
+                bar.run_with_hidden_bar(|| {
+                    output.print_note(
+                        "abandoning the replications in progress; press Ctrl-C again to stop at once",
+                    )
                 });
             }
         };
         let results = notify_on_interrupt(&interrupt, tell, || {
             sweep::execute_sweep(&sweep, &*runner, folder.journal(), options)
         });
-        bar.finish_bar();
+        bar.remove_progress_bar();
 
         let experiment = StudyExperiment {
             study: &self.study,
             plan: &self.plan,
             request: &self.request,
-            jobs: self.job_count(),
+            jobs: self.parallel_replication_count(),
             on_lab: self.lab.is_some(),
         };
-        let of_lab = self.lab.iter().flat_map(|lab| on::lab_facts(&self.plan, &lab.kernel, &results));
+        let of_lab = self.lab.iter().flat_map(|lab| lab_steps::lab_facts(&self.plan, &lab.kernel, &results));
         let manifest = experiment.build_manifest(&results, started, begun.elapsed().as_secs_f64(), of_lab);
         let samples = match self.lab {
             None => sweep::sample_dialogues(&self.plan, &interrupt).map_err(CommandFailure::runtime_error)?,
             Some(_) => DialogueSamples::default(),
         };
-        let mut whole =
-            experiment.conclude_run(results, &samples, manifest, |point| self.rerun_command(point, 0));
+        let mut whole = experiment
+            .build_run_conclusion(results, &samples, manifest, |point| self.rerun_command(point, 0));
         if self.run.ladder {
             let (ladders, all) = self.draw_message_flows(output, &interrupt)?;
             whole.report.ladders = ladders;
@@ -605,7 +632,7 @@ impl StudyJob<'_> {
         let written = whole.write_files(&folder);
         let ExperimentResult { results, cut_short, manifest, report, judged, .. } = whole;
         if let Some(group) = group {
-            group.add_study(&path, manifest.clone(), &report, &results.rows, &judged);
+            group.add_study_results(&path, manifest.clone(), &report, &results.rows, &judged);
         }
         let report = written.map_err(|e| match &results.broken {
             Some(broken) => {
@@ -613,16 +640,19 @@ impl StudyJob<'_> {
             }
             None => CommandFailure::runtime_error(format!("{e}\n{}", self.go_on(&results, &path))),
         })?;
-        let failing = FailureSummary::from_results(&self.plan, &results);
-        let untrusted = UnstableMeans::from_results(&self.plan, &results);
+        let failing = DialogueFailureSummary::from_results(&self.plan, &results);
+        let untrusted = UnstableMeanSummary::from_results(&self.plan, &results);
         if !output.json {
             let warnings = failing.iter().map(ToString::to_string);
-            let warnings = warnings.chain(on::disturbance_warnings(&results));
-            let divided =
-                if self.run.perf && self.lab.is_some() { on::library_times(&results) } else { Vec::new() };
+            let warnings = warnings.chain(lab_steps::disturbance_warnings(&results));
+            let divided = if self.run.perf && self.lab.is_some() {
+                lab_steps::describe_library_cpu_times(&results)
+            } else {
+                Vec::new()
+            };
             let warnings = warnings.chain(divided);
             let warnings = warnings.chain(untrusted.as_ref().map(ToString::to_string));
-            let warnings = warnings.chain(self.describe_division(&results));
+            let warnings = warnings.chain(self.describe_divided_replications(&results));
             let warnings =
                 warnings.chain(sweep::describe_recommendations(self.study.file(), &self.plan, &results));
             output.print_text(&self.format_summary(
@@ -633,7 +663,7 @@ impl StudyJob<'_> {
             ))?;
         }
         if !results.complete {
-            let why = self.why_partial(&results, &path);
+            let why = self.describe_partial_results(&results, &path);
             let stopped =
                 interrupt.load(Ordering::Relaxed) && results.failures.is_empty() && results.broken.is_none();
             return Err(if stopped {
@@ -643,8 +673,10 @@ impl StudyJob<'_> {
             });
         }
         if cut_short {
-            let why =
-                format!("what is drawn of single dialogues is not complete\n{}", self.go_on(&results, &path));
+            let why = format!(
+                "the figures and message flows of single dialogues are incomplete\n{}",
+                self.go_on(&results, &path)
+            );
             return Err(CommandFailure::interrupted(why));
         }
         Ok(json!({
@@ -664,15 +696,17 @@ impl StudyJob<'_> {
     }
 
     /// Returns how many replications were divided among threads, if requested.
-    fn describe_division(&self, results: &SweepResults) -> Option<String> {
+    fn describe_divided_replications(&self, results: &SweepResults) -> Option<String> {
         let (halved, undecided) = (results.facts.halved, results.facts.undecided);
         let tried = match undecided {
             0 => String::new(),
             n => format!(
-                "; {n} more had to be run again by one, since two could not tell which of two events is first"
+                "; {n} more ran again on one thread, since two threads could not decide the order of two \
+                 events"
             ),
         };
-        (self.thread_count() > 1).then(|| format!("by two threads each: {halved} replications{tried}"))
+        (self.thread_count() > 1)
+            .then(|| format!("replications divided between two threads: {halved}{tried}"))
     }
 
     fn format_summary(
@@ -686,7 +720,7 @@ impl StudyJob<'_> {
         let replications: u64 = results.points.iter().map(|p| u64::from(p.replications)).sum();
         let resumed = match results.resumed {
             0 => String::new(),
-            n => format!(", {n} of them from before"),
+            n => format!(", {n} of them from an earlier run"),
         };
         let wide = unconverged_points(results);
         let mut named: Vec<String> = wide
@@ -695,13 +729,13 @@ impl StudyJob<'_> {
             .map(|point| format!("  {}\n", key::format_point(point)))
             .collect();
         if wide.len() > MAX_SHOWN_POINTS {
-            named.push(format!("  and {} more, which manifest.json names\n", wide.len() - MAX_SHOWN_POINTS));
+            named.push(format!("  and {} more, listed in manifest.json\n", wide.len() - MAX_SHOWN_POINTS));
         }
         let wide = match wide.len() {
             0 => String::new(),
             n => format!(
-                "{n} {} to the limit of replications before the precision asked for:\n{}",
-                if n == 1 { "point came" } else { "points came" },
+                "{n} {} the limit of replications before the requested precision:\n{}",
+                if n == 1 { "point reached" } else { "points reached" },
                 named.concat()
             ),
         };
@@ -716,7 +750,7 @@ impl StudyJob<'_> {
         )
     }
 
-    fn why_partial(&self, results: &SweepResults, path: &Path) -> String {
+    fn describe_partial_results(&self, results: &SweepResults, path: &Path) -> String {
         let mut lines: Vec<String> = Vec::new();
         for failure in results.failures.iter().take(MAX_SHOWN_FAILURES) {
             lines.push(format!(
@@ -736,7 +770,7 @@ impl StudyJob<'_> {
     fn go_on(&self, results: &SweepResults, path: &Path) -> String {
         let complete = results.points.iter().filter(|p| p.complete).count();
         format!(
-            "{}: {complete} of {} points are complete; go on with: {}",
+            "{}: {complete} of {} points are complete; resume with: {}",
             self.plan.study,
             results.points.len(),
             self.resume_command(path)
@@ -761,7 +795,8 @@ fn interrupt_flag() -> std::io::Result<Arc<AtomicBool>> {
     }
     let set = FLAG.get_or_init(Arc::default).clone();
     for signal in [SIGINT, SIGTERM] {
-        // The order matters: at the first signal the flag is still clear, and is then set.
+        // Register the shutdown first: at the first signal the flag is still clear, so only a second signal ends the
+        // process.
         flag::register_conditional_shutdown(signal, INTERRUPTED.into(), set.clone())?;
         flag::register(signal, set.clone())?;
     }

@@ -134,11 +134,12 @@ pub(crate) fn new(output: &ConsoleOutput, file: &Path, kind: &str) -> Result<(),
     match written {
         Ok(()) if output.json => output.print_json(&json!({ "file": name.to_string(), "kind": kind })),
         Ok(()) => output.print_text(&format!(
-            "{name} is written: change it, then\n  usher study check {name}\n  usher study run {name} --quick\n"
+            "{name} is written. Edit it, then run:\n  usher study check {name}\n  usher study run {name} \
+             --quick\n"
         )),
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            Err(CommandFailure::usage_error(format!("{name} is there already: choose another name, or remove it first")))
-        }
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(CommandFailure::usage_error(format!(
+            "{name} already exists: choose another name, or remove it first"
+        ))),
         Err(e) => Err(CommandFailure::runtime_error(format!("cannot write {name}: {e}"))),
     }
 }
@@ -163,7 +164,7 @@ pub(crate) fn check_studies(output: &ConsoleOutput, files: &[String]) -> Result<
         });
         match checked {
             Ok([quick, points, full]) => {
-                text.push_str(&format!("{name}: right; {points} points ({quick} quick, {full} full)\n"));
+                text.push_str(&format!("{name}: valid; {points} points ({quick} quick, {full} full)\n"));
                 let modes = json!({ "quick": quick, "default": points, "full": full });
                 values.push(json!({ "study": name, "ok": true, "points": modes, "faults": [] }));
             }

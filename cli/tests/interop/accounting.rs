@@ -1,8 +1,10 @@
-//! The table of accounting sequences against FreeRADIUS with its own queries: what docs/accounting.md says of it is so.
+//! The table of accounting sequences against FreeRADIUS with its own queries. It confirms FreeRADIUS's rows in
+//! docs/reference/accounting.md.
 //!
-//! Nobody waits for the seconds of a sequence, which has ended now: a record that comes without Event-Timestamp gets the
-//! one that FreeRADIUS would give it, or an Acct-Delay-Time that is greater by as much as it comes later. Of the latter
-//! the second counts in which FreeRADIUS has it; where a busy machine lets that pass, the sequence is told again.
+//! The test does not wait for the seconds of a sequence, which ends at the present time. A record without
+//! Event-Timestamp gets the one that FreeRADIUS would assign. A record with Acct-Delay-Time gets a greater one,
+//! by its lateness. FreeRADIUS computes with the second of its arrival; if a busy machine lets that second
+//! pass, the test sends the sequence again.
 
 #[path = "../../../services/aaa/tests/e2e/sequences/table.rs"]
 mod table;
@@ -19,14 +21,14 @@ use usher_radius::SharedSecret;
 use usher_radius::attribute::kind;
 use usher_radius::packet::{OwnedPacket, PacketCode};
 
-/// A FreeRADIUS that keeps accounting in a database of SQLite as its default site does.
+/// A FreeRADIUS that keeps accounting in SQLite, as its default site does.
 struct AccountingServer {
     _running: RunningProgram,
     port: u16,
     database: std::path::PathBuf,
 }
 
-/// A file of FreeRADIUS's configuration, which is its group's to read.
+/// Returns a file of FreeRADIUS's configuration, which only its group may read.
 fn shipped_config(name: &str) -> String {
     let path = format!("/etc/freeradius/3.0/{name}");
     if let Ok(text) = std::fs::read_to_string(&path) {
@@ -42,23 +44,23 @@ fn shipped_config(name: &str) -> String {
     }
 }
 
-/// What came of telling a record.
+/// The outcome of a sent record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RecordOutcome {
     Acknowledged,
     Silence,
-    /// FreeRADIUS may have had it in another second than its Acct-Delay-Time is of.
+    /// FreeRADIUS may have received it in another second than its Acct-Delay-Time assumes.
     TooLate,
 }
 
-/// What came of telling a sequence.
+/// The outcome of a sent sequence.
 enum SequenceVerdict {
     Right,
     Wrong(String),
     TooLate,
 }
 
-/// The network of the NAS of a sequence: each attempt at telling it has others.
+/// The network of the NAS of a sequence; each attempt has another.
 #[derive(Clone, Copy)]
 struct NasNetwork {
     number: usize,
@@ -69,7 +71,7 @@ impl NasNetwork {
     fn nas_address(self, nas: char) -> Ipv4Addr {
         Ipv4Addr::new(127, 9 + self.attempt, self.number as u8, nas as u8 - b'a' + 1)
     }
-    /// Its addresses, as a pattern of SQL.
+    /// Returns its addresses as a SQL pattern.
     fn address_pattern(self) -> String {
         format!("127.{}.{}.%", 9 + self.attempt, self.number)
     }
@@ -133,7 +135,7 @@ impl AccountingServer {
         data[4..20].copy_from_slice(&authenticator);
         let socket = UdpSocket::bind((site.nas_address(record.source_nas()), 0)).unwrap();
         socket.connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
-        // FreeRADIUS answers within a second what it answers at all; only silence is waited for.
+        // FreeRADIUS answers within a second or never; only silence takes this time.
         socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket.send(&data).unwrap();
         let mut answer = [0; 4096];
@@ -181,7 +183,7 @@ impl AccountingServer {
         rows.query_map([site.address_pattern()], found).unwrap().map(Result::unwrap).collect()
     }
 
-    /// What is wrong with a sequence here.
+    /// Returns how a sequence ends differently here; `None` if it does not.
     fn find_mismatch(&self, number: usize, sequence: &AccountingSequence) -> Option<String> {
         for attempt in 0..100 {
             match self.attempt_sequence(NasNetwork { number, attempt }, sequence) {
@@ -198,7 +200,7 @@ impl AccountingServer {
             .steps
             .iter()
             .filter_map(|step| match step {
-                // Whatever FreeRADIUS knows is in its database.
+                // FreeRADIUS keeps all state in its database, which survives a restart.
                 SequenceStep::Restart => None,
                 SequenceStep::Record(record) => Some(record),
             })
@@ -213,7 +215,7 @@ impl AccountingServer {
                 RecordOutcome::TooLate => return SequenceVerdict::TooLate,
             }
         }
-        // The sequence says nothing of what FreeRADIUS has no column for.
+        // FreeRADIUS has no column for interim updates.
         let expected = sequence.freeradius.iter().map(|row| match row.split_once(" interims=") {
             Some((row, _)) => row.to_owned(),
             None => row.clone(),
@@ -227,7 +229,7 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// The second that it is, of which half is still to come, so that it is the same where this arrives.
+/// Returns the current second, in its first half: a record sent now arrives in the same second.
 fn early_in_a_second() -> u64 {
     while now().subsec_millis() > 500 {
         std::thread::sleep(Duration::from_millis(20));
@@ -250,7 +252,7 @@ fn sequences_end_in_their_rows_with_freeradius() {
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), can.len(), faults.join("\n"));
 }
 
-/// As the default site: preacct and accounting in its order, without what writes for other readers than this one.
+/// As the default site: preacct and accounting in its order, without the modules that write other logs.
 const CONFIGURATION: &str = r#"
 name = radiusd
 libdir = /usr/lib/freeradius

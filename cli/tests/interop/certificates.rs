@@ -1,4 +1,5 @@
-//! The repository's certificates as PEM files, in chains of 1 to 4 (leaf and intermediates; the root is not sent).
+//! The repository's certificates as PEM files, in chains of 1 to 4 certificates (leaf and intermediates,
+//! without the root).
 
 use crate::place::{TempDir, run_program};
 use std::path::Path;
@@ -32,7 +33,7 @@ pub(crate) fn write_chain(place: &TempDir, role: &str, length: u8) {
     place.write_private("root.pem", &der_to_pem("root.der", "x509"));
 }
 
-/// Writes `ca.pem`, an authority of this place's own, and for each of these hosts `NAME.pem` and `NAME.key` below it.
+/// Writes `ca.pem`, a new certification authority, and for each host `NAME.pem` and `NAME.key`, issued by it.
 pub(crate) fn write_host_certificates(place: &TempDir, names: &[&str]) {
     let make = |name: &str, extensions: &str, above: &[&str]| {
         let text = format!(

@@ -190,7 +190,7 @@ fn either_side_disconnects() {
         // On a busy machine it may abort in its own threads at the end.
         assert!(code == Some(0) || log.contains("fd_fifo_del: Assertion"), "{code:?}: {log}");
         assert!(count_messages(&log, "RCV", "Disconnect-Peer-Answer") > 0, "we answer before it goes: {log}");
-        usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
+        usher.wait_for("a Diameter peer has disconnected peer=\"peer.example.org\"");
 
         let mut peer = world.start_freediameter(&client, 30);
         peer.wait_for("usher_peer: RESULT 2001");
@@ -227,7 +227,7 @@ fn each_watches_the_other() {
         // A peer without answers closes the connection.
         if asked == "RCV" {
             peer.signal("STOP");
-            usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
+            usher.wait_for("a Diameter peer has disconnected peer=\"peer.example.org\"");
             peer.signal("CONT");
         } else {
             usher.signal("STOP");

@@ -97,7 +97,8 @@ fn log_number(log: &str, line: &str, key: &str) -> f64 {
 }
 
 fn run_handover(transport: &str, foreseen: bool) {
-    // Where no link is lost, a function that is late on a busy machine is waited for. Over a lost one nothing comes.
+    // If no link is lost, the test waits for functions that are late on a busy machine. A lost link delivers
+    // nothing.
     let world = HandoverTestNetwork::new(transport, if foreseen { "5 s" } else { "1 s" });
     let mut dumpcap = world.node.command("dumpcap");
     dumpcap.args(["-q", "-B", "32", "-i", "w0", "-i", "e0", "-w", "handover.pcapng"]);
@@ -141,9 +142,14 @@ fn run_handover(transport: &str, foreseen: bool) {
     // The kernel delivers captured packets in blocks, with a delay.
     let messages = if foreseen { 8 } else { 4 };
     let begun = Instant::now();
+    // dumpcap writes the packets of two interfaces out of order. Without sorting, tshark takes a late one for a
+    // retransmission and does not dissect it.
+    let sort_capture =
+        || run_program(&world.temp_dir.path(""), "reordercap", &["handover.pcapng", "sorted.pcapng"], "");
     let captured = || {
-        let words = ["-n", "-r", "handover.pcapng", "-Y", "mih", "-T", "fields", "-e", "frame.protocols"];
-        // The file may end in the middle of a frame, which tshark reports.
+        let words = ["-n", "-r", "sorted.pcapng", "-Y", "mih", "-T", "fields", "-e", "frame.protocols"];
+        // The file may end in the middle of a frame, which both programs report.
+        sort_capture();
         run_program(&world.temp_dir.path(""), "tshark", &words, "")
             .1
             .lines()
@@ -158,9 +164,7 @@ fn run_handover(transport: &str, foreseen: bool) {
     let code = flow.terminate();
     assert_eq!(code, Some(0));
     dumpcap.terminate();
-    // Of two interfaces an answer may stand before its request, which tshark then takes for one that goes again.
-    let (right, said) =
-        run_program(&world.temp_dir.path(""), "reordercap", &["handover.pcapng", "sorted.pcapng"], "");
+    let (right, said) = sort_capture();
     assert!(right, "{said}");
     let tshark = |filter: &str, field: &str| {
         let words = ["-n", "-r", "sorted.pcapng", "-Y", filter, "-T", "fields", "-e", field];

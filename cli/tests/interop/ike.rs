@@ -87,7 +87,7 @@ fn charon_command(charon: &CharonNamespace, name: &str) -> Command {
     command
 }
 
-const LISTEN: &str = "[listen]\naddresses = [\"127.0.0.2\"]\nport = 1500\nnat_port = 14500\ncontrol = \"ike.sock\"\n[data]\ncarry = \"none\"\n";
+const LISTEN: &str = "[listen]\naddresses = [\"127.0.0.2\"]\nport = 1500\nnat_port = 14500\ncontrol = \"ike.sock\"\n[data]\nmode = \"none\"\n";
 
 fn start_gateway(charon: &CharonNamespace, place: &TempDir, text: &str) -> RunningProgram {
     place.write_private("gateway.toml", &format!("{LISTEN}{text}"));
@@ -224,7 +224,7 @@ fn our_client_logs_in_to_charon_by_a_shared_key_and_by_eap() {
         charon.run_swanctl(&["--rekey", "--ike", "in"]);
         ours.wait_for("replaced");
         let ended = charon.start_swanctl(&["--terminate", "--ike", "in", "--timeout", "120"]);
-        ours.wait_for("the other side ended it");
+        ours.wait_for("the peer ended it");
         ended.wait_for_output();
         drop(ours);
     }

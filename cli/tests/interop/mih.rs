@@ -1,5 +1,5 @@
-//! The MIH function on real links: events of the kernel's interfaces reach subscribers, commands of others are
-//! carried out, and tshark checks the messages.
+//! The MIH function on real links: subscribers receive events of the kernel's interfaces, the function executes
+//! commands of others, and tshark checks the messages.
 
 use crate::namespace::NetworkNamespace;
 use crate::place::{TEST_TIMEOUT, TempDir, USHER, run_program};
@@ -28,8 +28,8 @@ impl MihTestNetwork {
         }
         let text = format!(
             "id = \"host.example.org\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\ntcp = [\"0.0.0.0:4551\"]\n\
-             [[allow]]\nprefix = \"{ASKER}\"\nmay = [\"events\", \"parameters\", \"actions\", \"handover\"]\n\
-             [[interface]]\nname = \"v0\"\n[[interface]]\nname = \"w0\"\nlink_type = \"802.11\"\nmay_act = true\n\
+             [[allow]]\nprefix = \"{ASKER}\"\nrights = [\"events\", \"parameters\", \"actions\", \"handover\"]\n\
+             [[interface]]\nname = \"v0\"\n[[interface]]\nname = \"w0\"\nlink_type = \"802.11\"\nallow_actions = true\n\
              watch = {{ file = \"signal\", below = -75, interval = \"20 ms\" }}\n"
         );
         place.write_private("mih.toml", &text);
@@ -56,7 +56,7 @@ fn link_events_reach_subscribers_and_tshark_decodes_them() {
     serve.args(["mih", "serve", "--config", "mih.toml"]);
     let mut server = world.temp_dir.start_program("mih", &mut serve, "started");
     server.wait_until("both links up", |log| log.matches("link up").count() == 2);
-    // Who is there: asked of whoever hears it, by an identifier of no octets, on which tshark's dissector breaks off.
+    // Discovery, before the capture: it uses an empty identifier, at which tshark's dissector stops.
     let (right, said) =
         world.asker.run_program(&world.temp_dir, USHER, &["mih", "send", SERVER, "discover"], "");
     assert!(right && said.contains("host.example.org") && said.contains(&format!("{MAC} 802.11")), "{said}");
@@ -67,7 +67,7 @@ fn link_events_reach_subscribers_and_tshark_decodes_them() {
         let (right, said) =
             world.send_query(&[transport, &[SERVER, "parameters", "--link", MAC, "--json"]].concat());
         assert!(right && said.contains("\"operation\": \"normal\""), "{said}");
-        // A veth says 10 Gb/s, of which the parameter's 16 bits hold 65535 kb/s.
+        // A veth reports 10 Gb/s; the parameter's 16 bits hold at most 65535 kb/s.
         assert!(said.contains("\"data_rate_kbps\": 65535"), "{said}");
         let (right, said) = world.send_query(&[transport, &[SERVER, "candidates", "--link", MAC]].concat());
         assert!(right && said.contains("handover: permitted"), "{said}");

@@ -187,7 +187,7 @@ fn an_authenticated_host_is_online_and_found_by_its_address() {
 fn ebpf_carries_a_host_only_after_its_login() {
     let cable = PppoeTestNetwork::with_config(&format!("{SITE}[data]\nmode = \"ebpf\"\n"));
     let mut concentrator = cable.start_concentrator("ac");
-    let refused = cable.connect_ann("refused", "chap", "wrong", "does not let this user in");
+    let refused = cable.connect_ann("refused", "chap", "wrong", "rejected this user name and password");
     assert!(!cable.read_health().0, "nothing passes for whoever has not: {}", concentrator.log());
     drop(refused);
     let client = cable.connect_ann("client", "chap", "password", "connected");
@@ -204,8 +204,8 @@ fn ebpf_carries_a_host_only_after_its_login() {
 fn who_does_not_know_the_password_reaches_nothing() {
     let cable = PppoeTestNetwork::new();
     let mut concentrator = cable.start_concentrator("ac");
-    let client = cable.connect_ann("client", "chap", "wrong", "does not let this user in");
-    concentrator.wait_for("not let in");
+    let client = cable.connect_ann("client", "chap", "wrong", "rejected this user name and password");
+    concentrator.wait_for("login failed");
     assert!(!cable.read_health().0, "{}", client.log());
     assert!(cable.run_json_command(&["pppoe", "sessions"])["sessions"].as_array().unwrap().is_empty());
 }

@@ -1,5 +1,5 @@
-//! `usher load pppoe` at our concentrator, with a cable between them: set-up rates, churn, echoes, a power cut, and what is not as
-//! expected.
+//! `usher load pppoe` against our concentrator over a veth link: setup rates, churn, echoes, a power cut, and
+//! missed expectations.
 
 use crate::namespace::NetworkNamespace;
 use crate::place::{RunningProgram, TempDir, USHER, run_program};
@@ -28,7 +28,7 @@ sessions_per_station = 1
 struct SubscriberTestNetwork {
     host: NetworkNamespace,
     temp_dir: TempDir,
-    // It ends before its namespace does.
+    // Dropped before its namespace.
     _running: RunningProgram,
     _ac: NetworkNamespace,
 }
@@ -47,11 +47,11 @@ impl SubscriberTestNetwork {
         Self { host, temp_dir: place, _running: running, _ac: ac }
     }
 
-    /// A run's exit code, and what it says.
+    /// Returns a run's exit code, report and messages.
     fn run_load(&self, words: &[&str]) -> (Option<i32>, Value, String) {
         let mut command = self.host.command(USHER);
         command.args(["load", "pppoe", "lan", "--user", "ann", "--password", "a long password", "--json"]);
-        // Who may not see the first process's namespace is asked in one of his own, too.
+        // The load generator asks for confirmation if it cannot see the first process's namespace.
         command.arg("--yes");
         let done = command.args(words).current_dir(self.temp_dir.path("")).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -69,13 +69,13 @@ impl SubscriberTestNetwork {
 #[test]
 fn subscribers_connect_carry_echoes_and_survive_a_power_cut() {
     let cable = SubscriberTestNetwork::new();
-    // Each ends as soon as it is there; a fifth has a wrong password.
+    // Each session ends at once after its start; a fifth of the logins have a wrong password.
     let churn = ["--sessions", "20", "--count", "60", "--method", "mschapv2", "--wrong-share", "20%"];
     let (code, value, said) = cable.run_load(&churn);
     assert_eq!((code, value["succeeded"].as_u64()), (Some(0), Some(60)), "{said}{value:#}");
     assert!(value["expected_rejects"].as_u64().unwrap() > 0);
     assert!(value["setup"]["cps_avg"].as_f64().unwrap() > 0.0);
-    // All stay, carry echoes, lose their power, and come back.
+    // All sessions stay, carry echoes, lose power and reconnect.
     let out = cable.temp_dir.path("out");
     let rounds = ["--sessions", "100", "--concurrency", "100", "--keep", "--rounds", "2", "--power-cut"];
     let words = [
@@ -83,7 +83,8 @@ fn subscribers_connect_carry_echoes_and_survive_a_power_cut() {
         &["--stay", "1s", "--echo", "5", "--expect", "echo-lost < 5 %", "--expect", "cps-min > 1/s"],
         &["--expect", "failed <= 0", "--out", out.to_str().unwrap()],
     ];
-    // What is under way at the end counts as lost. On a busy machine that may be more once, and is not each time.
+    // Echoes in flight at the end count as lost. A busy machine may have more of them in one run, but not in
+    // every run.
     let run_once = || {
         let _ = std::fs::remove_dir_all(&out);
         cable.run_load(&words.concat())
@@ -98,7 +99,7 @@ fn subscribers_connect_carry_echoes_and_survive_a_power_cut() {
     assert_eq!(cable.count_sessions(), 0, "in the end all were ended with a word");
     let report = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(report.contains("CPS (MIN:"), "the report says how fast");
-    // What is not as expected has an exit code of its own.
+    // A missed expectation has its own exit code.
     let (code, _, said) = cable.run_load(&["--sessions", "5", "--keep", "--expect", "cps > 1000000/s"]);
     assert!(code == Some(3) && said.contains("expected cps > 1000000/s"), "{said}");
 }
@@ -116,7 +117,7 @@ fn nobody_there_and_what_cannot_be_asked_is_said() {
         (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
     };
     let (code, said) = load(&["lan", "--attempts", "1", "--discovery", "200ms"]);
-    assert!(code == Some(1) && said.contains("a first login did not succeed (timeout)"), "{said}");
+    assert!(code == Some(1) && said.contains("the first login failed (timeout)"), "{said}");
     let (code, said) = load(&["eth9"]);
     assert!(code == Some(1) && said.contains("eth9") && said.contains("no such interface"), "{said}");
     for wrong in [

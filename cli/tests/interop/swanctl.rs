@@ -1,14 +1,14 @@
-//! A `swanctl.conf` as charon reads it: charon is asked for its connections, and they are those that we have taken over, or said that we
-//! have not.
+//! Compares our import of a `swanctl.conf` with charon's. The connections that charon lists are those that the
+//! import has, or has reported as left out.
 
 use crate::charon::CharonNamespace;
 use crate::ike::{start_client, wait_for_charon};
 use crate::place::TempDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use usher_config::NoEnvironment;
-use usher_core::{ModelRng, Seed, WallTime};
-use usher_crypto::tls::WallClock;
+use usher_config::EmptyConfigEnvironment;
+use usher_core::{Seed, SimulationRng, WallTime};
+use usher_crypto::tls::SharedWallClock;
 use usher_gateway::{SwanctlImport, config, import_swanctl};
 use usher_ike::payload::{Identification, TrafficSelector};
 
@@ -16,14 +16,14 @@ const CONNECTIONS: usize = 80;
 const SECRETS: &str = "secrets { ike-1 { secret = \"a secret of many characters\" } }\n";
 const TEMPLATE: &str = "base { version = 2\n rekey_time = 3h\n}\n";
 
-/// Everything that is compared of a connection.
+/// The compared parts of a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct ConnectionSummary {
     ids: [String; 2],
-    /// Where this side listens, and where the other side is.
+    /// Address of this side; `remote` is that of the peer.
     local: String,
     remote: String,
-    /// In seconds.
+    /// Rekeying interval in seconds.
     rekeying: u64,
     children: BTreeMap<String, ChildSummary>,
 }
@@ -34,8 +34,8 @@ struct ChildSummary {
     networks: [BTreeSet<String>; 2],
 }
 
-/// Writes what strongSwan's documentation has, each time in another of the ways in which its parser takes it.
-struct SwanctlWriter(ModelRng);
+/// Writes settings from strongSwan's documentation, in a random one of the notations that its parser accepts.
+struct SwanctlWriter(SimulationRng);
 
 impl SwanctlWriter {
     fn pick_random<'a>(&mut self, of: &[&'a str]) -> &'a str {
@@ -66,7 +66,7 @@ impl SwanctlWriter {
         self.write_section(&name, &inner)
     }
     fn write_child(&mut self, name: &str) -> String {
-        // Most are ordinary; ports and ranges are not taken, and stop what has them.
+        // Most are ordinary. Our import accepts no ports and ranges; a connection that has them stops it.
         let ordinary = [
             "",
             "10.2.0.0/16",
@@ -97,12 +97,12 @@ impl SwanctlWriter {
             "2001:db8::1",
             "@@ann@gw.test",
         ];
-        // Neither a key ID nor a distinguished name is taken, nor a network.
+        // Our import accepts neither a key ID nor a distinguished name nor a network.
         let own = [&ordinary[..], &ordinary, &ordinary, &["C=CH, O=a b, CN=gw", "keyid:abc", "10.0.0.0/8"]]
             .concat();
         let others = [&own[..], &["", "%any", "0.0.0.0", "*"]].concat();
         let remote = self.pick_random(&["", "192.0.2.9", "%any", "2001:db8::9"]);
-        // From an address of IPv4 nobody of IPv6 is reached, and that is told.
+        // An IPv4 address cannot reach an IPv6 peer; the import reports that.
         let locals = if remote.contains(':') { &["", "%any"][..] } else { &["", "%any", "192.0.2.77"] };
         let mut inner = self.write_setting("version", "2")
             + &self.write_optional("local_addrs", locals)
@@ -132,13 +132,13 @@ fn parse_networks(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Seconds in `..., rekeying every 3600s`.
+/// Returns the seconds in `..., rekeying every 3600s`.
 fn parse_rekeying(line: &str) -> u64 {
     let after = line.split("rekeying every ").nth(1);
     after.and_then(|text| text.split('s').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// What `swanctl --list-conns` prints.
+/// Parses the output of `swanctl --list-conns`.
 fn parse_listing(text: &str) -> BTreeMap<String, ConnectionSummary> {
     let mut all: BTreeMap<String, ConnectionSummary> = BTreeMap::new();
     let (mut name, mut side, mut child) = (String::new(), 0, None::<String>);
@@ -193,10 +193,11 @@ fn selector_networks(of: Option<&Vec<TrafficSelector>>) -> BTreeSet<String> {
     of.iter().map(text).collect()
 }
 
-/// The same of ours, of a file with one connection; nothing where it does not load for want of what was named.
+/// Summarises our import of a file with one connection. `None`: it does not load, since the import has left out
+/// a setting.
 fn summarize_import(imported: &SwanctlImport) -> Option<ConnectionSummary> {
-    let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
-    let loaded = match config::parse("ike.toml", &imported.text, &NoEnvironment, &clock) {
+    let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
+    let loaded = match config::parse("ike.toml", &imported.text, &EmptyConfigEnvironment, &clock) {
         Ok(loaded) => loaded,
         Err(_) if !imported.left.is_empty() => return None,
         Err(faults) => panic!("{faults}\n{}", imported.text),
@@ -204,7 +205,7 @@ fn summarize_import(imported: &SwanctlImport) -> Option<ConnectionSummary> {
     let peer = loaded.config.peers.first()?;
     let connection = &peer.connection;
     let seconds = |of: Option<usher_core::Duration>| of.map_or(0, |time| time.as_nanos() / 1_000_000_000);
-    let child = |child: &usher_ike::machine::ChildConfig| {
+    let child = |child: &usher_ike::machine::ChildSaConfig| {
         let networks = [selector_networks(child.local.as_ref()), selector_networks(child.remote.as_ref())];
         (child.name.clone(), ChildSummary { rekeying: seconds(child.rekey_after), networks })
     };
@@ -223,7 +224,7 @@ fn summarize_import(imported: &SwanctlImport) -> Option<ConnectionSummary> {
     })
 }
 
-/// Whether both mean the same identity: charon shows a key ID as text.
+/// True if both are the same identity; charon shows a key ID as text.
 fn is_same(ours: &str, theirs: &str) -> bool {
     let hexadecimal: String = theirs.bytes().map(|octet| format!("{octet:02x}")).collect();
     ours == theirs
@@ -288,7 +289,8 @@ fn connections_here_are_those_that_charon_has() {
     );
 }
 
-/// All of these are for our client, at 127.0.0.2 as ini.test: charon takes it by the one that we write first.
+/// All of these connections match our client, which is ini.test at 127.0.0.2. charon selects the one that our
+/// import lists first.
 #[test]
 fn the_connection_that_charon_takes_is_the_first_of_ours() {
     let (wide, near, host) =
@@ -329,7 +331,7 @@ fn the_connection_that_charon_takes_is_the_first_of_ours() {
         let own = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n";
         let mut ours = start_client(&charon, &place, own);
         ours.wait_for("CHILD_SA");
-        // charon lists it once it has answered.
+        // charon lists the IKE_SA after its response.
         let mut listed = String::new();
         wait_for_charon("charon lists the IKE_SA", &charon, || {
             listed = charon.run_swanctl(&["--list-sas"]);
@@ -341,7 +343,7 @@ fn the_connection_that_charon_takes_is_the_first_of_ours() {
     }
 }
 
-/// Values of each kind, right and wrong.
+/// Valid and invalid values of each kind.
 #[rustfmt::skip]
 const SETTINGS: &[&str] = &[
     "version = 0x1", "version = 01", "version = 08", "version = 3", "version = two", "version = \" 2\"", "version =",
@@ -390,7 +392,7 @@ const CHILD_SETTINGS: &[&str] = &[
     "hostaccess = no", "ipcomp = yes", "within { x = y\n remote_tss = z }",
 ];
 
-/// What charon discards is what ours leaves out as discarded, and nothing else.
+/// Our import leaves out exactly the connections that charon discards.
 #[test]
 fn connections_that_charon_discards_are_left_out() {
     let connection = |name: &str, own: &str, remote: &str, child: &str| {
@@ -419,8 +421,8 @@ fn connections_that_charon_discards_are_left_out() {
                 .unwrap();
         let is_named = |what: &str| imported.left.iter().any(|(_, left)| left.contains(what));
         let is_there = theirs.contains_key(&format!("c{n}"));
-        // What later releases take is served here, and that is said.
-        let is_discarded = is_named("as charon does not take it") || is_named("after strongSwan 5.9.8");
+        // Usher serves settings of later releases; the import reports them.
+        let is_discarded = is_named("because charon rejects it") || is_named("after strongSwan 5.9.8");
         if is_discarded == is_there {
             let there = if is_there { "charon has" } else { "charon has not" };
             wrong.push(format!("{there} {text}: {:?} {:?}", imported.left, imported.stops));

@@ -15,8 +15,8 @@ const FLAWS: &str = "_ws.malformed || radius.authenticator.invalid == 1 || radiu
 const WARNING: u32 = 0x60_0000;
 /// The group of warnings about TCP's sequence numbers, which a busy machine causes.
 const SEQUENCE: &str = "33554432";
-/// Warnings about what is as it has to be: EAP-MD5 proves no server; an MS-CHAP-Error begins with an identifier
-/// (RFC 2548 §2.1.5), which tshark takes for text.
+/// Warnings about correct messages: EAP-MD5 does not authenticate the server; an MS-CHAP-Error begins with an
+/// identifier (RFC 2548 §2.1.5), which tshark takes for text.
 const EXEMPT: [&str; 2] =
     ["Vulnerable to MITM attacks. If possible, change EAP type.", "Trailing stray characters"];
 /// MS-CHAP-Error's number among Microsoft's attributes.
@@ -31,10 +31,10 @@ struct LoopbackCapture<'a> {
 impl<'a> LoopbackCapture<'a> {
     #[track_caller]
     fn start_capture(place: &'a TempDir, space: &NetworkNamespace) -> Self {
-        // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
+        // Without this limit, the capture shows datagrams that a single system call sent as one packet.
         space.run_ip(&["link", "set", "lo", "gso_max_segs", "1"]);
         let mut command = space.command("dumpcap");
-        // With a buffer for the time in which it does not run.
+        // The buffer holds packets that arrive while dumpcap is not scheduled.
         command.args(["-q", "-B", "32", "-i", "lo", "-w", "capture.pcapng"]);
         Self { dumpcap: place.start_program("dumpcap", &mut command, "File: "), temp_dir: place }
     }
@@ -98,7 +98,7 @@ impl<'a> LoopbackCapture<'a> {
     }
 }
 
-/// A FreeRADIUS at hostapd's place that takes whatever it is asked to change (RFC 5176).
+/// Starts a FreeRADIUS in hostapd's place, which accepts every change (RFC 5176).
 #[track_caller]
 fn start_coa_freeradius(port: &HostapdTestNetwork) -> RunningProgram {
     let folder = port.temp_dir.path_text("freeradius");
@@ -177,7 +177,7 @@ fn radius_with_hostapd_and_radclient() {
     let begin =
         "User-Name = ann\nAcct-Status-Type = Start\nAcct-Session-Id = s1\nNAS-IP-Address = 127.0.0.1\n";
     assert!(radclient("127.0.0.1:1813", "acct", begin).contains("Received Accounting-Response"));
-    // hostapd knows nothing of that one; FreeRADIUS, in its place, takes every change.
+    // hostapd does not know that session; FreeRADIUS, in its place, accepts every change.
     let (right, said) = port.run_admin_command(&["session", "disconnect", "s1"]);
     assert!(!right && said.contains("Error-Cause 503"), "{said}");
     assert_eq!(port.hostapd.terminate(), Some(0));
@@ -186,7 +186,7 @@ fn radius_with_hostapd_and_radclient() {
     let _changed = start_coa_freeradius(&port);
     let (right, said) = port.run_admin_command(&["session", "change", "s1", "Session-Timeout = 100"]);
     assert!(right, "{said}");
-    // A session's beginning and end, that of hostapd, and a session's beginning twice.
+    // Start and Stop of a session, hostapd's record, and two Starts of a session.
     capture.finish_capture("radius.code == 4 && radius.rspframe", 5);
 
     capture.assert_clean();
@@ -196,14 +196,14 @@ fn radius_with_hostapd_and_radclient() {
     for code in ["1", "2", "3", "11", "4", "5", "12", "40", "41", "42", "43", "44", "45"] {
         assert!(codes.iter().any(|c| c == code), "no message of code {code}: {codes:?}");
     }
-    // hostapd does not stay for the last answer.
+    // hostapd ends before the last answer.
     assert_eq!(
         capture.count_frames("udp && !icmp"),
         capture.count_frames("radius && !icmp"),
         "nothing else is there"
     );
-    // What tshark can verify, it did: not what answers a Status-Server, which radclient has verified, and not the
-    // requests of RFC 5176, which hostapd has.
+    // tshark has verified all that it can. It cannot verify answers to Status-Server, which radclient has
+    // verified, or requests of RFC 5176, which hostapd has.
     let signed = capture.count_frames("(radius.reqframe || radius.code == 4) && !icmp");
     assert!(signed > 30, "{signed}");
     assert_eq!(capture.count_frames("radius.authenticator.valid == 1 && !icmp"), signed);
@@ -237,7 +237,7 @@ fn diameter_with_freediameter_and_the_load_generator() {
     assert_eq!(usher.terminate(), Some(0));
     peer.wait_for("sent a DPR");
     assert_eq!(peer.terminate(), Some(0));
-    // Of freeDiameter, of the load generator's trials and loads, and ours.
+    // One of freeDiameter, four of the load generator's trials and loads, and one of ours.
     capture.finish_capture(
         "diameter.cmd.code == 282 && diameter.flags.request == 1 && diameter.answer_in",
         1 + 4 + 1,
@@ -251,7 +251,7 @@ fn diameter_with_freediameter_and_the_load_generator() {
             assert!(capture.count_frames(&filter) > 0, "{filter}");
         }
     }
-    // By message: of several in a frame tshark may name the answer to none.
+    // Counts messages: if a frame has several, tshark may name the answer to none.
     let mut open = BTreeSet::new();
     for line in
         capture.matching_lines("diameter", &["tcp.stream", "diameter.flags.request", "diameter.hopbyhopid"])

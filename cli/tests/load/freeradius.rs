@@ -144,7 +144,7 @@ impl FreeRadius {
 
 impl Drop for FreeRadius {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);

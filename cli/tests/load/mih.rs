@@ -20,7 +20,7 @@ impl MihFunction {
         let (folder, at) = (new_folder(), own_socket());
         let config = format!(
             "id = \"pos.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
-             [[allow]]\nprefix = \"127.0.0.0/8\"\nmay = [\"parameters\"]\n[limits]\nrequests_per_peer = 256\n\
+             [[allow]]\nprefix = \"127.0.0.0/8\"\nrights = [\"parameters\"]\n[limits]\nrequests_per_peer = 256\n\
              connections_per_network = 64\n[log]\nlevel = \"warn\"\n"
         );
         fs::write(folder.join("mih.toml"), config).unwrap();
@@ -75,11 +75,11 @@ fn requests_and_indications_are_loaded_by_udp_and_tcp() {
         ["load", "mih", &function.address, "--rate", "200", "--duration", "1s", "--expect", "failed < 1 %"];
     let said = run_usher(&[&open[..], &["--timeout", "60s"]].concat());
     let text = String::from_utf8_lossy(&said.stdout);
-    assert!(said.status.success() && text.contains("transactions ended as they had to"), "{text}");
+    assert!(said.status.success() && text.contains("transactions had the expected result"), "{text}");
     assert!(!text.contains("login"), "{text}");
 }
 
-/// An address at which one peer is answered as at `server`, so many datagrams to it being passed on; then no more are.
+/// Starts a relay to `server` for one peer, which stops after this number of answers. Returns its address.
 fn start_relay(server: &str, count: usize) -> String {
     let (relay, behind) = (UdpSocket::bind(own_socket()).unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let at = relay.local_addr().unwrap().to_string();
@@ -107,7 +107,7 @@ fn start_relay(server: &str, count: usize) -> String {
 #[test]
 fn what_a_function_drops_or_refuses_is_counted() {
     let function = MihFunction::start();
-    // It answers at first, and then no longer.
+    // The function answers at first, and then no longer.
     let relay = start_relay(&function.address, 50);
     let mut words = vec!["load", "mih", &relay, "--concurrency", "8", "--count", "100", "--json"];
     words.extend(["--no-check", "--retransmission", "100ms", "--timeout", "500ms", "--patience", "2s"]);

@@ -99,7 +99,7 @@ impl UsherServer {
 
 impl Drop for UsherServer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
@@ -129,7 +129,7 @@ fn expectations_decide_the_exit_code() {
     let all = value["expectations"].as_array().unwrap();
     assert_eq!((all[0]["met"].as_bool(), all[1]["met"].as_bool()), (Some(true), Some(false)));
     assert!(all[1]["found"].as_f64().unwrap() > 1e-6, "the results are told all the same");
-    for (expectation, part) in [("p98 < 1 s", "Metrics: p50"), ("p99 < 100", "a time, as 100 ms")] {
+    for (expectation, part) in [("p98 < 1 s", "Login latency: p50"), ("p99 < 100", "a time such as 100 ms")] {
         let (_, said) = expect_exit(&ours.pap_arguments(&["--expect", expectation]), 2);
         assert!(said.contains(part), "{said}");
     }
@@ -170,7 +170,7 @@ fn each_user_shows_its_own_certificate() {
     let refused = value["expected_rejects"].as_u64().unwrap();
     assert!((1..30).contains(&refused), "logins with another user's certificate are refused: {refused}");
 
-    // By a file of users. user0 and user1 have swapped passwords.
+    // With a file of users. user0 and user1 have swapped passwords.
     let csv = work.join("users.csv");
     let line = |user: u32, of: u32| format!("user{user},,pki/issued/user{of}.crt,pki/issued/user{of}.key\n");
     fs::write(&csv, line(0, 1) + &line(1, 0) + &line(2, 2)).unwrap();
@@ -186,7 +186,7 @@ fn each_user_shows_its_own_certificate() {
     let one = ["--user", "user0", "--wrong-share", "10%", "--certificate", &same, "--key", &key];
     let words = [&base[..], &one].concat();
     assert!(
-        expect_exit(&words, 2).1.contains("give one a user"),
+        expect_exit(&words, 2).1.contains("a certificate for each user"),
         "nobody else's certificate is there to be refused"
     );
     fs::remove_dir_all(work).unwrap();
@@ -211,7 +211,7 @@ fn access_servers_have_sockets_and_addresses_of_their_own() {
     }
     assert_eq!(run_load(&ours.pap_arguments(&["--count", "100"]))["trains"], true);
     let (_, said) = expect_exit(&ours.pap_arguments(&["--nas", "2", "--nas-address", "192.0.2.1"]), 2);
-    assert!(said.contains("nothing can be sent from 192.0.2.1"), "{said}");
+    assert!(said.contains("cannot send from 192.0.2.1"), "{said}");
     assert!(
         expect_exit(&ours.pap_arguments(&["--nas", "1", "--concurrency", "300"]), 2).1.contains("--nas 2")
     );
@@ -243,13 +243,13 @@ fn methods_are_mixed_and_told_apart() {
     assert!(begun[0] > begun[1] && begun[1] > begun[2] && begun[2] > 30, "{begun:?}");
     assert_eq!(methods[1]["method"], "eap-md5");
     assert_eq!(value["method"], "pap 60 %, eap-md5 30 %, eap-mschapv2 10 %");
-    // Methods that the server rejects are named before the load starts.
+    // The load names methods that the server rejects before it starts.
     let (_, said) = expect_exit(&[&base[..], &["--mix", "pap=60,eap-gtc=40", "--count", "10"]].concat(), 1);
     assert!(said.contains("by eap-gtc"), "{said}");
     assert!(
         expect_exit(&[&base[..], &["--mix", "pap=60,leap=40"]].concat(), 2)
             .1
-            .contains("no method is named \"leap\"")
+            .contains("unknown method \"leap\"")
     );
     let text = run_usher(&[&base[..], &["--mix", "pap=1,eap-md5=1", "--count", "50"]].concat());
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
@@ -258,7 +258,7 @@ fn methods_are_mixed_and_told_apart() {
 
 #[test]
 fn what_an_interrupt_cuts_off_is_counted() {
-    // It receives all requests and answers none.
+    // This socket receives all requests and answers none.
     let silent = UdpSocket::bind(own_socket()).unwrap();
     silent.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let at = silent.local_addr().unwrap().to_string();
@@ -283,7 +283,7 @@ fn what_an_interrupt_cuts_off_is_counted() {
 #[test]
 fn a_generator_that_cannot_keep_its_pace_says_so() {
     let ours = UsherServer::start(None);
-    // The generator is stopped for a second, on any machine.
+    // Stops the generator for a second, on any machine.
     let stopped_for_a_second = |duration: &&str| {
         let before = ours.accepted_logins();
         let pace = ["--rate", "200", "--duration", duration, "--warmup", "0s", "--expect", "p99 < 1 us"];
@@ -297,7 +297,7 @@ fn a_generator_that_cannot_keep_its_pace_says_so() {
         wait_until("it logs users in", || ours.accepted_logins() > before + 20);
         kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
         std::thread::sleep(Duration::from_secs(1));
-        // If the load ended before this process was scheduled, it is repeated.
+        // If the load ended before this process was scheduled, the test repeats it.
         let runs = child.try_wait().unwrap().is_none();
         let _ = kill_process(Pid::from_child(&child), Signal::CONT);
         let output = child.wait_with_output().unwrap();
@@ -310,8 +310,8 @@ fn a_generator_that_cannot_keep_its_pace_says_so() {
     assert_eq!(value["bound_only"], true, "{value:#}");
     assert_eq!(value["generator"]["limit"]["by"], "late", "{value:#}");
     assert!(said.contains("The generator was the limit"), "{said}");
-    // A processor that is kept between logins is not busy. That it is waited for counts, and so is measured by a thread that would
-    // like to have one all the time.
+    // An idle generator that keeps its processor is not busy. A wait for a processor does count; a thread that
+    // is always ready to run measures it.
     let over = AtomicBool::new(false);
     let (easy, waited) = std::thread::scope(|scope| {
         let waits = scope.spawn(|| share_of_waiting(&over));
@@ -323,9 +323,9 @@ fn a_generator_that_cannot_keep_its_pace_says_so() {
     assert!(busy < 1.0 - 0.1 * (1.0 - waited), "busy for {busy} where one waits for {waited} of the time");
 }
 
-/// The share of the time that this thread waits for a processor, having something to do until then.
+/// Returns the share of time that this thread waits for a processor while it is ready to run.
 fn share_of_waiting(over: &AtomicBool) -> f64 {
-    // Nanoseconds on a processor, and those of waiting for one (Linux, Documentation/scheduler/sched-stats).
+    // Nanoseconds on a processor, and of waits for one (Linux, Documentation/scheduler/sched-stats).
     let waited = || {
         let said = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
         said.split_ascii_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1e9
@@ -361,8 +361,8 @@ fn latency_over_time_is_a_figure_and_a_series() {
 #[test]
 fn a_ramps_headline_is_its_knee_with_the_failures_of_its_steps() {
     let ours = UsherServer::start(None);
-    // What nobody keeps within: each step fails, and the headline says so.
-    // In time, since at random a step of 300 ms at 4 a second may have no login at all.
+    // No server meets this limit: each step fails, and the headline says so. Arrivals are regular, since at
+    // random times a step of 300 ms at 4 a second may have no login.
     let steps =
         ["--ramp", "--ramp-settle", "100ms", "--ramp-hold", "300ms", "--ramp-start", "4", "--regular"];
     let value = run_load(&ours.pap_arguments(&[&steps[..], &["--ramp-p99", "1us"]].concat()));

@@ -1,4 +1,4 @@
-//! A ramp at a server that drops nothing: excess requests wait, and are answered late.
+//! A ramp against a server that drops nothing: excess requests wait for a late reply.
 
 use crate::own::{TEST_TIMEOUT, own_socket};
 use crate::run_load;
@@ -11,15 +11,14 @@ use std::time::{Duration, Instant};
 const SECRET: &str = "a secret of the tests";
 /// The time for each reply: 200 a second.
 const EACH: Duration = Duration::from_millis(5);
-/// How long answers may take for a rate to be kept up with: longer than a machine that is busy with something else mostly keeps the server
-/// from its turn.
+/// Maximum delay of replies at a sustained rate. A busy machine rarely delays the server's turn by as much.
 const LIMIT: Duration = Duration::from_millis(200);
-/// How long a rate runs before it is measured, and how long it is then.
+/// The time of a rate before its measurement; `HOLD` is that of the measurement.
 const SETTLE: Duration = Duration::from_millis(50);
 const HOLD: Duration = Duration::from_millis(500);
 
-/// Answers every request by Access-Accept, one after the other, for as long as the test runs; where, and how much later than it should
-/// have at most, in microseconds.
+/// Starts a server that answers every request by Access-Accept, one after the other. Returns its address, and
+/// the maximum lateness of a reply in microseconds.
 fn start_slow_server() -> (String, Arc<AtomicU64>) {
     let socket = UdpSocket::bind(own_socket()).unwrap();
     let at = socket.local_addr().unwrap().to_string();
@@ -38,11 +37,12 @@ fn start_slow_server() -> (String, Arc<AtomicU64>) {
     std::thread::spawn(move || {
         let mut free = Instant::now();
         for (request, from, arrived) in waiting {
-            // Who wakes up late has less to wait for the next time.
+            // After a late wake-up the next wait is shorter.
             free = free.max(arrived) + EACH;
             std::thread::sleep(free.saturating_duration_since(Instant::now()));
             late.fetch_max(free.elapsed().as_micros() as u64, Ordering::Relaxed);
-            // RFC 2865 §3: the Response Authenticator is of the answer with the request's in its place, and the secret.
+            // RFC 2865 §3: the Response Authenticator covers the reply with the request's authenticator, and
+            // the secret.
             let head = [2, request[1], 0, 20];
             let proof = usher_crypto::digest::md5(&[&head, &request[4..], SECRET.as_bytes()]);
             let _ = answers.send_to(&[&head[..], &proof].concat(), from);
@@ -59,7 +59,8 @@ fn a_ramp_waits_until_the_server_has_cleared_an_overload() {
     words.extend(["--user", "user", "--password", "password", "--regular", "--ramp", "--ramp-start", "800"]);
     words.extend(["--ramp-settle", &settle, "--ramp-hold", &hold, "--ramp-p99", &limit]);
     words.extend(["--ramp-precision", "30%", "--ramp-repeats", "2"]);
-    // Where the server or the generator had no turn for half of the limit, every rate was too much: then the ramp is climbed once more.
+    // If the server or the generator was not scheduled for half of the limit, every rate was too high. The test
+    // then repeats the ramp.
     let begun = Instant::now();
     let value = loop {
         latest.store(0, Ordering::Relaxed);
@@ -72,8 +73,9 @@ fn a_ramp_waits_until_the_server_has_cleared_an_overload() {
         }
     };
     let steps = value["ramp"]["steps"].as_array().unwrap();
-    // The first leave 2 s of work each. Those at a rate that the server has time for are kept up with all the same; of one that it has no
-    // time for it may be as far behind as the limit when those begin that are still judged, which is the limit before the end.
+    // The first steps leave 2 s of work each. The server still sustains later steps at rates within its
+    // capacity. The ramp judges only logins that start more than the limit before a step's end. So a step above
+    // the capacity passes if the server is behind by less than the limit at that time.
     assert_eq!((steps[0]["rate"].as_f64(), &steps[0]["kept_up"]), (Some(800.0), &false.into()), "{value:#}");
     let knee = value["ramp"]["knee_per_s"].as_f64().unwrap_or_default();
     let judged = (SETTLE + HOLD - LIMIT).as_secs_f64();

@@ -39,7 +39,7 @@ fn a_run_ends_in_its_claims() {
     assert_eq!(of("aaa.hol.gap-19").unwrap()["verdict"], "not run");
     assert_eq!(of("aaa.surge"), None, "none of its studies is in the run");
     let report = std::fs::read_to_string(place.path("one/report.html")).unwrap();
-    assert!(report.contains("Published statements") && report.contains("aaa.hol.widens"));
+    assert!(report.contains("Published claims") && report.contains("aaa.hol.widens"));
 
     let text = place.run_usher(&["claims", "one"]).with_code(0).out;
     assert!(text.starts_with("CLAIM") && text.contains("0.5 s") && text.contains("At 5 % loss"), "{text}");
@@ -95,10 +95,10 @@ fn without_a_run_nothing_is_judged() {
     }
     assert!(none.err.contains("usher study run aaa --quick"), "{}", none.err);
     let nowhere = place.run_usher(&["claims", "nowhere"]).with_code(1);
-    assert!(nowhere.err.contains("nowhere is no folder of a run"), "{}", nowhere.err);
+    assert!(nowhere.err.contains("nowhere is not the folder of a run"), "{}", nowhere.err);
     place.write("mine.toml", STUDY);
     place.run_usher(&["study", "run", "mine.toml", "--quick", "--replications", "2"]).with_code(0);
     assert_eq!(std::fs::read_to_string(place.path("out/mine-quick/claims.json")).unwrap(), "[]\n");
     let other = place.run_usher(&["claims", "out/mine-quick"]).with_code(0);
-    assert_eq!(other.out, "No published statement is held against these studies.\n");
+    assert_eq!(other.out, "No published claim concerns these studies.\n");
 }

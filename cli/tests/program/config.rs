@@ -14,7 +14,7 @@ fn an_old_file_is_read_with_a_warning_until_it_is_rewritten() {
     let mode = |mode| std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.path("aaa.toml"), mode(0o640)).unwrap();
     let checked = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
-    assert!(checked.err.contains("warning: aaa.toml:4:1: \"first\" is on its way out"), "{}", checked.err);
+    assert!(checked.err.contains("warning: aaa.toml:4:1: \"first\" is deprecated"), "{}", checked.err);
     let shown = place.run_usher(&["config", "upgrade", "aaa.toml"]).with_code(0).out;
     assert_eq!(
         shown,
@@ -48,5 +48,25 @@ fn config_upgrade_rewrites_earlier_files_and_studies() {
     assert!(text.contains("\nversion = 2\n") || text.starts_with("version = 2\n"), "{text}");
     place.write("other.toml", "[package]\nname = \"x\"\n");
     let refused = place.run_usher(&["config", "upgrade", "other.toml"]).with_code(2);
-    assert!(refused.err.contains("other.toml: this is none of a study, "), "{}", refused.err);
+    assert!(
+        refused.err.contains("other.toml: the keys fit none of these formats: a study, "),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn a_refused_value_of_an_option_is_explained_in_our_words() {
+    let place = TempDir::new();
+    for (words, expected) in [
+        (&["ident", "serve", "--listen", "x"][..], "expected an IP address and port, such as"),
+        (&["mih", "flow", "192.0.2.1:1", "--from", "x"], "expected an IP address, such as"),
+        (&["study", "run", "aaa", "--jobs", "0"], "expected 1 or more"),
+        (&["study", "run", "aaa", "--jobs", "many"], "expected a whole number"),
+    ] {
+        let said = place.run_usher(words).with_code(2).err;
+        assert!(said.contains(expected) && said.contains("--help"), "{said}");
+        let json = place.run_usher(&[words, &["--json"]].concat()).with_code(2);
+        assert!(json.err.contains(expected), "{json:?}");
+    }
 }

@@ -16,7 +16,7 @@ impl GatewayProcess {
         let (host, port, nat_port) = (own_address(), own_port(), own_port());
         let text = format!(
             "key_log = \"keys\"\n[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\n\
-             control = \"ike.sock\"\n{more}\n[data]\ncarry = \"none\"\n"
+             control = \"ike.sock\"\n{more}\n[data]\nmode = \"none\"\n"
         );
         write_private(place, "gateway.toml", &text);
         let daemon = DaemonProcess::run_command(&mut place.usher_command(&[
@@ -39,7 +39,7 @@ impl GatewayProcess {
         let (host, port, nat_port) = (own_address(), own_port(), own_port());
         let text = format!(
             "[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"{name}.sock\"\n\
-             [data]\ncarry = \"none\"\n[limits]\nretransmission = \"300 ms\"\n\
+             [data]\nmode = \"none\"\n[limits]\nretransmission = \"300 ms\"\n\
              [[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"{host}\"\nremote_port = {}\n{more}",
             self.nat_port
         );
@@ -69,7 +69,7 @@ fn a_client_connects_and_the_gateway_lists_rekeys_and_ends_sas() {
         "home.toml",
     ]));
     client.wait_for_log("established");
-    client.wait_for_log("given");
+    client.wait_for_log("addresses assigned");
     let ask = |words: &[&str]| place.run_usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
     let status = || ask(&["status", "--json"]).with_code(0).stdout_json();
     let before = status();
@@ -98,7 +98,7 @@ fn a_client_connects_and_the_gateway_lists_rekeys_and_ends_sas() {
         "{text}"
     );
     // Both kinds of SAs are rekeyed.
-    assert_eq!(ask(&["rekey", "ini.test"]).with_code(0).out, "1 to be replaced\n");
+    assert_eq!(ask(&["rekey", "ini.test"]).with_code(0).out, "SAs to be replaced: 1\n");
     wait_until("it is replaced", || status()["sas"][0]["spis"] != sa["spis"]);
     assert_eq!(ask(&["rekey", "--children", "--json"]).with_code(0).stdout_json()["sas"], 1);
     wait_until("its child too", || {
@@ -107,9 +107,9 @@ fn a_client_connects_and_the_gateway_lists_rekeys_and_ends_sas() {
             && now["sas"].as_array().unwrap().len() == 1
     });
     let nobody = ask(&["down", "eve.test"]);
-    assert!(nobody.code == Some(1) && nobody.err.contains("nothing is called eve.test"), "{nobody:?}");
-    assert_eq!(ask(&["down", "ini.test"]).with_code(0).out, "1 to be ended\n");
-    client.wait_for_log("the other side ended it");
+    assert!(nobody.code == Some(1) && nobody.err.contains("no IKE_SA matches eve.test"), "{nobody:?}");
+    assert_eq!(ask(&["down", "ini.test"]).with_code(0).out, "SAs to be ended: 1\n");
+    client.wait_for_log("the peer ended it");
     assert_eq!(client.terminate(), Some(0), "it had been there");
     assert_eq!(status()["sas"].as_array().unwrap().len(), 0);
     // SPIs, keys and algorithms of the first IKE_SA and of its successor, for Wireshark.
@@ -125,12 +125,12 @@ fn a_client_that_is_refused_says_why_and_ends() {
     let gateway = GatewayProcess::new(&place, PSK_GATEWAY);
     gateway.write_client_config(&place, "wrong.toml", &PSK.replace("a shared secret", "another secret"));
     let said = place.run_usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
-    assert!(said.code == Some(1) && said.err.contains("does not take what this side says it is"), "{said:?}");
-    gateway.daemon.wait_for_log("the other side did not prove who it is");
+    assert!(said.code == Some(1) && said.err.contains("rejected this side's identity or proof"), "{said:?}");
+    gateway.daemon.wait_for_log("the authentication of the peer failed");
     let proposals = format!("{PSK}proposals = [\"3des-sha1-modp1024\"]\n");
     gateway.write_client_config(&place, "weak.toml", &proposals);
     let said = place.run_usher(&["ike", "connect", "home", "--config", "weak.toml"]);
-    assert!(said.code == Some(1) && said.err.contains("no proposal is acceptable to both sides"), "{said:?}");
+    assert!(said.code == Some(1) && said.err.contains("no common proposal"), "{said:?}");
     let unknown = place.run_usher(&["ike", "connect", "hom", "--config", "weak.toml"]);
     assert!(unknown.code == Some(2) && unknown.err.contains("did you mean \"home\"?"), "{unknown:?}");
 }
@@ -155,7 +155,7 @@ fn a_running_gateway_starts_connections_and_ends_them_on_exit() {
     ask(&["down", "home"]).with_code(0);
     wait_until("it has ended", || sas() == 0);
     // A connection that was ended does not restart by itself. The other one does meanwhile, at the same interval.
-    let attempts = || client.log().matches("no proposal is acceptable to both sides").count();
+    let attempts = || client.log().matches("no common proposal").count();
     let before = attempts();
     wait_until("the other is begun again", || attempts() >= before + 3);
     assert_eq!(sas(), 0);
@@ -163,7 +163,7 @@ fn a_running_gateway_starts_connections_and_ends_them_on_exit() {
     assert!(begun["sa"].is_u64(), "{begun}");
     wait_until("it is there again", || sas() == 1);
     assert_eq!(client.terminate(), Some(0));
-    gateway.daemon.wait_for_log("the other side ended it");
+    gateway.daemon.wait_for_log("the peer ended it");
     let gone = ask(&["status"]);
     assert!(gone.code == Some(1) && gone.err.contains("start it with: usher ike serve"), "{gone:?}");
 }
@@ -218,7 +218,7 @@ fn users_log_in(within: bool) {
         let client = DaemonProcess::run_command(
             &mut place.usher_command(&["ike", "connect", "home", "--config", "ann.toml"]),
         );
-        client.wait_for_log("given");
+        client.wait_for_log("addresses assigned");
         let status = place
             .run_usher(&["ike", "status", "--json", "--config", "gateway.toml"])
             .with_code(0)
@@ -241,7 +241,7 @@ fn users_log_in(within: bool) {
         gateway.write_client_config(&place, "wrong.toml", &user("wrong"));
         let said = place.run_usher(&["ike", "connect", "home", "--config", "wrong.toml"]);
         assert_eq!(said.code, Some(1), "{method}: {said:?}");
-        gateway.daemon.wait_for_log("not let in");
+        gateway.daemon.wait_for_log("login failed");
     }
 }
 
@@ -262,7 +262,7 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
             let client = DaemonProcess::run_command(
                 &mut place.usher_command(&["ike", "connect", "home", "--config", &name]),
             );
-            client.wait_for_log("given");
+            client.wait_for_log("addresses assigned");
             client
         })
         .collect();
@@ -281,7 +281,7 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
     };
     assert_eq!(all(&thread).len(), 2, "{status}");
     assert_eq!(status["pools"][0]["used"].as_u64(), Some(8), "{status}");
-    assert_eq!(ask(&["rekey"]).with_code(0).out, "8 to be replaced\n");
+    assert_eq!(ask(&["rekey"]).with_code(0).out, "SAs to be replaced: 8\n");
     // A client that reconnects by another thread keeps its address and leaves nothing behind.
     drop(clients);
     for n in 0..8 {
@@ -290,7 +290,7 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
         let client = DaemonProcess::run_command(
             &mut place.usher_command(&["ike", "connect", "home", "--config", &name]),
         );
-        client.wait_for_log("given");
+        client.wait_for_log("addresses assigned");
         // It is killed.
         drop(client);
         wait_until("the one before is gone", || {
@@ -319,5 +319,5 @@ fn a_faulty_file_is_told_with_its_lines() {
         "{said:?}"
     );
     place.write("ike.toml", "");
-    assert_eq!(place.run_usher(&["ike", "check", "ike.toml"]).with_code(0).out, "ike.toml: right\n");
+    assert_eq!(place.run_usher(&["ike", "check", "ike.toml"]).with_code(0).out, "ike.toml: valid\n");
 }

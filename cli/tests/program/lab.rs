@@ -36,7 +36,7 @@ fn what_was_left_is_removed_once() {
     let space = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata("/proc/self/ns/pid").unwrap());
     let entry = format!("list/{space}-{}-1-0.json", std::process::id());
     place.write(&entry, r#"{"process":1,"name":"my study","hosts":[],"links":[]}"#);
-    assert_eq!(place.run_usher(&["lab", "show", "--list", "list"]).with_code(0).out, "no lab runs\n");
+    assert_eq!(place.run_usher(&["lab", "show", "--list", "list"]).with_code(0).out, "no lab is running\n");
     assert_eq!(removed(), ["removed the entry of a lab that was killed: my study"]);
     assert_eq!(removed(), [""; 0]);
     assert!(!place.path(&entry).exists());

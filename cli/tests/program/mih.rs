@@ -7,7 +7,7 @@ use std::net::TcpListener;
 fn mih_config(at: impl std::fmt::Display, may: &str) -> String {
     format!(
         "id = \"pos1.example.org\"\n[listen]\nudp = [\"{at}\"]\ntcp = [\"{at}\"]\n\
-         [[allow]]\nprefix = \"127.0.0.0/8\"\nmay = [{may}]\n[[interface]]\nname = \"none0\"\n\
+         [[allow]]\nprefix = \"127.0.0.0/8\"\nrights = [{may}]\n[[interface]]\nname = \"none0\"\n\
          address = \"02:00:00:00:00:01\"\npoa = \"02:00:00:00:00:fe\"\n"
     )
 }
@@ -41,9 +41,9 @@ fn a_function_answers_discovery_registration_and_queries() {
         let unknown = ask(&["parameters"]);
         assert!(unknown.code == Some(1) && unknown.err.contains("unspecified failure"), "{unknown:?}");
         let refused = ask(&["act", "power-down", "--link", "02:00:00:00:00:01"]);
-        assert!(refused.code == Some(1) && refused.err.contains("[[allow]] may"), "{refused:?}");
+        assert!(refused.code == Some(1) && refused.err.contains("see [[allow]]"), "{refused:?}");
         let none = ask(&["parameters", "--link", "02:00:00:00:00:99"]);
-        assert!(none.code == Some(1) && none.err.contains("it has no such link"), "{none:?}");
+        assert!(none.code == Some(1) && none.err.contains("the function has no such link"), "{none:?}");
     }
     let people = place.run_usher(&["mih", "send", &host, "discover"]).with_code(0).out;
     assert!(people.contains("pos1.example.org") && people.contains("02:00:00:00:00:01 Ethernet"), "{people}");
@@ -57,7 +57,7 @@ fn a_function_answers_discovery_registration_and_queries() {
     assert!(refused.code == Some(1) && refused.err.contains("authorization failure"), "{refused:?}");
     place.write("mih.toml", "idd = \"x\"\n");
     server.send_signal("HUP");
-    server.wait_for_log("is not taken up");
+    server.wait_for_log("reload failed");
     place.run_usher(&["mih", "send", &host, "discover"]).with_code(0);
     server.send_signal("TERM");
     server.wait_for_log("stopped");
@@ -70,7 +70,7 @@ fn a_function_answers_discovery_registration_and_queries() {
 fn faults_are_told_with_their_place_and_what_to_do() {
     let place = TempDir::new();
     place.write("right.toml", &mih_config("127.0.0.1:4551", ""));
-    assert_eq!(place.run_usher(&["mih", "check", "right.toml"]).with_code(0).out, "right.toml: right\n");
+    assert_eq!(place.run_usher(&["mih", "check", "right.toml"]).with_code(0).out, "right.toml: valid\n");
     place.write("wrong.toml", "evnts = []\n");
     let said = place.run_usher(&["mih", "check", "wrong.toml"]).with_code(2).err;
     assert!(

@@ -152,7 +152,7 @@ fn an_installed_package_starts_with_and_without_configuration() {
          getent passwd usher && exit 1; getent group usher && exit 1\n\
          echo 'purged: nothing is left'\n",
     );
-    for each in ["ann is let in", "server: Access-Accept"] {
+    for each in ["ann is accepted", "server: Access-Accept"] {
         assert_eq!(said.matches(each).count(), 2, "{each}: {said}");
     }
     assert!(said.contains("purged: nothing is left"), "{said}");
@@ -242,8 +242,8 @@ fn the_package_has_the_program_manuals_completions_and_services() {
         "usr/share/fish/vendor_completions.d/usher.fish",
         "usr/share/usher/aaa-server.schema.json",
         "usr/share/doc/usher/copyright",
-        "usr/share/doc/usher/docs/aaa-server.md",
-        "usr/share/doc/usher/docs/why-refused.md",
+        "usr/share/doc/usher/docs/howto/aaa-server.md",
+        "usr/share/doc/usher/docs/howto/why-refused.md",
     ] {
         assert!(unpacked.join(file).is_file(), "{file}");
     }

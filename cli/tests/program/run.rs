@@ -48,7 +48,11 @@ fn the_same_bytes_where_threads_share_a_replication() {
         let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
         let all = &manifest["replications"];
         assert_eq!((&manifest["halved"], &manifest["undecided"]), (all, &serde_json::Value::Null));
-        assert!(said.out.contains(&format!("\nby two threads each: {all} replications\n")), "{}", said.out);
+        assert!(
+            said.out.contains(&format!("\nreplications divided between two threads: {all}\n")),
+            "{}",
+            said.out
+        );
     }
     let said = place.run_usher(&["study", "run", "mine.toml", "--on", "lab", "--threads", "2"]).with_code(2);
     assert!(said.err.contains("--threads"), "{}", said.err);
@@ -65,7 +69,7 @@ fn a_study_whose_dialogues_fail_says_so_first() {
     let lines: Vec<&str> = said.out.lines().collect();
     let line = lines[1];
     assert!(line.starts_with("Dialogues failed at ") && line.contains(" of 2 points: "), "{}", said.out);
-    assert!(line.ends_with("Delays are of those that ended well."), "{}", said.out);
+    assert!(line.ends_with("Delays cover only those that ended well."), "{}", said.out);
     let report = std::fs::read_to_string(place.path("h/report.html")).unwrap();
     let at = |text: &str| report.find(text).unwrap_or_else(|| panic!("{text}: {report}"));
     assert!(at("role=\"alert\">Dialogues failed at ") < at("class=\"findings\""));
@@ -179,9 +183,9 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     assert!(report.contains("These results are partial"));
     let manifest = std::fs::read_to_string(place.path("parts/manifest.json")).unwrap();
     assert!(manifest.contains("\"complete\": false"));
-    let resume = part.err.lines().last().unwrap().split_once("go on with: ").unwrap().1;
+    let resume = part.err.lines().last().unwrap().split_once("resume with: ").unwrap().1;
     let rest = place.run_shell(resume).with_code(0);
-    assert!(rest.out.contains("from before"), "{}", rest.out);
+    assert!(rest.out.contains("from an earlier run"), "{}", rest.out);
     let whole = run("1", "whole", much);
     place.run_usher(&whole.iter().map(String::as_str).collect::<Vec<_>>()).with_code(0);
     assert!(place.result_files("parts") == place.result_files("whole"));
@@ -207,7 +211,7 @@ fn an_interrupt_while_drawing_is_reported_and_ends_the_group() {
     });
     let part = part.with_code(130);
     assert!(
-        part.err.contains("single dialogues is not complete\nmine: 1 of 1 points are complete"),
+        part.err.contains("single dialogues are incomplete\nmine: 1 of 1 points are complete"),
         "{part:?}"
     );
     let report = std::fs::read_to_string(place.path("r/mine-quick/report.html")).unwrap();
@@ -219,7 +223,7 @@ fn an_interrupt_while_drawing_is_reported_and_ends_the_group() {
         to_strings(&run)
     });
     let part = part.with_code(130);
-    assert!(part.err.contains("single dialogues is not complete\n"), "{part:?}");
+    assert!(part.err.contains("single dialogues are incomplete\n"), "{part:?}");
 }
 
 #[test]
@@ -230,7 +234,7 @@ fn a_run_goes_on_after_a_comment_was_added_to_its_study() {
     place.run_usher(&run).with_code(0);
     place.write("mine.toml", &format!("# A thought.\n{STUDY}"));
     let said = place.run_usher(&run).with_code(0);
-    assert!(said.out.contains("from before"), "{}", said.out);
+    assert!(said.out.contains("from an earlier run"), "{}", said.out);
 }
 
 #[test]
@@ -245,7 +249,7 @@ fn points_that_came_to_their_limit_are_named() {
             .concat();
     let said = place.run_usher(&run).with_code(0);
     assert!(
-        said.out.contains("2 points came to the limit of replications before the precision asked for:\n  loss=5 %; protocol="),
+        said.out.contains("2 points reached the limit of replications before the requested precision:\n  loss=5 %; protocol="),
         "{}",
         said.out
     );
@@ -284,12 +288,12 @@ fn a_full_disk_is_said_and_what_was_done_is_kept() {
     let run = "usher study run mine.toml --replications 20 --jobs 2 --out r";
     let full = place.run_shell(&format!("trap '' XFSZ; ulimit -f 4; {run}")).with_code(1);
     assert!(full.err.contains("cannot write r/journal"), "{}", full.err);
-    assert!(full.err.contains("go on with: usher study run mine.toml"), "{}", full.err);
+    assert!(full.err.contains("resume with: usher study run mine.toml"), "{}", full.err);
     assert!(!full.err.contains("panicked"), "{}", full.err);
     let journal = std::fs::read_to_string(place.path("r/journal")).unwrap();
     assert!(journal.lines().count() > 3 && journal.ends_with('\n'));
     let rest = place.run_shell(run).with_code(0);
-    assert!(rest.out.contains("from before"), "{}", rest.out);
+    assert!(rest.out.contains("from an earlier run"), "{}", rest.out);
 }
 
 #[test]
@@ -341,7 +345,7 @@ fn captures_of_several_studies_are_of_those_that_have_the_link() {
         ])
     };
     let said = run("--pcap=line").with_code(0);
-    assert!(said.err.contains("other has none of the links of --pcap, and no captures"), "{}", said.err);
+    assert!(said.err.contains("other has none of the links of --pcap, and gets no captures"), "{}", said.err);
     let captures = |study: &str| {
         let files =
             std::fs::read_dir(place.path(&format!("both/{study}-quick/captures"))).into_iter().flatten();
@@ -353,7 +357,7 @@ fn captures_of_several_studies_are_of_those_that_have_the_link() {
     assert_eq!((captures("mine"), captures("other")), (2, 2));
     let none = run("--pcap=cable").with_code(2);
     assert!(
-        none.err.contains("--pcap=cable: mine has no such link; it has line, and none of the others"),
+        none.err.contains("--pcap=cable: mine has no such link; its links are line, and no other study"),
         "{}",
         none.err
     );
@@ -373,7 +377,7 @@ fn captures_of_recorded_handshakes_say_so() {
         let file = said.out.lines().find_map(|line| line.strip_prefix("capture: ")).unwrap();
         (said.err, std::fs::read(place.path(file)).unwrap())
     };
-    let remark = "octets of one recorded handshake";
+    let remark = "repeat one recorded handshake";
     let holds = |bytes: &[u8]| bytes.windows(remark.len()).any(|window| window == remark.as_bytes());
     let (said, recorded) = capture("recorded");
     assert!(said.contains(remark) && holds(&recorded), "{said}");
@@ -416,7 +420,7 @@ fn a_group_runs_each_study_into_its_own_folder() {
     assert_eq!(json[1]["report"], "both/other-quick/report.html");
     assert!(place.path("both/mine-quick/results.csv").exists());
     let twice = place.run_usher(&["study", "run", "mine.toml", "./mine.toml"]).with_code(2);
-    assert!(twice.err.contains("has the name \"mine\" too"), "{}", twice.err);
+    assert!(twice.err.contains("also has the name \"mine\""), "{}", twice.err);
     let dry = place.run_usher(&["study", "run", "dialogue", "--quick", "--dry-run"]).with_code(0).out;
     assert!(dry.lines().count() >= 2, "a group's name stands for its studies: {dry}");
     // A study of two groups runs once.
@@ -458,7 +462,7 @@ fn a_folder_alone_runs_its_study_again() {
     assert!(place.result_files("r") != place.result_files("other"));
     std::fs::create_dir(place.path("empty")).unwrap();
     let refused = place.run_usher(&["study", "run", "empty"]).with_code(2);
-    assert!(refused.err.contains("none of a run that kept its study"), "{}", refused.err);
+    assert!(refused.err.contains("empty is a folder without a copy of a study"), "{}", refused.err);
 }
 
 #[test]
@@ -538,7 +542,7 @@ fn two_runs_are_drawn_over_each_other() {
     assert_eq!(json["report"], "both/report.html");
     std::fs::remove_dir_all(place.path("b/study")).unwrap();
     let refused = place.run_usher(&["study", "compare", "a", "b", "--out", "both"]).with_code(1);
-    assert!(refused.err.contains("b did not keep its study"), "{}", refused.err);
+    assert!(refused.err.contains("b has no copy of its study"), "{}", refused.err);
 }
 
 /// Writes a fake python3 with the package in this version. Its other behaviour is a shell script.
@@ -591,7 +595,7 @@ fn a_cluster_is_asked_by_the_python_package() {
     assert_eq!(asked(), again);
     place.write("ends", "130");
     let ended = by_cluster(&place, &path, &["mine.toml", "--backend", "ray"]).with_code(130);
-    assert!(ended.err.contains("mine.toml: the sweep was not done"), "{}", ended.err);
+    assert!(ended.err.contains("mine.toml: the sweep failed"), "{}", ended.err);
     let other = write_fake_python(&place, "0.0.1", NOTES);
     let refused = by_cluster(&place, &other, &["mine.toml", "--backend", "ray"]).with_code(1);
     let remedy = "needs the Python package usher";
@@ -615,7 +619,7 @@ fn what_a_cluster_cannot_do_is_refused_before_anything_is_asked() {
         (&["mine.toml", "--perf"][..], "cannot be used with"),
         (&["mine.toml", "--kernel", "net.ipv4.tcp_recovery=0"], "cannot be used with"),
         (&["mine.toml", "--replication", "3"], "cannot be used with"),
-        (&["folder"], "folder is a folder, and none of a run that kept its study"),
+        (&["folder"], "folder is a folder without a copy of a study"),
         (&["mine.toml", "--set", "los=1 %"], "there is no axis \"los\""),
     ] {
         let said = by_cluster(&place, &path, &[more, &["--backend", "ray"]].concat()).with_code(2);
@@ -624,7 +628,7 @@ fn what_a_cluster_cannot_do_is_refused_before_anything_is_asked() {
     place.run_usher(&["study", "run", "mine.toml", "--lab", "--out", "lab"]).with_code(0);
     let lab = by_cluster(&place, &path, &["lab", "--backend", "ray"]).with_code(2);
     assert!(
-        lab.err.contains("lab: is a run of the points of [lab], which --backend does not run"),
+        lab.err.contains("lab: this run has the points of [lab], which --backend does not run"),
         "{}",
         lab.err
     );
@@ -642,7 +646,7 @@ fn why_a_cluster_failed_is_told_to_programs_too() {
     assert_eq!(word, "a word of Ray");
     let error: serde_json::Value = serde_json::from_str(error).unwrap();
     let expected = serde_json::json!({
-        "exit_code": 1, "message": "mine.toml: the sweep was not done: no scheduler there",
+        "exit_code": 1, "message": "mine.toml: the sweep failed: no scheduler there",
     });
     assert_eq!(error["error"], expected);
     assert!(said.out.is_empty(), "{}", said.out);
@@ -677,7 +681,11 @@ fn an_interrupt_ends_what_asks_the_cluster() {
     until("begun");
     signal(&usher, Signal::TERM);
     let ended = ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(130);
-    assert!(place.path("cleaned").exists() && ended.err.contains("Ctrl-C again ends now"), "{}", ended.err);
+    assert!(
+        place.path("cleaned").exists() && ended.err.contains("press Ctrl-C again to stop at once"),
+        "{}",
+        ended.err
+    );
     // If its sweep is complete by then, it is kept. The next one does not start.
     place.write("other.toml", STUDY);
     let path = write_fake_python(
@@ -690,7 +698,11 @@ fn an_interrupt_ends_what_asks_the_cluster() {
     until("at-mine");
     signal(&usher, Signal::TERM);
     let ended = ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(130);
-    assert!(ended.err.contains("other.toml: not begun") && !ended.err.contains("mine.toml"), "{}", ended.err);
+    assert!(
+        ended.err.contains("other.toml: not started") && !ended.err.contains("mine.toml"),
+        "{}",
+        ended.err
+    );
     assert!(!place.path("at-other").exists());
     let usher = begin("trap 'exit 0' TERM; echo >alone; while :; do sleep 0.01; done");
     until("alone");

@@ -34,7 +34,7 @@ fn a_new_study_is_right_and_keeps_what_is_there() {
     place.run_usher(&["study", "check", "mine.toml"]).with_code(0);
     let text = std::fs::read_to_string(place.path("mine.toml")).unwrap();
     let again = place.run_usher(&["study", "new", "mine.toml"]).with_code(2);
-    assert!(again.err.contains("mine.toml is there already"), "{}", again.err);
+    assert!(again.err.contains("mine.toml already exists"), "{}", again.err);
     assert_eq!(std::fs::read_to_string(place.path("mine.toml")).unwrap(), text);
     let nowhere = place.run_usher(&["study", "new", "nowhere/mine.toml"]).with_code(1);
     assert!(nowhere.err.contains("cannot write nowhere/mine.toml"), "{}", nowhere.err);
@@ -82,7 +82,7 @@ fn wrong_usage_is_said_with_code_2() {
         ),
         (&["study", "run", "mine.toml", "--set", "loss"], "write axis=value"),
         (&["study", "run", "mine.toml", "--set", "loss=x"], "loss"),
-        (&["study", "run", "mine.toml", "--pcap=lien"], "has no such link; it has line"),
+        (&["study", "run", "mine.toml", "--pcap=lien"], "has no such link; its links are line"),
         (
             &["study", "run", "mine.toml", "--point", "loss=9 %"],
             "no point has loss=9 %; values there are 0 %, 5 %",

@@ -17,7 +17,7 @@ fn oracles_are_listed_run_and_shown() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(!said.contains("FAILED") && said.ends_with(" hold\n"), "{said}");
+    assert!(!said.contains("FAILED") && said.ends_with(" checks passed\n"), "{said}");
 
     let json = place.run_usher(&["verify", "rfc5080", "--json"]).with_code(0).stdout_json();
     assert_eq!(json[0]["expected"], "0 s, 2 s, 6 s, 14 s");
@@ -35,7 +35,7 @@ fn automata_are_printed_as_rows_graphs_and_objects() {
     for line in [
         "diameter-watchdog (RFC 3539, appendix A), from INITIAL",
         "  OKAY; Timer expires & Pending; Failover(), SetWatchdog(); SUSPECT",
-        "  INITIAL; cannot happen: Connection down (it was never up)",
+        "  INITIAL; cannot happen: Connection down (the connection was never up)",
     ] {
         assert!(rows.lines().any(|l| l == line), "{line}\n{rows}");
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No server listens on the socket.
-    #[error("no server is running (nobody answers at {}: {error}); start it with: usher aaa serve", path.display())]
+    #[error("no server is running (cannot connect to {}: {error}); start it with: usher aaa serve", path.display())]
     NotRunning {
         /// The socket.
         path: PathBuf,
@@ -21,7 +21,7 @@ pub enum ControlError {
     #[error("the server stopped answering: {0}")]
     Lost(#[from] io::Error),
     /// The reply cannot be parsed.
-    #[error("the server says what this program does not understand ({0}); are they of one version?")]
+    #[error("unexpected reply from the server ({0}); check that it has the version of this program")]
     Strange(#[from] serde_json::Error),
     /// The server could not carry out the request.
     #[error("{0}")]

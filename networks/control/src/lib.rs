@@ -143,7 +143,7 @@ pub struct ServerStatus {
     pub reloads: (u64, u64),
     /// Revocation lists in use.
     #[serde(default)]
-    pub lists: Vec<ListStatus>,
+    pub lists: Vec<RevocationListStatus>,
     /// Days until each certificate expires, by its owner.
     pub certificates: Vec<(String, f64)>,
 }
@@ -169,7 +169,7 @@ pub struct HomeServerStatus {
 
 /// A revocation list in use.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ListStatus {
+pub struct RevocationListStatus {
     /// Its file, or the URL from which it was fetched.
     pub from: String,
     /// The issuer, in the form of RFC 4514.

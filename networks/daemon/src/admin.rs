@@ -56,7 +56,7 @@ pub fn is_secret(attribute: &str, dictionary: &RadiusDictionary) -> bool {
 ///
 /// # Errors
 /// The system has no random numbers.
-pub fn new_secret() -> std::io::Result<String> {
+pub fn generate_hex_secret() -> std::io::Result<String> {
     Ok(installation::random_octets::<16>()?.iter().map(|b| format!("{b:02x}")).collect())
 }
 

@@ -5,7 +5,7 @@ use crate::lists;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use usher_aaa_config::LoadedConfig;
+use usher_aaa_config::LoadedAaaConfig;
 use usher_aaa_config::model::RealmConfig;
 
 /// Returns the warnings about a configuration.
@@ -15,27 +15,28 @@ use usher_aaa_config::model::RealmConfig;
 #[must_use]
 pub fn config_warnings(place: &ServerInstallation) -> Vec<String> {
     let mut all: Vec<String> = place.loaded.warnings.iter().map(ToString::to_string).collect();
-    all.extend(lists::list_warnings(&place.loaded));
+    all.extend(lists::revocation_list_warnings(&place.loaded));
     let default = |realm: &&RealmConfig| realm.name.eq_ignore_ascii_case("default");
     all.extend(place.loaded.file.realm.iter().find(default).map(|realm| {
         format!(
-            "[[realm]] {:?} is the realm of that name alone; FreeRADIUS's DEFAULT, every realm that is not named, is \"*\" here",
+            "[[realm]] {:?} matches only the realm of that name; for FreeRADIUS's DEFAULT, every realm without an \
+             entry, write \"*\"",
             realm.name
         )
     }));
     if rustix::process::geteuid().is_root()
-        && let Some(account) = ServiceAccount::from_state_dir(&place.state_dir)
+        && let Some(account) = ServiceAccount::from_state_dir_owner(&place.state_dir)
     {
         let mut files = configured_files(&place.loaded);
         files.sort();
         files.dedup();
-        all.extend(files.iter().filter_map(|path| account.cannot_read(path)));
+        all.extend(files.iter().filter_map(|path| account.unreadable_reason(path)));
     }
     all
 }
 
 /// Returns the files that the server reads.
-fn configured_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
+fn configured_files(loaded: &LoadedAaaConfig) -> Vec<PathBuf> {
     let file = &loaded.file;
     let tls = file
         .tls
@@ -58,14 +59,19 @@ struct ServiceAccount {
 
 impl ServiceAccount {
     /// Returns the owner of the state directory. `None`: the owner is root, or the directory does not exist.
-    fn from_state_dir(state_dir: &Path) -> Option<Self> {
+    fn from_state_dir_owner(state_dir: &Path) -> Option<Self> {
         let folder = fs::metadata(state_dir).ok().filter(|folder| folder.uid() != 0)?;
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        Some(Self::from_tables(folder.uid(), folder.gid(), &read("/etc/passwd"), &read("/etc/group")))
+        Some(Self::user_groups_from_tables(
+            folder.uid(),
+            folder.gid(),
+            &read("/etc/passwd"),
+            &read("/etc/group"),
+        ))
     }
 
     /// Reads the groups of a user from passwd(5) and group(5). `gid` is used if the tables do not have the user.
-    fn from_tables(uid: u32, gid: u32, users: &str, groups: &str) -> Self {
+    fn user_groups_from_tables(uid: u32, gid: u32, users: &str, groups: &str) -> Self {
         let number = |text: Option<&&str>| text.and_then(|text| text.parse::<u32>().ok());
         let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
         let user = users.find(|fields| number(fields.get(2)) == Some(uid));
@@ -81,7 +87,7 @@ impl ServiceAccount {
     }
 
     /// True if the file's mode permits the user this access: 4 read, 1 enter a directory.
-    fn is_permitted(&self, file: &Metadata, what: u32) -> bool {
+    fn permits_file_access(&self, file: &Metadata, what: u32) -> bool {
         let shift = match () {
             () if file.uid() == self.uid => 6,
             () if self.groups.contains(&file.gid()) => 3,
@@ -91,28 +97,30 @@ impl ServiceAccount {
     }
 
     /// Returns why the user cannot read a file, and how to fix it.
-    fn cannot_read(&self, path: &Path) -> Option<String> {
-        // A missing file is reported elsewhere.
+    fn unreadable_reason(&self, path: &Path) -> Option<String> {
+        // A missing file needs no advice here, because it is reported elsewhere.
         let path = fs::canonicalize(path).ok()?;
         let Self { name, .. } = self;
         let way: Vec<&Path> = path.ancestors().skip(1).collect();
         for folder in way.into_iter().rev() {
             let said = fs::metadata(folder).ok()?;
-            if !self.is_permitted(&said, 1) {
+            if !self.permits_file_access(&said, 1) {
                 let (shown, mode) = (folder.display(), said.mode() & 0o7777);
                 return Some(format!(
-                    "the service runs as user {name}, who cannot enter {shown} (mode {mode:04o}) and so cannot read {}; say: chgrp {name} {shown}; chmod g+x {shown}",
+                    "the service's user {name} cannot enter {shown} (mode {mode:04o}) and so cannot read {}; run: \
+                     chgrp {name} {shown}; chmod g+x {shown}",
                     path.display()
                 ));
             }
         }
         let said = fs::metadata(&path).ok()?;
-        if self.is_permitted(&said, 4) {
+        if self.permits_file_access(&said, 4) {
             return None;
         }
         let (shown, mode) = (path.display(), said.mode() & 0o7777);
         Some(format!(
-            "the service runs as user {name}, who cannot read {shown} (mode {mode:04o}); say: chgrp {name} {shown}; chmod 0640 {shown}"
+            "the service's user {name} cannot read {shown} (mode {mode:04o}); run: chgrp {name} {shown}; chmod 0640 \
+             {shown}"
         ))
     }
 }
@@ -126,9 +134,9 @@ mod tests {
     fn the_services_user_is_of_the_groups_that_the_tables_say() {
         let users = "root:x:0:0::/root:/bin/sh\nusher:x:995:994::/var/lib/usher:/bin/false\n";
         let groups = "root:x:0:\nusher:x:994:\nssl-cert:x:110:postgres,usher\nother:x:7:ushers\n";
-        let known = ServiceAccount::from_tables(995, 5, users, groups);
+        let known = ServiceAccount::user_groups_from_tables(995, 5, users, groups);
         assert_eq!(known, ServiceAccount { name: "usher".to_owned(), uid: 995, groups: vec![994, 110] });
-        let unknown = ServiceAccount::from_tables(4242, 5, users, groups);
+        let unknown = ServiceAccount::user_groups_from_tables(4242, 5, users, groups);
         assert_eq!(unknown, ServiceAccount { name: "4242".to_owned(), uid: 4242, groups: vec![5] });
     }
 
@@ -145,7 +153,7 @@ mod tests {
         // An unknown user, in the file's group or in none.
         let of = |gid: u32| ServiceAccount { name: "usher".to_owned(), uid: 64_321, groups: vec![gid] };
         let (member, stranger) = (of(own.gid()), of(64_321));
-        let said = |account: &ServiceAccount| account.cannot_read(&file).unwrap_or_default();
+        let said = |account: &ServiceAccount| account.unreadable_reason(&file).unwrap_or_default();
         mode(&folder, 0o755);
         for (of_folder, of_file, by_member, by_stranger) in [
             (0o755, 0o644, "", ""),
@@ -164,10 +172,10 @@ mod tests {
             }
         }
         assert_eq!(said(&ServiceAccount { uid: own.uid(), ..stranger.clone() }), "", "its owner");
-        assert_eq!(stranger.cannot_read(&folder.join("none")), None);
+        assert_eq!(stranger.unreadable_reason(&folder.join("none")), None);
         if own.uid() == 0 {
             chown(&folder, Some(64_321), Some(64_321)).unwrap();
-            let of = ServiceAccount::from_state_dir(&folder).unwrap();
+            let of = ServiceAccount::from_state_dir_owner(&folder).unwrap();
             assert_eq!((of.uid, of.groups), (64_321, vec![64_321]));
         }
         fs::remove_dir_all(&folder).unwrap();

@@ -2,23 +2,26 @@
 
 use crate::clock::wall_time;
 use crate::error::ServeError;
-use crate::installation::{self, OwnSecrets, ServerInstallation};
+use crate::installation::{self, GeneratedServerSecrets, ServerInstallation};
 use std::path::Path;
 use std::sync::Arc;
 use usher_aaa::store::ClientRow;
-use usher_aaa::{AaaServer, ShardConfig, ShardKey};
+use usher_aaa::{AaaServer, InterShardKey, ShardConfig};
 use usher_aaa_config::tls::{self, TlsConfigs};
-use usher_aaa_config::{BuildInputs, BuiltConfig, DIALLER, NotServed, PassedOver, build_config, only_accept};
+use usher_aaa_config::{
+    AaaConfigBuildInputs, BuiltConfig, DIALLER, SkippedClient, SkippedClientReason, build_config,
+    disable_outgoing_peers,
+};
 use usher_core::SecureRng;
-use usher_crypto::tls::WallClock;
+use usher_crypto::tls::SharedWallClock;
 
 /// The parts of a server, for all shards.
-pub(crate) struct ServerAssembly {
+pub(crate) struct AssembledServerParts {
     pub(crate) tls: Option<Arc<TlsConfigs>>,
     pub(crate) built: BuiltConfig,
 }
 
-impl ServerAssembly {
+impl AssembledServerParts {
     /// Assembles the parts for this number of shards: the configuration, the store's clients, and the server's own
     /// secrets. Logs the clients that are not served.
     ///
@@ -26,13 +29,13 @@ impl ServerAssembly {
     /// A sentence with the error.
     pub(crate) fn from_installation(
         place: &ServerInstallation,
-        (rows, own): (&[ClientRow], &OwnSecrets),
+        (rows, own): (&[ClientRow], &GeneratedServerSecrets),
         shards: usize,
-        clock: &WallClock,
+        clock: &SharedWallClock,
         rng: &mut SecureRng,
     ) -> Result<Self, String> {
         let tls = tls::load_tls(&place.loaded, clock, None)?;
-        let with = BuildInputs {
+        let with = AaaConfigBuildInputs {
             identity_key: &own.identity_key,
             generated: own.generated.as_deref(),
             rows,
@@ -40,23 +43,26 @@ impl ServerAssembly {
             shards,
         };
         let built = build_config(&place.loaded, with, rng)?;
-        for PassedOver { client, why } in &built.passed_over {
+        for SkippedClient { client, why } in &built.passed_over {
             match why {
-                NotServed::DuplicateAddress => {
-                    tracing::warn!(client, "its addresses are another client's already; passed over");
+                SkippedClientReason::DuplicateAddress => {
+                    tracing::warn!(
+                        client,
+                        "client of the store ignored: another client has the same addresses"
+                    );
                 }
-                NotServed::NoSecret => {
-                    tracing::error!(client, "a client of the store without a secret is passed over");
+                SkippedClientReason::NoSecret => {
+                    tracing::error!(client, "client of the store ignored: it has no secret");
                 }
-                NotServed::NoNetwork(error) => {
-                    tracing::error!(client, error, "a client of the store is passed over");
+                SkippedClientReason::NoNetwork(error) => {
+                    tracing::error!(client, error, "client of the store ignored: its network is invalid");
                 }
-                NotServed::OtherVirtualServer(server) => {
+                SkippedClientReason::OtherVirtualServer(server) => {
                     tracing::error!(
                         client,
                         server,
-                        "a client of the store is another virtual server's (column server) and is not served; write default there \
-                         where this server is meant"
+                        "client of the store ignored: its column `server` names another virtual server; write \
+                         `default` for this server"
                     );
                 }
             }
@@ -71,13 +77,13 @@ impl ServerAssembly {
     pub(crate) fn build_server(
         &self,
         number: u16,
-        key: &ShardKey,
+        key: &InterShardKey,
         rng: &mut SecureRng,
     ) -> Result<AaaServer, ServeError> {
         let mut config = self.built.config.clone();
         config.shard = Some(ShardConfig { number, key: key.clone() });
         if number != DIALLER {
-            only_accept(&mut config);
+            disable_outgoing_peers(&mut config);
         }
         let seed = SecureRng::from_seed(rng.random_array());
         AaaServer::new(config, seed).map_err(|error| ServeError::Config(error.to_string()))
@@ -94,12 +100,13 @@ pub fn check_config(config: &Path) -> Result<ServerInstallation, ServeError> {
     place.check_state_dir()?;
     let own = place.own_secrets(false)?;
     let random = || {
-        installation::random_octets().map_err(|error| ServeError::System { what: "random numbers", error })
+        installation::random_octets()
+            .map_err(|error| ServeError::System { what: "cannot get random numbers", error })
     };
     let mut rng = SecureRng::from_seed(random()?);
-    let clock = WallClock::from_time(wall_time());
-    let assembly = ServerAssembly::from_installation(&place, (&[], &own), 1, &clock, &mut rng)
+    let clock = SharedWallClock::from_time(wall_time());
+    let assembly = AssembledServerParts::from_installation(&place, (&[], &own), 1, &clock, &mut rng)
         .map_err(ServeError::Config)?;
-    assembly.build_server(DIALLER, &ShardKey::new(&rng.random_array()), &mut rng)?;
+    assembly.build_server(DIALLER, &InterShardKey::new(&rng.random_array()), &mut rng)?;
     Ok(place)
 }

@@ -1,7 +1,7 @@
 //! The configuration file on this machine, with the secrets, keys and lists that it names.
 
 use std::path::{Path, PathBuf};
-use usher_aaa_config::{LoadedConfig, model, parse, parse_outline as outline_of};
+use usher_aaa_config::{LoadedAaaConfig, model, parse, parse_without_checks as outline_of};
 use usher_config::ConfigEnvironment;
 use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
 use usher_config::secret::SecretText;
@@ -13,8 +13,8 @@ pub const DEFAULT_PATH: &str = "/etc/usher/aaa.toml";
 ///
 /// # Errors
 /// The file cannot be read, or all errors in it.
-pub fn load_config(path: &Path) -> Result<LoadedConfig, LoadError> {
-    Ok(parse(&path.display().to_string(), &read_file_text(path)?, Some(path), &LocalFiles)?)
+pub fn load_config(path: &Path) -> Result<LoadedAaaConfig, LoadError> {
+    Ok(parse(&path.display().to_string(), &read_file_text(path)?, Some(path), &ServerConfigEnvironment)?)
 }
 
 /// Reads a file and its includes without checks, secrets and other files. Paths of revocation lists are made
@@ -22,8 +22,8 @@ pub fn load_config(path: &Path) -> Result<LoadedConfig, LoadError> {
 ///
 /// # Errors
 /// The file cannot be read or parsed.
-pub(crate) fn load_outline(path: &Path) -> Result<model::ConfigFile, LoadError> {
-    Ok(outline_of(&read_file_text(path)?, path, &LocalFiles)?)
+pub(crate) fn load_unchecked_config(path: &Path) -> Result<model::ConfigFile, LoadError> {
+    Ok(outline_of(&read_file_text(path)?, path, &ServerConfigEnvironment)?)
 }
 
 /// Reads a secret from a file of its own, without the line end.
@@ -36,9 +36,9 @@ pub fn from_file(path: &Path) -> Result<SecretText, String> {
 
 /// Files and environment variables of this machine, and the server's databases.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalFiles;
+pub(crate) struct ServerConfigEnvironment;
 
-impl ConfigEnvironment for LocalFiles {
+impl ConfigEnvironment for ServerConfigEnvironment {
     fn read_text(&self, path: &Path) -> Result<String, String> {
         DiskEnvironment.read_text(path)
     }
@@ -87,7 +87,7 @@ mod tests {
         std::fs::write(&path, "[[client]]\nname = \"a\"\nprefix = \"::1\"\nsecret = \"0123456789abcdef\"\n")
             .unwrap();
         let said = load_config(&path).unwrap_err().to_string();
-        assert!(said.contains("aaa.toml:4:10: ") && said.contains("has mode 0644"), "{said}");
+        assert!(said.contains("aaa.toml:4:10: ") && said.contains("its mode 0644"), "{said}");
         mode(&path, 0o640);
         assert!(load_config(&path).is_ok());
         // An included file likewise.

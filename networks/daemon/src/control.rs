@@ -15,8 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use usher_aaa::ledger::UniqueSessionId;
 use usher_aaa::store::SessionRow;
-use usher_aaa::{AaaServerCommand, DynamicResult, TRACES, TraceFilter, canonical_name, is_alias};
-use usher_control::{ControlReply, ControlRequest, ListStatus, ServerStatus, SessionSummary};
+use usher_aaa::{
+    AaaServerCommand, DynamicAuthResult, LoginTraceFilter, TRACES, canonical_name, is_user_alias_class,
+};
+use usher_control::{ControlReply, ControlRequest, RevocationListStatus, ServerStatus, SessionSummary};
 use usher_core::Instant as MachineInstant;
 use usher_host::control::{self, read_line, write_answer};
 use usher_radius::attribute::{AttributeList, kind};
@@ -37,47 +39,48 @@ const DYNAMIC_WAIT: Duration = Duration::from_secs(40);
 
 /// State that the connections share.
 #[derive(Default)]
-struct ControlState {
+struct ControlConnectionState {
     open: AtomicUsize,
     /// Trace slots in use.
     traces: Mutex<[bool; TRACES]>,
     token: AtomicU64,
 }
 
-impl ControlState {
+impl ControlConnectionState {
     /// Claims a trace slot. `None`: all are in use.
-    fn claim_trace(&self) -> Option<u8> {
+    fn claim_trace_slot(&self) -> Option<u8> {
         let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = traces.iter().position(|used| !used)?;
         traces[slot] = true;
         u8::try_from(slot).ok()
     }
     /// Releases a trace slot.
-    fn release_trace(&self, slot: u8) {
+    fn release_trace_slot(&self, slot: u8) {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(slot)] = false;
     }
 }
 
 /// Starts to listen. Removes a stale socket.
 pub(crate) fn start_control(running: &Arc<RunningServer>, path: &Path) -> io::Result<()> {
-    control::ensure_unused(path)?;
+    control::ensure_control_socket_unused(path)?;
     let listener = control::bind_control_socket(path)?;
     let running = running.clone();
-    let shared = Arc::new(ControlState::default());
+    let shared = Arc::new(ControlConnectionState::default());
     let accept = move || {
         for stream in control::accepted_connections(&listener) {
             let (running, shared) = (running.clone(), shared.clone());
             if shared.open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 shared.open.fetch_sub(1, Ordering::Relaxed);
-                let message = format!("{CONNECTIONS} others ask already; try again");
-                // The client may not get this reply: the server does not wait for a slow reader.
+                let message = format!("{CONNECTIONS} control connections are open already; try again");
+                // The write does not block, because the server must not wait for a slow reader. The client may miss
+                // this reply.
                 let _ = stream
                     .set_nonblocking(true)
                     .and_then(|()| write_answer(&stream, &ControlReply::Failed { message }));
                 continue;
             }
             let serve = move || {
-                // The client may have disconnected.
+                // An error is ignored: the client may have disconnected.
                 let _ = serve_connection(&running, &shared, &stream);
                 shared.open.fetch_sub(1, Ordering::Relaxed);
             };
@@ -88,13 +91,17 @@ pub(crate) fn start_control(running: &Arc<RunningServer>, path: &Path) -> io::Re
     Ok(())
 }
 
-fn serve_connection(running: &RunningServer, shared: &ControlState, stream: &UnixStream) -> io::Result<()> {
+fn serve_connection(
+    running: &RunningServer,
+    shared: &ControlConnectionState,
+    stream: &UnixStream,
+) -> io::Result<()> {
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let line = read_line(stream, REQUEST_TIMEOUT)?;
     let failed = |message: String| ControlReply::Failed { message };
     let request: ControlRequest = match serde_json::from_slice(&line) {
         Ok(request) => request,
-        Err(error) => return write_answer(stream, &failed(format!("not a request: {error}"))),
+        Err(error) => return write_answer(stream, &failed(format!("invalid request: {error}"))),
     };
     let answer = match request {
         ControlRequest::Status => ControlReply::Status(server_status(running)),
@@ -133,7 +140,7 @@ fn server_status(running: &RunningServer) -> ServerStatus {
     let now = crate::clock::wall_time().unix_secs() as f64;
     let tls = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
     let ends = tls.iter().flat_map(|tls| &tls.ends);
-    let lists = tls.iter().flat_map(|tls| &tls.lists).map(|list| ListStatus {
+    let lists = tls.iter().flat_map(|tls| &tls.lists).map(|list| RevocationListStatus {
         from: list.from.clone(),
         issuer: list.issuer.clone(),
         made: list.this_update.unix_secs(),
@@ -152,7 +159,7 @@ fn server_status(running: &RunningServer) -> ServerStatus {
         diameter_peers: all.diameter_peers,
         home_servers: homes::home_server_statuses(&all.homes),
         diameter_servers: all.diameter_servers.into_iter().collect(),
-        tls_faults: running.outgoing.read().unwrap_or_else(PoisonError::into_inner).peers().peer_faults(),
+        tls_faults: running.outgoing.read().unwrap_or_else(PoisonError::into_inner).peers().tls_peer_faults(),
         reloads: *running.reloads.lock().unwrap_or_else(PoisonError::into_inner),
         lists: lists.collect(),
         certificates: ends
@@ -169,7 +176,7 @@ fn end_sessions(running: &RunningServer, sessions: &[String], by: &str, uid: Opt
     };
     for row in &rows {
         let (session, user, nas) = (&row.acctuniqueid, &row.username, row.nasipaddress);
-        tracing::warn!(session, user, %nas, by, ?uid, "session forgotten: its NAS does not end it");
+        tracing::warn!(session, user, %nas, by, ?uid, "session forgotten by an operator: its NAS had sent no Stop");
     }
     ControlReply::Forgotten { sessions: rows.into_iter().map(|row| row.acctuniqueid).collect(), durable }
 }
@@ -177,25 +184,25 @@ fn end_sessions(running: &RunningServer, sessions: &[String], by: &str, uid: Opt
 /// Evicts a user, or all, from all shards. With `disconnect`, NASs disconnect the user's open sessions.
 fn evict_user(
     running: &RunningServer,
-    shared: &ControlState,
+    shared: &ControlConnectionState,
     user: Option<&str>,
     disconnect: bool,
 ) -> ControlReply {
     running.user_cache.evict_user(user.map(str::as_bytes));
     if !running.mailboxes.evict_user(user.map(str::as_bytes), FORGETTING) {
-        let message = "not every thread has forgotten the user yet; try again".to_owned();
+        let message = "not all shards have dropped the cached user yet; try again".to_owned();
         return ControlReply::Failed { message };
     }
     let Some(user) = user.filter(|_| disconnect) else { return ControlReply::Done };
     let name = canonical_name(user.as_bytes());
     let rows = running.ledger.open_sessions(None);
     let of_user = rows.iter().filter(|row| canonical_name(row.username.as_bytes()) == name);
-    // All requests are sent before the first answer is awaited.
+    // All requests are sent before the first answer is awaited, so that their waiting times overlap.
     let asked: Vec<_> = of_user
         .map(|row| send_dynamic_request(running, shared, row, PacketCode::DISCONNECT_REQUEST, &[]))
         .collect();
     let done: Vec<_> =
-        asked.into_iter().map(|asked| asked.and_then(PendingRequest::wait_for_answer)).collect();
+        asked.into_iter().map(|asked| asked.and_then(PendingRequest::wait_for_dynauth_result)).collect();
     let ended = done.iter().filter(|done| done.is_ok()).count();
     ControlReply::Disconnected { ended, failures: done.into_iter().filter_map(Result::err).collect() }
 }
@@ -203,7 +210,7 @@ fn evict_user(
 /// Sends a CoA-Request or Disconnect-Request for a session and waits for the answer.
 fn request_session_change(
     running: &RunningServer,
-    shared: &ControlState,
+    shared: &ControlConnectionState,
     session: &str,
     code: PacketCode,
     changes: &[String],
@@ -216,24 +223,24 @@ fn request_session_change(
         [] => return Err(format!("there is no open session {session}; see: usher aaa session list")),
         _ => {
             return Err(format!(
-                "several NASs have a session {session}; name it by the long one of: usher aaa session list"
+                "several NASs have a session {session}; use the long id from: usher aaa session list"
             ));
         }
     };
-    send_dynamic_request(running, shared, row, code, changes)?.wait_for_answer()
+    send_dynamic_request(running, shared, row, code, changes)?.wait_for_dynauth_result()
 }
 
 /// A request that a NAS has not answered.
 struct PendingRequest {
     to: SocketAddr,
     until: Instant,
-    receiver: Receiver<DynamicResult>,
+    receiver: Receiver<DynamicAuthResult>,
 }
 
 /// Sends a request to the NAS of a session.
 fn send_dynamic_request(
     running: &RunningServer,
-    shared: &ControlState,
+    shared: &ControlConnectionState,
     row: &SessionRow,
     code: PacketCode,
     changes: &[String],
@@ -241,10 +248,10 @@ fn send_dynamic_request(
     let session = &row.acctuniqueid;
     if row.nasipaddress.is_unspecified() {
         return Err(format!(
-            "session {session} came by Diameter without the address of its NAS, which cannot be asked then"
+            "session {session} came by Diameter without the address of its NAS: no request can be sent to it"
         ));
     }
-    let mut attributes = session_identification(row, code);
+    let mut attributes = session_identification_attributes(row, code);
     for change in changes {
         running.push_attribute(change, &mut attributes)?;
     }
@@ -258,37 +265,39 @@ fn send_dynamic_request(
 
 impl PendingRequest {
     /// Waits for the answer.
-    fn wait_for_answer(self) -> Result<(), String> {
+    fn wait_for_dynauth_result(self) -> Result<(), String> {
         let Self { to, until, receiver } = self;
         match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(DynamicResult::Ack) => Ok(()),
-            Ok(DynamicResult::Nak(Some(cause))) => Err(format!("the NAS {to} refused (Error-Cause {cause})")),
-            Ok(DynamicResult::Nak(None)) => Err(format!("the NAS {to} refused")),
-            Ok(DynamicResult::TimedOut) | Err(RecvTimeoutError::Timeout) => Err(format!(
-                "the NAS {to} does not answer; does it take Disconnect-Request and CoA-Request (RFC 5176)?"
-            )),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(format!("the NAS {to} is no client of this server, or proxies for one; nothing was sent"))
+            Ok(DynamicAuthResult::Ack) => Ok(()),
+            Ok(DynamicAuthResult::Nak(Some(cause))) => {
+                Err(format!("the NAS {to} refused (Error-Cause {cause})"))
             }
+            Ok(DynamicAuthResult::Nak(None)) => Err(format!("the NAS {to} refused")),
+            Ok(DynamicAuthResult::TimedOut) | Err(RecvTimeoutError::Timeout) => Err(format!(
+                "the NAS {to} does not answer; does it support Disconnect-Request and CoA-Request (RFC 5176)?"
+            )),
+            Err(RecvTimeoutError::Disconnected) => Err(format!(
+                "nothing was sent: the NAS {to} is not a client of this server, or a proxy is between them"
+            )),
         }
     }
 }
 
 fn stream_trace(
     running: &RunningServer,
-    shared: &ControlState,
+    shared: &ControlConnectionState,
     stream: &UnixStream,
     user: Option<String>,
     mac: Option<String>,
 ) -> io::Result<()> {
-    let Some(slot) = shared.claim_trace() else {
+    let Some(slot) = shared.claim_trace_slot() else {
         let message = format!("{TRACES} traces run already; end one of them first");
         return write_answer(stream, &ControlReply::Failed { message });
     };
     let filter = match (user, mac) {
-        (Some(user), _) => TraceFilter::User(user.into_bytes()),
-        (None, Some(mac)) => TraceFilter::Station(mac.into_bytes()),
-        (None, None) => TraceFilter::All,
+        (Some(user), _) => LoginTraceFilter::User(user.into_bytes()),
+        (None, Some(mac)) => LoginTraceFilter::Station(mac.into_bytes()),
+        (None, None) => LoginTraceFilter::All,
     };
     let (sender, lines) = sync_channel(4096);
     for mailbox in running.mailboxes.as_slice() {
@@ -315,7 +324,7 @@ fn stream_trace(
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
-                    // The reader sends nothing more: the end of its stream ends the trace.
+                    // A tracing client sends nothing after its request, so the end of its stream ends the trace.
                     let mut reader = stream;
                     if matches!(reader.read(&mut [0]), Ok(0)) {
                         return Ok(());
@@ -327,7 +336,7 @@ fn stream_trace(
     for mailbox in running.mailboxes.as_slice() {
         mailbox.send(ShardMessage::Trace(slot, None));
     }
-    shared.release_trace(slot);
+    shared.release_trace_slot(slot);
     done
 }
 
@@ -337,8 +346,8 @@ fn stream_trace(
 /// the table may be that of a proxy. Only access servers of PPP and tunnels get addresses and ports. Those of IEEE
 /// 802.1X do not know their stations' addresses and refuse such a request (hostapd: Error-Cause 401). A
 /// Disconnect-Request has no address (§3.6).
-fn session_identification(row: &SessionRow, code: PacketCode) -> AttributeList {
-    let user = if is_alias(&row.class) { "" } else { &row.username };
+fn session_identification_attributes(row: &SessionRow, code: PacketCode) -> AttributeList {
+    let user = if is_user_alias_class(&row.class) { "" } else { &row.username };
     let mut attributes = AttributeList::new();
     let all = [
         (kind::USER_NAME, user),
@@ -346,7 +355,7 @@ fn session_identification(row: &SessionRow, code: PacketCode) -> AttributeList {
         (kind::CALLING_STATION_ID, &row.callingstationid),
     ];
     for (kind, value) in all.into_iter().filter(|(_, value)| !value.is_empty()) {
-        // A value from an attribute fits an attribute.
+        // The value was read from an attribute, so it fits into one.
         let _ = attributes.push_bytes(kind, value.as_bytes());
     }
     if row.framedprotocol == "PPP" || row.nasporttype == "Virtual" {
@@ -395,19 +404,19 @@ mod tests {
             diameter_origin: String::new(),
         }
     }
-    fn identification_kinds(row: &SessionRow) -> Vec<u8> {
-        session_identification(row, PacketCode::COA_REQUEST).iter().map(|a| a.kind).collect()
+    fn identification_attribute_types(row: &SessionRow) -> Vec<u8> {
+        session_identification_attributes(row, PacketCode::COA_REQUEST).iter().map(|a| a.kind).collect()
     }
 
     #[test]
     fn an_access_server_is_told_whose_session_is_meant_and_which() {
-        let said = session_identification(&test_row(), PacketCode::DISCONNECT_REQUEST);
+        let said = session_identification_attributes(&test_row(), PacketCode::DISCONNECT_REQUEST);
         assert_eq!(said.get_text(kind::USER_NAME), Some("ann"));
         assert_eq!(said.get_text(kind::ACCT_SESSION_ID), Some("5f2a"));
-        assert_eq!(identification_kinds(&test_row()), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
+        assert_eq!(identification_attribute_types(&test_row()), [kind::USER_NAME, kind::ACCT_SESSION_ID]);
         let known = SessionRow { callingstationid: "00-11".into(), ..test_row() };
         assert_eq!(
-            identification_kinds(&known),
+            identification_attribute_types(&known),
             [kind::USER_NAME, kind::ACCT_SESSION_ID, kind::CALLING_STATION_ID]
         );
     }
@@ -415,18 +424,22 @@ mod tests {
     #[test]
     fn ppp_and_tunnel_sessions_are_identified_by_address_and_port() {
         let ppp = SessionRow { framedprotocol: "PPP".into(), nasporttype: "Ethernet".into(), ..test_row() };
-        assert_eq!(identification_kinds(&ppp)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT]);
+        assert_eq!(identification_attribute_types(&ppp)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT]);
         let tunnel =
             SessionRow { nasporttype: "Virtual".into(), nasportid: "roadwarriors".into(), ..test_row() };
-        assert_eq!(identification_kinds(&tunnel)[2..], [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT_ID]);
-        let ended = session_identification(&tunnel, PacketCode::DISCONNECT_REQUEST);
+        assert_eq!(
+            identification_attribute_types(&tunnel)[2..],
+            [kind::FRAMED_IP_ADDRESS, kind::NAS_PORT_ID]
+        );
+        let ended = session_identification_attributes(&tunnel, PacketCode::DISCONNECT_REQUEST);
         assert!(ended.get(kind::FRAMED_IP_ADDRESS).is_none() && ended.get(kind::NAS_PORT_ID).is_some());
     }
 
     #[test]
     fn an_access_server_never_gets_the_name_of_an_anonymous_user() {
         let named = |class: &str| {
-            identification_kinds(&SessionRow { class: class.into(), ..test_row() }).contains(&kind::USER_NAME)
+            identification_attribute_types(&SessionRow { class: class.into(), ..test_row() })
+                .contains(&kind::USER_NAME)
         };
         assert!(named("7374616666") && !named("557368310011"));
     }

@@ -2,7 +2,7 @@
 
 use crate::stats::ShardSnapshot;
 use std::collections::BTreeMap;
-use usher_radius::server::{DropSources, DroppedFrom, RadiusServerCounters};
+use usher_radius::server::{DroppedPacketSource, LatestDropSources, RadiusServerCounters};
 
 /// Seconds between two checks.
 const EVERY: u32 = 10;
@@ -14,26 +14,30 @@ macro_rules! hints {
     };
 }
 
-type DropHint =
-    (&'static str, fn(&RadiusServerCounters) -> u64, fn(&DropSources) -> Option<DroppedFrom>, &'static str);
+type PacketDropHint = (
+    &'static str,
+    fn(&RadiusServerCounters) -> u64,
+    fn(&LatestDropSources) -> Option<DroppedPacketSource>,
+    &'static str,
+);
 
-const HINTS: &[DropHint] = hints! {
+const HINTS: &[PacketDropHint] = hints! {
     unknown_client: "no [[client]] has the sender's address",
-    missing_message_authenticator: "an old client; see message_authenticator of [[client]]",
+    missing_message_authenticator: "the client sends no Message-Authenticator; see message_authenticator of [[client]]",
     bad_message_authenticator: "the shared secrets differ",
     bad_authenticator: "the shared secrets differ",
-    wrong_code: "accounting to the authentication port, or the other way",
-    malformed: "not RADIUS",
+    wrong_code: "accounting sent to the authentication port, or the reverse",
+    malformed: "not a RADIUS packet",
 };
 
 /// Counters at the last check.
 #[derive(Default)]
-pub(crate) struct DropMonitor {
+pub(crate) struct PacketDropMonitor {
     looks: u32,
     last_counts: BTreeMap<&'static str, u64>,
 }
 
-impl DropMonitor {
+impl PacketDropMonitor {
     /// True if a check is due. The caller calls it once a second.
     pub(crate) fn is_due(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
@@ -52,7 +56,7 @@ impl DropMonitor {
                     packets = now - before,
                     newest_from,
                     hint,
-                    "requests are dropped without an answer"
+                    "requests are dropped without a reply"
                 );
             }
         }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_aaa::proxy::{HomeServerReport, HomeServerType};
 use usher_aaa::{AaaServer, HomeServerState};
 use usher_control::HomeServerStatus;
-use usher_host::TlsPeers;
-use usher_radius::client::{HealthCause, ServerCounts, ServerHealth};
+use usher_host::TlsServersByAddress;
+use usher_radius::client::{ServerCounts, ServerHealth, ServerHealthCause};
 
 /// Returns the service of a home server for labels and logs.
-pub(crate) const fn service_name(service: HomeServerType) -> &'static str {
+pub(crate) const fn home_server_type_label(service: HomeServerType) -> &'static str {
     match service {
         HomeServerType::Authentication => "authentication",
         HomeServerType::Accounting => "accounting",
@@ -18,7 +18,7 @@ pub(crate) const fn service_name(service: HomeServerType) -> &'static str {
 }
 
 /// Returns FreeRADIUS's name of a health.
-pub(crate) const fn health_name(health: ServerHealth) -> &'static str {
+pub(crate) const fn freeradius_health_name(health: ServerHealth) -> &'static str {
     match health {
         ServerHealth::Alive => "alive",
         ServerHealth::Suspect => "zombie",
@@ -31,12 +31,12 @@ pub(crate) const fn health_name(health: ServerHealth) -> &'static str {
 pub(crate) struct HomeServerHealth {
     health: Arc<Mutex<BTreeMap<(String, HomeServerType), ServerHealth>>>,
     /// TLS peers, and why one is unreachable.
-    peers: TlsPeers,
+    peers: TlsServersByAddress,
 }
 
 impl HomeServerHealth {
     /// Creates it with the state of the TLS peers.
-    pub(crate) fn new(peers: TlsPeers) -> Self {
+    pub(crate) fn new(peers: TlsServersByAddress) -> Self {
         Self { health: Arc::default(), peers }
     }
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, HomeServerType), ServerHealth>> {
@@ -48,12 +48,12 @@ impl HomeServerHealth {
         before.unwrap_or_default() != state.health
     }
     /// Starts again after a reload.
-    pub(crate) fn begin_anew(&self, server: &AaaServer) {
+    pub(crate) fn reset_logged_health(&self, server: &AaaServer) {
         let reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
         *self.lock() = reports.map(|r| ((r.name, r.service), r.health)).collect();
     }
     /// Logs a change of a home server's health.
-    pub(crate) fn log_change(&self, server: &AaaServer, state: &HomeServerState) {
+    pub(crate) fn log_health_change(&self, server: &AaaServer, state: &HomeServerState) {
         if !self.is_news(state) {
             return;
         }
@@ -61,30 +61,33 @@ impl HomeServerHealth {
         let realms = realms.join(", ");
         let mut reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
         let report = reports.find(|report| report.name == state.name && report.service == state.service);
-        let fault = report.and_then(|report| self.peers.peer_fault(report.address));
-        let (home_server, service, why) =
-            (&state.name, service_name(state.service), explain_health(state.cause, fault.as_deref()));
+        let fault = report.and_then(|report| self.peers.tls_peer_fault(report.address));
+        let (home_server, service, why) = (
+            &state.name,
+            home_server_type_label(state.service),
+            explain_health(state.cause, fault.as_deref()),
+        );
         match state.health {
             ServerHealth::Suspect => tracing::warn!(
                 home_server,
                 service,
                 realms,
                 why,
-                "a home server does not answer: others of its realms are asked before it"
+                "a home server does not answer: other servers of its realms come first"
             ),
             ServerHealth::Dead => tracing::warn!(
                 home_server,
                 service,
                 realms,
                 why,
-                "a home server is dead: nothing is sent to it until it is back"
+                "a home server is dead: it gets no requests until it is back"
             ),
-            ServerHealth::Alive if matches!(state.cause, HealthCause::Revived(_)) => tracing::info!(
+            ServerHealth::Alive if matches!(state.cause, ServerHealthCause::Revived(_)) => tracing::info!(
                 home_server,
                 service,
                 realms,
                 why,
-                "a home server is asked again: nobody knows yet whether it is back"
+                "a dead home server gets requests again: its state is unknown"
             ),
             ServerHealth::Alive => {
                 tracing::info!(home_server, service, realms, why, "a home server is back");
@@ -94,25 +97,25 @@ impl HomeServerHealth {
 }
 
 /// Explains a home server's health. `fault` is the TLS error.
-fn explain_health(cause: HealthCause, fault: Option<&str>) -> String {
+fn explain_health(cause: ServerHealthCause, fault: Option<&str>) -> String {
     let seconds = |d: usher_core::Duration| format!("{:.1} s", d.as_secs_f64());
     match cause {
-        HealthCause::Silent(time) => format!("it owed an answer and said nothing for {}", seconds(time)),
-        HealthCause::NoConnection => match fault {
-            Some(fault) => format!("no connection to it can be had: {fault}"),
-            None => "no connection to it can be had".to_owned(),
+        ServerHealthCause::Silent(time) => format!("it has not answered for {}", seconds(time)),
+        ServerHealthCause::NoConnection => match fault {
+            Some(fault) => format!("cannot connect to it: {fault}"),
+            None => "cannot connect to it".to_owned(),
         },
-        HealthCause::Answered => "it answered".to_owned(),
-        HealthCause::Connected => "a connection to it came up".to_owned(),
-        HealthCause::Revived(time) => {
-            format!("it is tried again after {}: whether it lives cannot be asked", seconds(time))
+        ServerHealthCause::Answered => "it answers".to_owned(),
+        ServerHealthCause::Connected => "it is connected".to_owned(),
+        ServerHealthCause::Revived(time) => {
+            format!("it is tried again after {}: a status check is not possible", seconds(time))
         }
     }
 }
 
 /// A home server as the shards see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct HomeServerView {
+pub(crate) struct HomeServerSnapshot {
     pub(crate) address: std::net::SocketAddr,
     /// The worst health of any shard.
     pub(crate) health: ServerHealth,
@@ -120,7 +123,7 @@ pub(crate) struct HomeServerView {
 }
 
 /// Home servers by name and service.
-pub(crate) type HomeServers = BTreeMap<(String, HomeServerType), HomeServerView>;
+pub(crate) type HomeServers = BTreeMap<(String, HomeServerType), HomeServerSnapshot>;
 
 /// Returns the home servers as one shard sees them.
 pub(crate) fn view_home_servers(server: &AaaServer) -> HomeServers {
@@ -128,14 +131,14 @@ pub(crate) fn view_home_servers(server: &AaaServer) -> HomeServers {
     let of = |r: HomeServerReport| {
         (
             (r.name, r.service),
-            HomeServerView { address: r.address, health: r.health, request_counts: r.counts },
+            HomeServerSnapshot { address: r.address, health: r.health, request_counts: r.counts },
         )
     };
     reports.map(of).collect()
 }
 
 /// Merges the view of another shard.
-pub(crate) fn merge_views(all: &mut HomeServers, others: HomeServers) {
+pub(crate) fn merge_home_server_views(all: &mut HomeServers, others: HomeServers) {
     for (key, other) in others {
         match all.get_mut(&key) {
             None => drop(all.insert(key, other)),
@@ -154,11 +157,11 @@ pub(crate) fn merge_views(all: &mut HomeServers, others: HomeServers) {
 
 /// Returns the status of the home servers.
 pub(crate) fn home_server_statuses(homes: &HomeServers) -> Vec<HomeServerStatus> {
-    let of = |((name, service), home): (&(String, HomeServerType), &HomeServerView)| HomeServerStatus {
+    let of = |((name, service), home): (&(String, HomeServerType), &HomeServerSnapshot)| HomeServerStatus {
         name: name.clone(),
-        service: service_name(*service).to_owned(),
+        service: home_server_type_label(*service).to_owned(),
         address: home.address.to_string(),
-        state: health_name(home.health).to_owned(),
+        state: freeradius_health_name(home.health).to_owned(),
         requests: home.request_counts.requests,
         timeouts: home.request_counts.timeouts,
         round_trip: (home.request_counts.timed > 0).then(|| {
@@ -173,7 +176,7 @@ mod tests {
     use super::*;
 
     fn test_state(health: ServerHealth) -> HomeServerState {
-        let cause = HealthCause::Answered;
+        let cause = ServerHealthCause::Answered;
         HomeServerState { name: "h".to_owned(), service: HomeServerType::Authentication, health, cause }
     }
 
@@ -194,11 +197,15 @@ mod tests {
                 ServerCounts { requests: answers + 1, answers, timeouts: 1, timed: answers, round_trips };
             HomeServers::from([(
                 ("h".to_owned(), HomeServerType::Both),
-                HomeServerView { address: "192.0.2.1:2083".parse().unwrap(), health, request_counts: asked },
+                HomeServerSnapshot {
+                    address: "192.0.2.1:2083".parse().unwrap(),
+                    health,
+                    request_counts: asked,
+                },
             )])
         };
         let mut all = home(ServerHealth::Alive, 2);
-        merge_views(&mut all, home(ServerHealth::Dead, 3));
+        merge_home_server_views(&mut all, home(ServerHealth::Dead, 3));
         let said = home_server_statuses(&all).remove(0);
         assert_eq!((said.state.as_str(), said.service.as_str()), ("dead", "radsec"));
         assert_eq!((said.requests, said.timeouts, said.round_trip), (7, 2, Some(10.0)));

@@ -9,16 +9,16 @@ use std::{fmt, fs};
 use usher_aaa::IdentityKey;
 use usher_aaa::store::{Store, StoreError};
 use usher_aaa_config::model::StoreKind;
-use usher_aaa_config::{LoadedConfig, parse};
+use usher_aaa_config::{LoadedAaaConfig, parse};
 use usher_config::disk::LoadError;
-use usher_config::{NoEnvironment, Prefix};
+use usher_config::{EmptyConfigEnvironment, Prefix};
 use usher_host::folder;
 
 /// A configuration, and the state directory.
 #[derive(Clone, Debug)]
 pub struct ServerInstallation {
     /// The configuration.
-    pub loaded: LoadedConfig,
+    pub loaded: LoadedAaaConfig,
     /// The state directory.
     pub state_dir: PathBuf,
     /// True if there is no file and defaults are used.
@@ -27,31 +27,33 @@ pub struct ServerInstallation {
 
 /// The state of a store, examined without changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StoreReport {
+pub struct StoreInspectionReport {
     /// Kind and location.
     pub location: String,
     /// Its tables. `None`: the file does not exist yet; a server creates it.
     pub schema: Option<usher_store::SchemaReport>,
 }
 
-impl StoreReport {
+impl StoreInspectionReport {
     /// Missing parts that a server needs, a sentence each.
     #[must_use]
-    pub fn missing_parts(&self) -> &[String] {
+    pub fn missing_schema_parts(&self) -> &[String] {
         self.schema.as_ref().map_or(&[], |schema| &schema.missing)
     }
 }
 
-impl fmt::Display for StoreReport {
+impl fmt::Display for StoreInspectionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = usher_store::SCHEMA_VERSION;
         match self.schema.as_ref().map(|schema| schema.version) {
-            None => write!(f, "{}: not there yet; usher aaa serve makes it", self.location),
-            Some(0) => write!(f, "{}: no tables of Usher's yet; usher aaa serve makes them", self.location),
+            None => write!(f, "{}: does not exist yet; usher aaa serve creates it", self.location),
+            Some(0) => {
+                write!(f, "{}: has no tables of Usher yet; usher aaa serve creates them", self.location)
+            }
             Some(version) if version < known => {
                 write!(
                     f,
-                    "{}: tables of version {version}; usher aaa serve brings them to {known}",
+                    "{}: tables of version {version}; usher aaa serve upgrades them to {known}",
                     self.location
                 )
             }
@@ -62,7 +64,7 @@ impl fmt::Display for StoreReport {
 
 /// Secrets that a server generates at its first start.
 #[derive(Clone, Debug)]
-pub(crate) struct OwnSecrets {
+pub(crate) struct GeneratedServerSecrets {
     /// Secret of loopback clients, if nothing is configured.
     pub(crate) generated: Option<String>,
     /// Key of the aliases that hide names from clients.
@@ -91,21 +93,21 @@ pub enum InstallationError {
 /// The control socket of a configuration's server, and the lists of its file. The configuration's secrets, which
 /// only the server may read, are not needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ServerLocation {
+pub struct ServerControlPaths {
     /// The control socket.
     pub control_socket: PathBuf,
     /// Files of revocation lists.
     pub crl: Vec<PathBuf>,
 }
 
-impl ServerLocation {
+impl ServerControlPaths {
     /// Reads a configuration: the given file, the default file, or defaults if that does not exist.
     ///
     /// # Errors
     /// A given file does not exist or cannot be parsed.
     pub fn from_config(config: Option<&Path>) -> Result<Self, InstallationError> {
         let there = || Some(Path::new(DEFAULT_PATH)).filter(|path| path.exists());
-        let file = config.or_else(there).map(config::load_outline).transpose()?;
+        let file = config.or_else(there).map(config::load_unchecked_config).transpose()?;
         let said = file.as_ref();
         let state_dir = said.and_then(|f| f.state_dir.clone()).unwrap_or_else(default_state_dir);
         let socket = said.and_then(|f| f.control.socket.clone());
@@ -137,11 +139,14 @@ impl ServerInstallation {
             None if Path::new(DEFAULT_PATH).exists() => {
                 (config::load_config(Path::new(DEFAULT_PATH))?, false)
             }
-            None => (parse("no configuration", "", None, &NoEnvironment).map_err(LoadError::Faults)?, true),
+            None => (
+                parse("no configuration", "", None, &EmptyConfigEnvironment).map_err(LoadError::Faults)?,
+                true,
+            ),
         };
         let state_dir = loaded.file.state_dir.clone().unwrap_or_else(default_state_dir);
         let mut place = Self { loaded, state_dir, first };
-        fetched::read_fetched_lists(&mut place.loaded, &place.state_dir);
+        fetched::load_fetched_revocation_lists(&mut place.loaded, &place.state_dir);
         Ok(place)
     }
 
@@ -150,7 +155,7 @@ impl ServerInstallation {
     /// # Errors
     /// It cannot be created.
     pub fn create_state_dir(&self) -> Result<(), InstallationError> {
-        self.of_state_dir(folder::create_private(&self.state_dir))
+        self.map_state_dir_error(folder::create_private(&self.state_dir))
     }
 
     /// Checks that the state directory exists or can be created.
@@ -158,10 +163,10 @@ impl ServerInstallation {
     /// # Errors
     /// The error of [`ServerInstallation::create_state_dir`].
     pub(crate) fn check_state_dir(&self) -> Result<(), InstallationError> {
-        self.of_state_dir(folder::check_private(&self.state_dir))
+        self.map_state_dir_error(folder::check_private(&self.state_dir))
     }
 
-    fn of_state_dir(&self, done: io::Result<()>) -> Result<(), InstallationError> {
+    fn map_state_dir_error(&self, done: io::Result<()>) -> Result<(), InstallationError> {
         done.map_err(|error| InstallationError::File { path: self.state_dir.clone(), error })
     }
 
@@ -170,10 +175,12 @@ impl ServerInstallation {
     ///
     /// # Errors
     /// A secret cannot be created or read.
-    pub(crate) fn own_secrets(&self, keep: bool) -> Result<OwnSecrets, InstallationError> {
-        let generated =
-            self.first.then(|| self.load_or_generate::<16>(self.secret_path(), keep)).transpose()?;
-        Ok(OwnSecrets { generated, identity_key: self.identity_key(keep)? })
+    pub(crate) fn own_secrets(&self, keep: bool) -> Result<GeneratedServerSecrets, InstallationError> {
+        let generated = self
+            .first
+            .then(|| self.load_or_generate::<16>(self.generated_secret_path(), keep))
+            .transpose()?;
+        Ok(GeneratedServerSecrets { generated, identity_key: self.identity_key(keep)? })
     }
 
     /// Returns the secret of loopback clients without a configuration. It is generated at the first start, readable
@@ -182,7 +189,7 @@ impl ServerInstallation {
     /// # Errors
     /// It cannot be created or read.
     pub fn generated_secret(&self) -> Result<String, InstallationError> {
-        self.load_or_generate::<16>(self.secret_path(), true)
+        self.load_or_generate::<16>(self.generated_secret_path(), true)
     }
 
     /// Returns the key of aliases: the configured one, or the one generated at the first start.
@@ -219,7 +226,7 @@ impl ServerInstallation {
 
     /// Writes a secret, readable by the owner of the state directory only.
     fn write_secret(&self, path: &Path, secret: &str) -> io::Result<()> {
-        let give = |file: &fs::File| usher_store::give_to_owner_of(&self.state_dir, file);
+        let give = |file: &fs::File| usher_store::set_file_owner_from_folder(&self.state_dir, file);
         usher_pki::write_whole(path, format!("{secret}\n").as_bytes(), 0o600, give)
     }
 
@@ -247,7 +254,7 @@ impl ServerInstallation {
 
     /// Path of the generated secret.
     #[must_use]
-    pub fn secret_path(&self) -> PathBuf {
+    pub fn generated_secret_path(&self) -> PathBuf {
         self.state_dir.join("secret")
     }
 
@@ -268,7 +275,7 @@ impl ServerInstallation {
     ///
     /// # Errors
     /// The store cannot be opened, also not later.
-    pub(crate) fn lasting_store(&self, proven: bool) -> Result<Box<dyn Store>, StoreError> {
+    pub(crate) fn connect_server_store(&self, proven: bool) -> Result<Box<dyn Store>, StoreError> {
         match self.loaded.file.users.store {
             StoreKind::Postgresql => {
                 let store = usher_store::PostgresStore::new(self.database_url())?;
@@ -302,7 +309,7 @@ impl ServerInstallation {
     ///
     /// # Errors
     /// The store is unreachable, or a server would refuse it.
-    pub fn examine_store(&self) -> Result<Option<StoreReport>, StoreError> {
+    pub fn examine_store(&self) -> Result<Option<StoreInspectionReport>, StoreError> {
         let (place, schema) = match self.loaded.file.users.store {
             StoreKind::Memory => return Ok(None),
             StoreKind::Sqlite => {
@@ -317,7 +324,7 @@ impl ServerInstallation {
                 Some(usher_store::PostgresStore::examine_schema(self.database_url())?),
             ),
         };
-        Ok(Some(StoreReport { location: place, schema }))
+        Ok(Some(StoreInspectionReport { location: place, schema }))
     }
 
     /// Connects to the store.
@@ -365,10 +372,10 @@ mod tests {
             ServerInstallation::from_config(Some(&path)).is_err(),
             "the server has them in its environment"
         );
-        let found = ServerLocation::from_config(Some(&path)).unwrap();
+        let found = ServerControlPaths::from_config(Some(&path)).unwrap();
         assert_eq!(found.control_socket, Path::new("/s/control.sock"));
         assert_eq!(found.crl, [folder.join("a.crl"), folder.join("pki/ca.crl")]);
-        assert!(ServerLocation::from_config(Some(&folder.join("other"))).is_err());
+        assert!(ServerControlPaths::from_config(Some(&folder.join("other"))).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -377,7 +384,7 @@ mod tests {
         let state_dir = std::env::temp_dir().join(format!("usher-daemon-place-{}", std::process::id()));
         let _ = fs::remove_dir_all(&state_dir);
         fs::create_dir_all(&state_dir).unwrap();
-        let loaded = parse("none", "", None, &NoEnvironment).unwrap();
+        let loaded = parse("none", "", None, &EmptyConfigEnvironment).unwrap();
         let place = ServerInstallation { loaded, state_dir: state_dir.clone(), first: true };
         let other = state_dir.join("other");
         fs::write(&other, "").unwrap();
@@ -396,7 +403,7 @@ mod tests {
         );
         assert_ne!(fs::read_to_string(state_dir.join("identity.key")).unwrap().trim(), secret);
         assert_eq!(fs::read_to_string(&other).unwrap(), "");
-        assert!(fs::symlink_metadata(place.secret_path()).unwrap().is_file());
+        assert!(fs::symlink_metadata(place.generated_secret_path()).unwrap().is_file());
         fs::remove_dir_all(&state_dir).unwrap();
     }
 }

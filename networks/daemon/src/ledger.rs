@@ -4,11 +4,11 @@
 
 mod queue;
 
-use crate::mailbox::{JobTarget, ShardMailboxes, ShardMessage};
-use crate::outage::{RefusalLog, StoreOutage};
+use crate::mailbox::{JobResultTarget, ShardMailboxes, ShardMessage};
+use crate::outage::{StoreOutage, StoreRefusalLog};
 use crate::stats::SharedHistogram;
 use queue::LedgerQueue;
-pub(crate) use queue::{EntryOwner, LedgerClient};
+pub(crate) use queue::{LedgerClient, LedgerEntryOwner};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant as Monotonic};
 use usher_aaa::ledger::{
     Ledger, LedgerCounters, RecordOutcome, SessionFilter, UniqueSessionId, storable_text,
 };
-use usher_aaa::service::hold_back;
+use usher_aaa::service::lockout_commands;
 use usher_aaa::store::{SessionRow, Store, StoreChange, StoreError};
 use usher_aaa::{AaaServerCommand, AdmissionVerdict, AdmitRequest, LedgerRecord};
 use usher_live::SystemClock;
@@ -35,9 +35,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// An entry of the ledger's queue.
 pub(crate) enum LedgerEntry {
     /// Admits a user.
-    Admit(JobTarget, AdmitRequest),
+    Admit(JobResultTarget, AdmitRequest),
     /// Applies an accounting record.
-    Account(JobTarget, Box<LedgerRecord>),
+    Account(JobResultTarget, Box<LedgerRecord>),
     /// Counts a failed attempt.
     Failed {
         /// User-Name.
@@ -88,7 +88,7 @@ pub(crate) struct LedgerHandle {
 impl LedgerHandle {
     /// Queues an entry. If the queue is full, this entry or one of the client with the most entries is answered at
     /// once, without acknowledgement.
-    pub(crate) fn queue_entry(&self, whose: EntryOwner, entry: LedgerEntry) {
+    pub(crate) fn queue_entry(&self, whose: LedgerEntryOwner, entry: LedgerEntry) {
         let Some(refused) = self.queue.push(whose, entry) else { return };
         self.stats.refused.fetch_add(1, Ordering::Relaxed);
         match refused {
@@ -104,15 +104,15 @@ impl LedgerHandle {
         }
     }
     /// Queues a record.
-    pub(crate) fn queue_record(&self, f: JobTarget, record: Box<LedgerRecord>) {
+    pub(crate) fn queue_accounting_record(&self, f: JobResultTarget, record: Box<LedgerRecord>) {
         self.queue_entry(
-            EntryOwner::Sessions(LedgerClient::from_network(record.client)),
+            LedgerEntryOwner::Sessions(LedgerClient::from_network(record.client)),
             LedgerEntry::Account(f, record),
         );
     }
     /// Has the thread write the remaining changes and end.
     pub(crate) fn request_stop(&self) {
-        self.queue.put_own(LedgerEntry::Stop);
+        self.queue.queue_server_entry(LedgerEntry::Stop);
     }
     /// Number of queued entries.
     pub(crate) fn queued_count(&self) -> usize {
@@ -121,20 +121,20 @@ impl LedgerHandle {
     /// Returns the open sessions of a user, or all.
     pub(crate) fn open_sessions(&self, user: Option<String>) -> Vec<SessionRow> {
         let (sender, receiver) = sync_channel(1);
-        self.queue.put_own(LedgerEntry::Sessions(user, sender));
+        self.queue.queue_server_entry(LedgerEntry::Sessions(user, sender));
         receiver.recv_timeout(Duration::from_secs(10)).unwrap_or_default()
     }
     /// Ends sessions. Returns those that were open, and whether their end is already durable.
     pub(crate) fn close_sessions(&self, sessions: Vec<UniqueSessionId>) -> Option<(Vec<SessionRow>, bool)> {
         let ((rows, forgotten), (done, durable)) = (sync_channel(1), sync_channel(1));
-        self.queue.put_own(LedgerEntry::EndSessions(sessions, rows, done));
+        self.queue.queue_server_entry(LedgerEntry::EndSessions(sessions, rows, done));
         let rows = forgotten.recv_timeout(Duration::from_secs(10)).ok()?;
         let durable = rows.is_empty() || durable.recv_timeout(Duration::from_secs(10)).is_ok();
         Some((rows, durable))
     }
     pub(crate) fn collect_snapshot(&self) -> Option<LedgerSnapshot> {
         let (sender, receiver) = sync_channel(1);
-        self.queue.put_own(LedgerEntry::Collect(sender));
+        self.queue.queue_server_entry(LedgerEntry::Collect(sender));
         receiver.recv_timeout(Duration::from_secs(1)).ok()
     }
 }
@@ -148,12 +148,12 @@ struct LedgerThread {
     mailboxes: ShardMailboxes,
     stats: Arc<LedgerStats>,
     /// Records to be acknowledged when the change of this number is durable.
-    pending: VecDeque<(u64, JobTarget)>,
+    pending: VecDeque<(u64, JobResultTarget)>,
     /// Requests that wait for sessions to be ended in the store.
     forgotten: Vec<(u64, SyncSender<()>)>,
     logins: VecDeque<StoreChange>,
     outage: StoreOutage,
-    refusals: RefusalLog,
+    refusals: StoreRefusalLog,
     /// True while the store's open sessions are not loaded. Until then duplicates cannot be recognised.
     unread: bool,
     /// End of the pause after a failure of the store.
@@ -185,7 +185,7 @@ pub(crate) fn start_ledger(
         forgotten: Vec::new(),
         logins: VecDeque::new(),
         outage: StoreOutage::default(),
-        refusals: RefusalLog::default(),
+        refusals: StoreRefusalLog::default(),
         unread: true,
         rest: None,
         stopping: false,
@@ -212,10 +212,11 @@ impl LedgerThread {
             if self.rest.is_none_or(|until| until <= Monotonic::now()) {
                 self.rest = None;
                 if let Err(error) = self.load_sessions() {
-                    tracing::error!(%error, "the store refuses its open sessions; no accounting is taken");
+                    tracing::error!(%error, "cannot load the open sessions from the store: the server takes no \
+                                             accounting");
                     self.rest = Some(Monotonic::now() + PAUSE);
                 }
-                while self.rest.is_none() && self.write_group() {}
+                while self.rest.is_none() && self.commit_change_group() {}
             }
             if self.stopping {
                 return;
@@ -229,7 +230,7 @@ impl LedgerThread {
             return Ok(());
         }
         let (now, ledger) = (self.clock.now(), &mut self.ledger);
-        // Sessions loaded before the store failed are not loaded twice.
+        // If the store fails halfway, the next attempt does not load the same sessions twice.
         let read = self.store.open_sessions(&mut |row| {
             ledger.restore_session(now, &row);
         });
@@ -249,7 +250,7 @@ impl LedgerThread {
 
     /// Records the result of the store's last call.
     fn record_store_answer(&mut self, error: Option<&StoreError>) {
-        self.outage.record_answer(error);
+        self.outage.record_store_result(error);
         let cause = error.map(ToString::to_string);
         *self.stats.outage.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
@@ -280,14 +281,15 @@ impl LedgerThread {
             LedgerEntry::Failed { user, station } => {
                 let held = self.ledger.record_failure(now, &storable_text(&user), &storable_text(&station));
                 if held.user {
-                    tracing::warn!(user = %storable_text(&user), "too many failed logins under this name: held back");
+                    tracing::warn!(user = %storable_text(&user), "too many failed logins under this name: locked out");
                 }
                 if held.station {
-                    tracing::warn!(mac = %storable_text(&station), "too many failed logins from this station: held back");
+                    tracing::warn!(mac = %storable_text(&station),
+                        "too many failed logins from this station: locked out");
                 }
-                // All shards apply the lockout.
+                // A lockout is sent to all shards, because the user may log in at any of them.
                 for mailbox in self.mailboxes.as_slice() {
-                    for command in hold_back(&user, &station, held) {
+                    for command in lockout_commands(&user, &station, held) {
                         mailbox.send(ShardMessage::Command(command));
                     }
                 }
@@ -316,7 +318,7 @@ impl LedgerThread {
                     }
                 }
                 self.forgotten.extend(last.map(|number| (number, done)));
-                // The requester may have disconnected.
+                // A send error is ignored: the requester may have disconnected.
                 let _ = rows.try_send(ended);
             }
             LedgerEntry::Collect(sender) => {
@@ -325,7 +327,7 @@ impl LedgerThread {
             }
             LedgerEntry::Stop => {
                 self.stopping = true;
-                // An earlier entry may still be queued behind it.
+                // Entries that were queued earlier may still come behind the Stop entry, so handle the whole queue.
                 for _ in 0..self.queue.len() {
                     let Some(entry) = self.queue.pop() else { break };
                     self.handle_entry(entry);
@@ -334,15 +336,15 @@ impl LedgerThread {
         }
     }
 
-    fn apply_record(&mut self, f: JobTarget, record: &LedgerRecord) {
+    fn apply_record(&mut self, f: JobResultTarget, record: &LedgerRecord) {
         if self.unread {
-            return self.answer_record(f, false);
+            return self.send_accounting_result(f, false);
         }
         let (now, store, rest) = (self.clock.now(), &mut self.store, self.rest.is_some());
         let mut failed = None;
         let taken = self.ledger.apply_record_with(now, record, |unique| match rest {
             false => store.find_session(unique).inspect_err(|error| failed = Some(error.clone())),
-            // A query to an unavailable store would delay all other entries.
+            // The store is unavailable: a query to it would delay all other entries, so fail at once.
             true => Err(StoreError::Unavailable(String::new())),
         });
         if let Some(error) = failed {
@@ -350,16 +352,16 @@ impl LedgerThread {
         }
         match taken {
             Ok(RecordOutcome::Write(n)) => self.pending.push_back((n, f)),
-            taken => self.answer_record(f, taken == Ok(RecordOutcome::Durable)),
+            taken => self.send_accounting_result(f, taken == Ok(RecordOutcome::Durable)),
         }
     }
 
-    fn answer_record(&self, f: JobTarget, durable: bool) {
+    fn send_accounting_result(&self, f: JobResultTarget, durable: bool) {
         self.mailboxes.send_command(f.shard, AaaServerCommand::Accounted { token: f.token, durable });
     }
 
     /// Writes a group. True if there may be more.
-    fn write_group(&mut self) -> bool {
+    fn commit_change_group(&mut self) -> bool {
         let begun = Monotonic::now();
         let commit = self.ledger.commit_changes(&mut *self.store, GROUP);
         if commit.last_number.is_some() || commit.error.is_some() {
@@ -373,7 +375,7 @@ impl LedgerThread {
                 tracing::error!(
                     refused,
                     error = cause,
-                    "the store refuses records for good; not acknowledged"
+                    "the store refused records permanently: they are not acknowledged"
                 );
             }
         }
@@ -382,16 +384,16 @@ impl LedgerThread {
         let (away, failed) = (away.is_some(), commit.error.is_some());
         let mut answers = Vec::new();
         self.pending.retain(|(n, f)| {
-            // A record that is not durable is retransmitted by its NAS.
-            let durable = commit.is_durable(*n).or(failed.then_some(false));
+            // A record that is not durable gets no acknowledgement, so that its NAS retransmits it.
+            let durable = commit.record_durability(*n).or(failed.then_some(false));
             answers.extend(durable.map(|durable| (*f, durable)));
             durable.is_none()
         });
         for (f, durable) in answers {
-            self.answer_record(f, durable);
+            self.send_accounting_result(f, durable);
         }
         self.forgotten.retain(|(n, done)| {
-            let durable = commit.is_durable(*n);
+            let durable = commit.record_durability(*n);
             if durable == Some(true) {
                 let _ = done.try_send(());
             }
@@ -401,11 +403,11 @@ impl LedgerThread {
             self.rest = Some(Monotonic::now() + PAUSE);
             return false;
         }
-        self.write_logins();
+        self.write_queued_logins();
         commit.written >= GROUP
     }
 
-    fn write_logins(&mut self) {
+    fn write_queued_logins(&mut self) {
         if self.logins.is_empty() {
             return;
         }
@@ -428,7 +430,7 @@ impl LedgerThread {
                     if let Some(logins) =
                         self.refusals.record_refusal(&error.to_string(), 1, Monotonic::now())
                     {
-                        tracing::error!(%error, logins, "the store refuses to write logins down");
+                        tracing::error!(%error, logins, "the store refused to write logins");
                     }
                 }
                 Err(error @ StoreError::Unavailable(_)) => return self.is_away(&error),
@@ -441,7 +443,7 @@ impl LedgerThread {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
-    use usher_aaa::ledger::{LedgerConfig, RecordStatus, SessionKey};
+    use usher_aaa::ledger::{AccountingStatusType, LedgerConfig, NasSessionKey};
     use usher_aaa::store::{ClientRow, GroupRows, MemoryStore, UserRows};
     use usher_core::WallTime;
 
@@ -512,17 +514,20 @@ mod tests {
 
     /// Passes a thousand records to a ledger with this store, and stops it. Returns how many calls of the store are
     /// allowed with a [`PAUSE`] after each.
-    fn questions_allowed(store: &UnavailableStore) -> u128 {
+    fn count_allowed_store_calls(store: &UnavailableStore) -> u128 {
         let begun = Monotonic::now();
         let ledger = Ledger::new(LedgerConfig::default());
         let store = Box::new(store.clone());
         let (handle, thread) = start_ledger(ledger, store, SystemClock::start(), ShardMailboxes::default())
             .expect("it is only away");
         for n in 0..1000_u32 {
-            let session = SessionKey { nas: [10, 0, 0, 1].into(), id: n.to_string(), user: String::new() };
-            let record =
-                LedgerRecord::new(RecordStatus::Start, session, WallTime::from_unix_secs(1_800_000_000));
-            handle.queue_record(JobTarget { shard: 0, token: 0 }, Box::new(record));
+            let session = NasSessionKey { nas: [10, 0, 0, 1].into(), id: n.to_string(), user: String::new() };
+            let record = LedgerRecord::new(
+                AccountingStatusType::Start,
+                session,
+                WallTime::from_unix_secs(1_800_000_000),
+            );
+            handle.queue_accounting_record(JobResultTarget { shard: 0, token: 0 }, Box::new(record));
         }
         handle.request_stop();
         thread.expect("there is a thread").join().expect("it ends");
@@ -530,7 +535,7 @@ mod tests {
     }
 
     /// Returns a ledger's counters, however long its thread takes.
-    fn collect_patiently(handle: &LedgerHandle) -> LedgerSnapshot {
+    fn wait_for_ledger_snapshot(handle: &LedgerHandle) -> LedgerSnapshot {
         (0..120).find_map(|_| handle.collect_snapshot()).expect("the ledger's thread answers")
     }
 
@@ -538,22 +543,29 @@ mod tests {
     fn a_new_record_is_accepted_however_often_its_id_was_used() {
         let record = |status, secs: u64| {
             let session =
-                SessionKey { nas: [10, 0, 0, 1].into(), id: "1".to_owned(), user: "ann".to_owned() };
+                NasSessionKey { nas: [10, 0, 0, 1].into(), id: "1".to_owned(), user: "ann".to_owned() };
             let at = WallTime::from_unix_secs(1_800_000_000 + secs);
             LedgerRecord { timed: true, stamped: true, ..LedgerRecord::new(status, session, at) }
         };
         let (mut before, mut store) = (Ledger::new(LedgerConfig::default()), MemoryStore::new());
         let now = SystemClock::start().now();
         for n in 0..40 {
-            assert!(before.commit_record(now, &mut store, &record(RecordStatus::Start, 1000 * n)));
-            assert!(before.commit_record(now, &mut store, &record(RecordStatus::Stop, 1000 * n + 100)));
+            assert!(before.commit_record(now, &mut store, &record(AccountingStatusType::Start, 1000 * n)));
+            assert!(before.commit_record(
+                now,
+                &mut store,
+                &record(AccountingStatusType::Stop, 1000 * n + 100)
+            ));
         }
         let ledger = Ledger::new(LedgerConfig::default());
         let (handle, thread) =
             start_ledger(ledger, Box::new(store), SystemClock::start(), ShardMailboxes::default())
                 .expect("it is there");
-        handle.queue_record(JobTarget { shard: 0, token: 0 }, Box::new(record(RecordStatus::Start, 100_000)));
-        assert_eq!(collect_patiently(&handle).counters.started, 1);
+        handle.queue_accounting_record(
+            JobResultTarget { shard: 0, token: 0 },
+            Box::new(record(AccountingStatusType::Start, 100_000)),
+        );
+        assert_eq!(wait_for_ledger_snapshot(&handle).counters.started, 1);
         handle.request_stop();
         thread.expect("there is a thread").join().expect("it ends");
     }
@@ -573,11 +585,14 @@ mod tests {
         .expect("it is there");
         let tell = |client: u8, n: u32| {
             let nas = [10, 0, 0, client].into();
-            let session = SessionKey { nas, id: n.to_string(), user: String::new() };
-            let record =
-                LedgerRecord::new(RecordStatus::Start, session, WallTime::from_unix_secs(1_800_000_000));
+            let session = NasSessionKey { nas, id: n.to_string(), user: String::new() };
+            let record = LedgerRecord::new(
+                AccountingStatusType::Start,
+                session,
+                WallTime::from_unix_secs(1_800_000_000),
+            );
             let record = LedgerRecord { client: Some((nas, 32)), ..record };
-            handle.queue_record(JobTarget { shard: 0, token: 0 }, Box::new(record));
+            handle.queue_accounting_record(JobResultTarget { shard: 0, token: 0 }, Box::new(record));
         };
         (0..FLOOD).for_each(|n| tell(1, n));
         (0..100).for_each(|n| tell(2, n));
@@ -597,7 +612,7 @@ mod tests {
     #[test]
     fn a_store_that_is_away_is_left_alone() {
         let store = UnavailableStore { left: true, ..UnavailableStore::default() };
-        let most = questions_allowed(&store);
+        let most = count_allowed_store_calls(&store);
         let [_, asked, _] = store.request_counts();
         assert!((1..=most).contains(&asked.into()), "{asked} of {most}");
     }
@@ -605,7 +620,7 @@ mod tests {
     #[test]
     fn nothing_is_asked_before_the_open_sessions_are_known() {
         let store = UnavailableStore::default();
-        let most = questions_allowed(&store);
+        let most = count_allowed_store_calls(&store);
         let [read, asked, _] = store.request_counts();
         assert!((1..=most).contains(&read.into()), "{read} of {most}");
         assert_eq!(asked, 0);

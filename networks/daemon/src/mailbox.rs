@@ -4,14 +4,14 @@ use crate::stats::ShardSnapshot;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, OnceLock};
-use usher_aaa::{AaaServerCommand, DynamicResult, ShardRequest, TraceFilter};
+use usher_aaa::{AaaServerCommand, DynamicAuthResult, LoginTraceFilter, ShardRequest};
 use usher_aaa_config::ClientDirectory;
 use usher_core::{DatagramPath, Instant};
 use usher_live::Mailbox;
 
 /// The shard and token of a job's result.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct JobTarget {
+pub(crate) struct JobResultTarget {
     /// The shard.
     pub(crate) shard: u16,
     /// Token of the machine.
@@ -33,9 +33,9 @@ pub(crate) enum ShardMessage {
     /// New configuration and clients, with the result's receiver.
     Reload(Box<usher_aaa::AaaServerConfig>, Arc<ClientDirectory>, SyncSender<Result<(), String>>),
     /// Starts a trace in a slot and sends its lines here, or ends it.
-    Trace(u8, Option<(TraceFilter, SyncSender<TracedLine>)>),
+    Trace(u8, Option<(LoginTraceFilter, SyncSender<LoginTraceLine>)>),
     /// A request to a NAS, and the result's receiver.
-    Dynamic(AaaServerCommand, SyncSender<DynamicResult>),
+    Dynamic(AaaServerCommand, SyncSender<DynamicAuthResult>),
     /// Takes no new logins and ends when none is under way.
     Drain,
     /// Ends now.
@@ -44,7 +44,7 @@ pub(crate) enum ShardMessage {
 
 /// A line of a trace.
 #[derive(Debug)]
-pub(crate) struct TracedLine {
+pub(crate) struct LoginTraceLine {
     pub(crate) traced_at: Instant,
     pub(crate) session: u64,
     pub(crate) text: String,
@@ -67,9 +67,9 @@ struct MailboxTable {
 }
 
 impl ShardMailboxes {
-    pub(crate) fn set_mailboxes(&self, all: Vec<Mailbox<ShardMessage>>) {
+    pub(crate) fn set_shard_mailboxes(&self, all: Vec<Mailbox<ShardMessage>>) {
         let requests = all.iter().map(|_| AtomicUsize::new(0)).collect();
-        // It is set once, when all shards exist.
+        // The result is ignored: the table is set only once, when all shards exist.
         let _ = self.0.set(MailboxTable { all, requests });
     }
     pub(crate) fn as_slice(&self) -> &[Mailbox<ShardMessage>] {

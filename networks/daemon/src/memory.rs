@@ -6,10 +6,8 @@ use usher_aaa::store::{ClientRow, GroupRows, SessionRow, Store, StoreChange, Sto
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NullStore;
 
-fn refuse_write<T>() -> Result<T, StoreError> {
-    Err(StoreError::Refused(
-        "store = \"memory\" keeps nothing; write it into the configuration file".to_owned(),
-    ))
+fn refuse_memory_store_write<T>() -> Result<T, StoreError> {
+    Err(StoreError::Refused("store = \"memory\" saves no changes: edit the configuration file".to_owned()))
 }
 
 impl Store for NullStore {
@@ -32,18 +30,18 @@ impl Store for NullStore {
         Ok(Vec::new())
     }
     fn put_user(&mut self, _: &str, _: &UserRows) -> Result<(), StoreError> {
-        refuse_write()
+        refuse_memory_store_write()
     }
     fn delete_user(&mut self, _: &str) -> Result<bool, StoreError> {
-        refuse_write()
+        refuse_memory_store_write()
     }
     fn put_group(&mut self, _: &GroupRows) -> Result<(), StoreError> {
-        refuse_write()
+        refuse_memory_store_write()
     }
     fn put_client(&mut self, _: &ClientRow) -> Result<(), StoreError> {
-        refuse_write()
+        refuse_memory_store_write()
     }
     fn delete_client(&mut self, _: &str) -> Result<bool, StoreError> {
-        refuse_write()
+        refuse_memory_store_write()
     }
 }

@@ -19,9 +19,9 @@ use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusServerCounters as RadiusCounters;
 
 /// The server behind the metrics endpoint. It may end before the program.
-pub(crate) struct RunningProbe(pub(crate) Weak<RunningServer>);
+pub(crate) struct RunningServerProbe(pub(crate) Weak<RunningServer>);
 
-impl ServiceProbe for RunningProbe {
+impl ServiceProbe for RunningServerProbe {
     fn expose_metrics(&self) -> Option<String> {
         render_metrics(&self.0.upgrade()?)
     }
@@ -61,8 +61,8 @@ enum MetricKind {
     Latency,
 }
 
-/// A metric of the exposition. Its name, its help and its row in docs/aaa-server.md are derived from this
-/// declaration.
+/// A metric of the exposition. Its name, its help and its row in docs/reference/aaa-server.md are derived
+/// from this declaration.
 #[derive(Debug)]
 struct MetricDeclaration {
     name: &'static str,
@@ -81,71 +81,75 @@ macro_rules! metrics {
 }
 
 metrics! {
-    REQUESTS = Counter "requests" ["client", "code"] "RADIUS packets that came by UDP";
-    LOGINS = Counter "logins" ["method", "inner", "result", "reason"] "Logins that ended, by cause";
-    LOGIN_LATENCY = Latency "login_latency" [] "From a login's first request to its verdict";
-    STORE_LATENCY = Latency "store_latency" [] "How long the store took to find a user";
-    STORE_WRITE_LATENCY = Latency "store_write_latency" [] "How long the store took to write a group";
-    AAA_EVENTS = Counter "aaa_events" ["kind"] "What the AAA server did and dropped";
-    RADIUS_EVENTS = Counter "radius_events" ["kind"] "What its RADIUS did and dropped";
-    DIAMETER_EVENTS = Counter "diameter_events" ["kind"] "What its Diameter did and dropped";
-    DRIVER_EVENTS = Counter "driver_events" ["kind"] "What the drivers of its sockets did and dropped";
-    LEDGER_EVENTS = Counter "ledger_events" ["kind"] "What the ledger of sessions did and refused";
+    REQUESTS = Counter "requests" ["client", "code"] "RADIUS packets received over UDP";
+    LOGINS = Counter "logins" ["method", "inner", "result", "reason"] "Ended logins; `reason` is the cause";
+    LOGIN_LATENCY = Latency "login_latency" [] "Time from a login's first request to its verdict";
+    STORE_LATENCY = Latency "store_latency" [] "Time of a user lookup in the store";
+    STORE_WRITE_LATENCY = Latency "store_write_latency" [] "Time to write a batch of changes to the store";
+    AAA_EVENTS = Counter "aaa_events" ["kind"] "Events and dropped requests of logins and accounting";
+    RADIUS_EVENTS = Counter "radius_events" ["kind"] "Events and dropped packets of RADIUS";
+    DIAMETER_EVENTS = Counter "diameter_events" ["kind"] "Events and dropped messages of Diameter";
+    DRIVER_EVENTS = Counter "driver_events" ["kind"] "Events and dropped packets of the sockets";
+    LEDGER_EVENTS = Counter "ledger_events" ["kind"] "Events and refused changes of the session ledger";
     CACHE = Counter "cache" ["result"]
-        "Users found in memory (`hit`), asked of the store (`miss`), and, of those, served from memory since it was away (`away`)";
-    DIVERTED = Counter "diverted" [] "Requests handed to another shard, which has their login";
-    NOT_DIVERTED = Counter "not_diverted" [] "Requests of another shard's logins for which 4096 others waited there";
+        "User lookups: from memory (`hit`), from the store (`miss`); `away`: misses that memory answered while the \
+         store was unavailable";
+    DIVERTED = Counter "diverted" [] "Requests passed to the shard that has their login";
+    NOT_DIVERTED = Counter "not_diverted" [] "Requests refused because 4096 others waited for that shard";
     EVICTED = Counter "evicted" ["client"]
-        "Unfinished logins of the client with the most, pushed out by new ones";
-    WORK = Counter "work" ["kind"]
-        "Units of work that shards did, by the kinds that studies charge a processor for (docs/study-files.md)";
+        "Unfinished logins evicted for new ones because this client had the most";
+    WORK = Counter "work" ["kind"] "Units of work; docs/reference/study-files.md lists the kinds";
     HALF_OPEN = Gauge "half_open" [] "Unfinished logins";
-    HALF_OPEN_OCTETS = Gauge "half_open_octets" [] "About how many octets of memory unfinished logins hold";
+    HALF_OPEN_OCTETS = Gauge "half_open_octets" [] "Approximate memory of unfinished logins, in octets";
     SESSIONS = Gauge "sessions" [] "Open sessions";
-    DIAMETER_PEERS = Gauge "diameter_peers" [] "Diameter peers that are connected";
+    DIAMETER_PEERS = Gauge "diameter_peers" [] "Connected Diameter peers";
     DIAMETER_PEER_UP = Gauge "diameter_peer_up" ["peer"]
-        "1: requests are sent to this peer, to which the server connects; 0: it is not connected, or owes a watchdog's answer";
+        "1 if this peer, to which the server connects, takes requests; 0 if it is disconnected or owes a watchdog \
+         answer";
     HOME_SERVER_STATE = Gauge "home_server_state" ["home_server", "service", "state"]
-        "1 for the state it is in, of `alive`, `zombie`, `dead`; the service is `authentication`, `accounting`, or `radsec` for both";
-    HOME_SERVER_REQUESTS = Counter "home_server_requests" ["home_server", "service"] "Requests that it was asked";
-    HOME_SERVER_ANSWERS = Counter "home_server_answers" ["home_server", "service"] "Requests that it answered";
+        "1 for the server's current state, `alive`, `zombie` or `dead`; the service is `authentication`, \
+         `accounting`, or `radsec` for both";
+    HOME_SERVER_REQUESTS = Counter "home_server_requests" ["home_server", "service"] "Requests sent to the home server";
+    HOME_SERVER_ANSWERS = Counter "home_server_answers" ["home_server", "service"]
+        "Requests that the home server answered";
     HOME_SERVER_TIMEOUTS = Counter "home_server_timeouts" ["home_server", "service"]
-        "Requests that it did not answer in time: they went to another one or ended";
+        "Requests that the home server did not answer in time: they failed over or ended";
     HOME_SERVER_ROUND_TRIP = Latency "home_server_round_trip" ["home_server", "service"]
-        "How long its answers took (sum and count), of requests that were sent once";
-    LEDGER_QUEUE = Gauge "ledger_queue" [] "Entries that wait for the ledger";
+        "Round-trip time (sum and count) of requests sent only once";
+    LEDGER_QUEUE = Gauge "ledger_queue" [] "Changes that wait for the ledger: accounting records and results of logins";
     LEDGER_REFUSED = Counter "ledger_refused" []
-        "Entries that found no room there, or made room for other clients: not acknowledged";
-    STORE_REFUSED = Counter "store_refused" [] "Changes that the store refused for good";
+        "Changes dropped without acknowledgement because the ledger's queue was full";
+    STORE_REFUSED = Counter "store_refused" [] "Changes that the store refused permanently";
     REPLY_ROWS_LEFT_OUT = Counter "reply_rows_left_out" []
-        "Rows of replies that could not be understood and were left out, each time that they were read";
+        "Reply rows left out because they cannot be parsed, counted at each read";
     JOBS_WAITING = Gauge "jobs_waiting" ["queue"]
-        "Users to be found (`lookup`), passwords to be hashed (`password`) and certificates to be asked about (`certificate`) that wait";
+        "Queued jobs: user lookups (`lookup`), password hashes (`password`), certificate checks (`certificate`)";
     JOBS_REFUSED = Counter "jobs_refused" ["queue"]
-        "Those that found no room (8192, 256, 256 in all; 4 passwords of one name for each client): their logins got no answer";
+        "Jobs refused by a full queue (8192 lookups, 256 passwords, 256 certificates; 4 passwords of one name for each \
+         client): their logins get no reply";
     JOBS_GIVEN_UP = Counter "jobs_given_up" ["queue"]
-        "Those that were left out since their login was over before their turn came";
+        "Jobs skipped because their login ended before their turn";
     CERTIFICATE_EXPIRY = Seconds "certificate_expiry" ["certificate"]
-        "Until the server's certificate, and the authority's, end; less than 0: it has ended";
+        "Time until the certificate of the server, or of the authority, expires; negative after that";
     CRL_NEXT_UPDATE = Seconds "crl_next_update" ["list", "issuer"]
-        "When a revocation list is out of date, seconds since 1970";
+        "Expiry of a revocation list, seconds since 1970";
     CRL_UPDATES = Counter "crl_updates" ["from", "result"]
-        "Attempts to fetch a list, to read its file or to make it anew: `new`, `same`, `failed`";
+        "Attempts to fetch, read or reissue a revocation list: `new`, `same`, `failed`";
     RELOADS = Counter "reloads" ["result"] "Reloads of the configuration, `done` and `failed`";
-    BUILD_INFO = Gauge "build_info" ["version"] "1, of the program's version";
+    BUILD_INFO = Gauge "build_info" ["version"] "1, with the program's version as a label";
 }
 
 /// The sum of a histogram, and its cumulative counts by bound.
-struct FilledHistogram(f64, Vec<(f64, u64)>);
+struct CumulativeHistogram(f64, Vec<(f64, u64)>);
 
-impl From<LatencyHistogram> for FilledHistogram {
+impl From<LatencyHistogram> for CumulativeHistogram {
     fn from(histogram: LatencyHistogram) -> Self {
         let bounds = BOUNDS.into_iter().chain([f64::MAX]);
         Self(histogram.sum, bounds.zip(histogram.classes).collect())
     }
 }
 
-impl EncodeMetric for FilledHistogram {
+impl EncodeMetric for CumulativeHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
         let Self(sum, classes) = self;
         encoder.encode_histogram::<NoLabelSet>(*sum, classes.iter().map(|(_, n)| n).sum(), classes, None)
@@ -190,17 +194,17 @@ impl MetricDeclaration {
         self.encode(e, values.into_iter().map(|(labels, n)| (labels, ConstCounter::new(n))))
     }
     /// Encodes the counters of a part by name.
-    fn encode_kinds(
+    fn encode_counters_by_name(
         &self,
         e: &mut DescriptorEncoder<'_>,
         counters: impl Iterator<Item = (&'static str, u64)>,
     ) -> std::fmt::Result {
         self.encode_counts(e, counters.map(|(kind, n)| ([kind.to_owned()], n)))
     }
-    fn encode_level(&self, e: &mut DescriptorEncoder<'_>, n: u64) -> std::fmt::Result {
-        self.encode_levels(e, [([], n as i64)])
+    fn encode_gauge(&self, e: &mut DescriptorEncoder<'_>, n: u64) -> std::fmt::Result {
+        self.encode_gauges(e, [([], n as i64)])
     }
-    fn encode_levels<const N: usize>(
+    fn encode_gauges<const N: usize>(
         &self,
         e: &mut DescriptorEncoder<'_>,
         values: impl IntoIterator<Item = ([String; N], i64)>,
@@ -211,14 +215,17 @@ impl MetricDeclaration {
 
 /// Encodes home servers by name and service.
 fn home_servers(e: &mut DescriptorEncoder<'_>, homes: &HomeServers) -> std::fmt::Result {
-    let labels = |name: &str, service| [name.to_owned(), homes::service_name(service).to_owned()];
+    let labels = |name: &str, service| [name.to_owned(), homes::home_server_type_label(service).to_owned()];
     let states = homes.iter().flat_map(|((name, service), home)| {
         [ServerHealth::Alive, ServerHealth::Suspect, ServerHealth::Dead].map(|health| {
             let [name, service] = labels(name, *service);
-            ([name, service, homes::health_name(health).to_owned()], i64::from(health == home.health))
+            (
+                [name, service, homes::freeradius_health_name(health).to_owned()],
+                i64::from(health == home.health),
+            )
         })
     });
-    HOME_SERVER_STATE.encode_levels(e, states)?;
+    HOME_SERVER_STATE.encode_gauges(e, states)?;
     for (metric, value) in [
         (HOME_SERVER_REQUESTS, (|asked| asked.requests) as fn(&ServerCounts) -> u64),
         (HOME_SERVER_ANSWERS, |asked| asked.answers),
@@ -230,7 +237,7 @@ fn home_servers(e: &mut DescriptorEncoder<'_>, homes: &HomeServers) -> std::fmt:
         )?;
     }
     let round_trips = homes.iter().map(|((name, service), home)| {
-        let taken = FilledHistogram(
+        let taken = CumulativeHistogram(
             home.request_counts.round_trips.as_secs_f64(),
             vec![(f64::MAX, home.request_counts.timed)],
         );
@@ -259,41 +266,41 @@ impl Collector for MetricsCollector {
             (STORE_LATENCY, running.lookups.read()),
             (STORE_WRITE_LATENCY, running.ledger.stats.write.read()),
         ] {
-            metric.encode(e, [([], FilledHistogram::from(histogram))])?;
+            metric.encode(e, [([], CumulativeHistogram::from(histogram))])?;
         }
-        AAA_EVENTS.encode_kinds(e, all.aaa.iter())?;
-        RADIUS_EVENTS.encode_kinds(e, all.radius.iter().flat_map(RadiusCounters::iter))?;
-        DIAMETER_EVENTS.encode_kinds(e, all.diameter.iter().flat_map(DiameterCounters::iter))?;
-        DRIVER_EVENTS.encode_kinds(e, all.driver.iter())?;
+        AAA_EVENTS.encode_counters_by_name(e, all.aaa.iter())?;
+        RADIUS_EVENTS.encode_counters_by_name(e, all.radius.iter().flat_map(RadiusCounters::iter))?;
+        DIAMETER_EVENTS.encode_counters_by_name(e, all.diameter.iter().flat_map(DiameterCounters::iter))?;
+        DRIVER_EVENTS.encode_counters_by_name(e, all.driver.iter())?;
         DIVERTED.encode_count(e, all.diverted)?;
         NOT_DIVERTED.encode_count(e, all.not_diverted)?;
         EVICTED.encode_counts(e, all.evicted.iter().map(|(client, n)| ([client.clone()], *n)))?;
         let found = [("hit", all.aaa.lookups_saved), ("miss", all.aaa.lookups), ("away", all.aaa.remembered)];
-        CACHE.encode_kinds(e, found.into_iter())?;
-        WORK.encode_kinds(e, all.work.iter().map(|(label, units)| (*label, *units)))?;
-        HALF_OPEN.encode_level(e, all.half_open)?;
-        HALF_OPEN_OCTETS.encode_level(e, all.half_open_octets)?;
+        CACHE.encode_counters_by_name(e, found.into_iter())?;
+        WORK.encode_counters_by_name(e, all.work.iter().map(|(label, units)| (*label, *units)))?;
+        HALF_OPEN.encode_gauge(e, all.half_open)?;
+        HALF_OPEN_OCTETS.encode_gauge(e, all.half_open_octets)?;
         home_servers(e, &all.homes)?;
         let peers = all.diameter_servers.iter();
-        DIAMETER_PEER_UP.encode_levels(e, peers.map(|(name, okay)| ([name.clone()], i64::from(*okay))))?;
-        DIAMETER_PEERS.encode_level(e, all.diameter_peers)?;
+        DIAMETER_PEER_UP.encode_gauges(e, peers.map(|(name, okay)| ([name.clone()], i64::from(*okay))))?;
+        DIAMETER_PEERS.encode_gauge(e, all.diameter_peers)?;
         if let Some(ledger) = running.ledger.collect_snapshot() {
-            SESSIONS.encode_level(e, ledger.open)?;
-            LEDGER_EVENTS.encode_kinds(e, ledger.counters.iter())?;
+            SESSIONS.encode_gauge(e, ledger.open)?;
+            LEDGER_EVENTS.encode_counters_by_name(e, ledger.counters.iter())?;
         }
-        let load = running.workers.job_loads();
-        JOBS_WAITING.encode_levels(e, load.map(|(name, load)| ([name.to_owned()], load.waiting as i64)))?;
+        let load = running.workers.worker_job_loads();
+        JOBS_WAITING.encode_gauges(e, load.map(|(name, load)| ([name.to_owned()], load.waiting as i64)))?;
         JOBS_REFUSED.encode_counts(e, load.map(|(name, load)| ([name.to_owned()], load.refused)))?;
         JOBS_GIVEN_UP.encode_counts(e, load.map(|(name, load)| ([name.to_owned()], load.abandoned)))?;
         let stats = &running.ledger.stats;
-        LEDGER_QUEUE.encode_level(e, running.ledger.queued_count() as u64)?;
+        LEDGER_QUEUE.encode_gauge(e, running.ledger.queued_count() as u64)?;
         LEDGER_REFUSED.encode_count(e, stats.refused.load(Ordering::Relaxed))?;
         STORE_REFUSED.encode_count(e, stats.lost.load(Ordering::Relaxed))?;
         REPLY_ROWS_LEFT_OUT.encode_count(e, running.workers.left_out())?;
         self.encode_certificates(e)?;
         let (done, failed) = *running.reloads.lock().unwrap_or_else(PoisonError::into_inner);
-        RELOADS.encode_kinds(e, [("done", done), ("failed", failed)].into_iter())?;
-        BUILD_INFO.encode_levels(e, [([env!("CARGO_PKG_VERSION").to_owned()], 1)])
+        RELOADS.encode_counters_by_name(e, [("done", done), ("failed", failed)].into_iter())?;
+        BUILD_INFO.encode_gauges(e, [([env!("CARGO_PKG_VERSION").to_owned()], 1)])
     }
 }
 
@@ -303,12 +310,12 @@ impl MetricsCollector {
         let Some(tls) = tls else { return Ok(()) };
         let now = i64::try_from(crate::clock::wall_time().unix_secs()).unwrap_or(i64::MAX);
         let ends = tls.ends.iter().map(|(whose, end)| ([(*whose).to_owned()], end - now));
-        CERTIFICATE_EXPIRY.encode_levels(e, ends)?;
+        CERTIFICATE_EXPIRY.encode_gauges(e, ends)?;
         let lists = tls.lists.iter().filter_map(|list| {
             let end = i64::try_from(list.next_update?.unix_secs()).unwrap_or(i64::MAX);
             Some(([list.from.clone(), list.issuer.clone()], end))
         });
-        CRL_NEXT_UPDATE.encode_levels(e, lists)?;
+        CRL_NEXT_UPDATE.encode_gauges(e, lists)?;
         let attempts = self.0.lists.lock().unwrap_or_else(PoisonError::into_inner).clone();
         CRL_UPDATES
             .encode_counts(e, attempts.into_iter().map(|((from, result), n)| ([from, result.to_owned()], n)))
@@ -326,7 +333,7 @@ mod tests {
 
     impl MetricDeclaration {
         /// Returns its row of the page: exposed name, labels and help.
-        fn page_row(&self) -> String {
+        fn metric_table_row(&self) -> String {
             let (unit, end) = match self.kind {
                 MetricKind::Counter => ("", "_total"),
                 MetricKind::Gauge => ("", ""),
@@ -346,17 +353,17 @@ mod tests {
 
     #[test]
     fn a_server_that_has_ended_is_not_serving() {
-        let probe = RunningProbe(Weak::new());
+        let probe = RunningServerProbe(Weak::new());
         assert_eq!((probe.is_serving(), probe.expose_metrics()), (false, None));
         assert_eq!(probe.check_readiness(), Err("the server has ended".to_owned()));
     }
 
     #[test]
     fn the_page_lists_metrics_as_they_are_declared() {
-        let rows: Vec<String> = METRICS.iter().map(MetricDeclaration::page_row).collect();
+        let rows: Vec<String> = METRICS.iter().map(MetricDeclaration::metric_table_row).collect();
         assert!(
-            page_table("aaa-server.md", "metric") == rows,
-            "docs/aaa-server.md needs\n{}\n",
+            page_table("reference/aaa-server.md", "metric") == rows,
+            "docs/reference/aaa-server.md needs\n{}\n",
             rows.join("\n")
         );
     }
@@ -367,7 +374,7 @@ mod tests {
             ("aaa", usher_aaa::AaaServerCounters::DECLARED),
             ("radius", RadiusCounters::DECLARED),
             ("diameter", DiameterCounters::DECLARED),
-            ("driver", usher_live::DriverCounts::DECLARED),
+            ("driver", usher_live::DriverCounterSnapshot::DECLARED),
             ("ledger", usher_aaa::ledger::LedgerCounters::DECLARED),
         ];
         let wrong: Vec<String> = parts
@@ -377,10 +384,10 @@ mod tests {
                 let row = |(kind, about): &(&str, &str)| format!("| `{kind}` | {about} |");
                 let rows: Vec<String> = counters.iter().map(row).collect();
                 let head = format!("kind of {part}");
-                (page_table("counters.md", &head) != rows)
+                (page_table("reference/counters.md", &head) != rows)
                     .then(|| format!("| {head} | what is counted |\n|---|---|\n{}\n", rows.join("\n")))
             })
             .collect();
-        assert!(wrong.is_empty(), "docs/counters.md needs\n{}", wrong.join("\n"));
+        assert!(wrong.is_empty(), "docs/reference/counters.md needs\n{}", wrong.join("\n"));
     }
 }

@@ -15,11 +15,12 @@ pub(crate) struct StoreOutage {
 
 impl StoreOutage {
     /// Records the result of the store's last call. Logs a new cause, and the end of the outage.
-    pub(crate) fn record_answer(&mut self, error: Option<&StoreError>) {
+    pub(crate) fn record_store_result(&mut self, error: Option<&StoreError>) {
         match error {
             Some(error) => {
-                if let Some(cause) = self.new_cause(error) {
-                    tracing::error!(error = %cause, "the store does not answer; requests that need it get no answer until it does");
+                if let Some(cause) = self.record_new_outage_cause(error) {
+                    tracing::error!(error = %cause, "the store does not answer: until it does, requests that need it \
+                                                     get no reply");
                 }
             }
             None if !self.causes.is_empty() => {
@@ -30,7 +31,7 @@ impl StoreOutage {
         }
     }
 
-    fn new_cause(&mut self, error: &StoreError) -> Option<&str> {
+    fn record_new_outage_cause(&mut self, error: &StoreError) -> Option<&str> {
         let cause = error.to_string();
         if self.causes.len() >= MOST_CAUSES || self.causes.contains(&cause) {
             return None;
@@ -45,13 +46,13 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Refusals of a store that is available. Clients retransmit refused data, so each cause is logged once an hour.
 #[derive(Default)]
-pub(crate) struct RefusalLog {
+pub(crate) struct StoreRefusalLog {
     causes: Vec<(String, Instant)>,
     /// Refusals since the last message.
     silent: u64,
 }
 
-impl RefusalLog {
+impl StoreRefusalLog {
     /// Adds refusals. Returns the number to log now, with those not yet logged.
     pub(crate) fn record_refusal(&mut self, cause: &str, refused: u64, now: Instant) -> Option<u64> {
         self.silent += refused;
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn why_something_is_refused_is_told_once_an_hour_with_how_often() {
-        let (mut refusals, begun) = (RefusalLog::default(), Instant::now());
+        let (mut refusals, begun) = (StoreRefusalLog::default(), Instant::now());
         let mut note =
             |cause: &str, n, seconds| refusals.record_refusal(cause, n, begun + Duration::from_secs(seconds));
         assert_eq!(
@@ -87,16 +88,17 @@ mod tests {
     fn each_cause_of_an_outage_is_told_once_and_not_more_than_a_few() {
         let away = |text: &str| StoreError::Unavailable(text.to_owned());
         let mut outage = StoreOutage::default();
-        assert_eq!(outage.new_cause(&away("ended")), Some("the store is not available: ended"));
-        assert_eq!(outage.new_cause(&away("ended")), None);
+        assert_eq!(outage.record_new_outage_cause(&away("ended")), Some("the store is not available: ended"));
+        assert_eq!(outage.record_new_outage_cause(&away("ended")), None);
         assert_eq!(
-            outage.new_cause(&away("not permitted")),
+            outage.record_new_outage_cause(&away("not permitted")),
             Some("the store is not available: not permitted")
         );
-        assert_eq!(outage.new_cause(&away("ended")), None);
-        let more = (0..10).filter(|i| outage.new_cause(&away(&i.to_string())).is_some()).count();
+        assert_eq!(outage.record_new_outage_cause(&away("ended")), None);
+        let more =
+            (0..10).filter(|i| outage.record_new_outage_cause(&away(&i.to_string())).is_some()).count();
         assert_eq!(more, MOST_CAUSES - 2);
-        outage.record_answer(None);
-        assert!(outage.new_cause(&away("ended")).is_some(), "another outage");
+        outage.record_store_result(None);
+        assert!(outage.record_new_outage_cause(&away("ended")).is_some(), "another outage");
     }
 }

@@ -8,27 +8,28 @@ use std::time::Duration as Wait;
 use tokio::time::timeout;
 use usher_aaa::AuthMethod;
 use usher_access::{
-    AaaConfig, AaaFailure, AccessClient, AccessClientEvent, AccessReply, AccessRequest, ChapResponse,
-    DiameterConfig, LoginContinuation, LoginProof, MsChapV2Response, NasIdentity, NasPort, RadiusConfig,
+    AaaConfig, AaaRequestFailure, AccessClient, AccessClientEvent, AccessReply, AccessRequest, ChapResponse,
+    DiameterConfig, LoginRoundState, MsChapV2Response, NasIdentity, NasPort, RadiusConfig, UserCredentials,
 };
 use usher_core::{Duration, Instant, JobRequest, NoJob, SecureRng};
 use usher_crypto::SecretValue;
 use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, TlsCredentials, TlsError, TrustRoots, VersionRange, WallClock,
+    ClientConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsError, TlsVersionRange, TrustRoots,
 };
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::DiameterApplication;
 use usher_diameter::stream::StreamPolicy;
-use usher_eap::method::peap::PeerMethodPeap;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::ttls::{self, PeerMethodTtls};
-use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
+use usher_eap::method::peap::PeapPeerFactory;
+use usher_eap::method::tls::{EapTlsPeerFactory, PeerTlsBackend};
+use usher_eap::method::ttls::{self, TtlsPeerFactory};
+use usher_eap::method::{PeerMethodFactory, gtc, md5, mschapv2};
 use usher_eap::packet;
 use usher_eap::peer::{self, EapPeer};
 use usher_live::{
-    Driver, DriverRole, DriverSockets, OutgoingSecurity, SecuritySelector, SystemClock, TlsClient,
+    ConnectionSecuritySelector, Driver, DriverRole, DriverSockets, OutgoingConnectionSecurity, SystemClock,
+    TlsClient,
 };
 use usher_radius::SharedSecret;
 use usher_radius::client::{self, RadiusClientConfig, ServerConfig};
@@ -85,13 +86,13 @@ pub enum ProbeTransport {
         /// Destination-Realm.
         destination: String,
         /// Transport of Diameter.
-        transport: DiameterBy,
+        transport: ProbeDiameterTransport,
     },
 }
 
 /// A transport of Diameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DiameterBy {
+pub enum ProbeDiameterTransport {
     /// TCP.
     Tcp,
     /// TLS over TCP.
@@ -132,7 +133,7 @@ pub enum ProbeError {
     #[error("{0}")]
     Setup(String),
     /// A network error.
-    #[error("cannot speak to {server}: {error}")]
+    #[error("cannot reach {server}: {error}")]
     Network {
         /// The server.
         server: SocketAddr,
@@ -147,13 +148,13 @@ pub enum ProbeError {
 /// The login could not be made. A reject or a missing answer is an [`ProbeOutcome`].
 pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeResult, ProbeError> {
     let network = |error| ProbeError::Network { server: login.server, error };
-    if matches!(login.carrier, ProbeTransport::Diameter { transport: DiameterBy::Sctp, .. })
+    if matches!(login.carrier, ProbeTransport::Diameter { transport: ProbeDiameterTransport::Sctp, .. })
         && !usher_sctp::is_available()
     {
-        return Err(ProbeError::Setup(usher_sctp::NoSctp.to_string()));
+        return Err(ProbeError::Setup(usher_sctp::SctpUnavailable.to_string()));
     }
     let mut rng = SecureRng::from_seed(crate::installation::random_octets().map_err(network)?);
-    // The driver silently drops a datagram that it cannot send, so the route is checked before.
+    // The driver silently drops a datagram that it cannot send, so check the route here first.
     let any: IpAddr = match login.server.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -163,7 +164,9 @@ pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeR
     let (identifier, by_tls) = match &login.carrier {
         ProbeTransport::Udp { .. } => ("usher-test", false),
         ProbeTransport::RadSec => ("usher-test", true),
-        ProbeTransport::Diameter { identity, transport: by, .. } => (&identity[..], *by == DiameterBy::Tls),
+        ProbeTransport::Diameter { identity, transport: by, .. } => {
+            (&identity[..], *by == ProbeDiameterTransport::Tls)
+        }
     };
     let nas = NasIdentity { identifier: identifier.to_owned(), ..NasIdentity::default() };
     let access = AccessClient::new(nas, login.aaa_config(local), SecureRng::from_seed(rng.random_array()))
@@ -172,16 +175,17 @@ pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeR
         true => Some(TlsClient::new(tls_config(login, login.server_name.as_deref())?)),
         false => None,
     };
-    let outgoing =
-        carriage.clone().map(|tls| Arc::new(move |_| OutgoingSecurity::Tls(tls.clone())) as SecuritySelector);
+    let outgoing = carriage.clone().map(|tls| {
+        Arc::new(move |_| OutgoingConnectionSecurity::Tls(tls.clone())) as ConnectionSecuritySelector
+    });
     let clock = SystemClock::start();
-    let mut test = LoginTest {
+    let mut test = ActiveProbeLogin {
         login,
         message_sink: say,
         access,
         rng: Some(rng),
         peer: None,
-        next: LoginContinuation::new(),
+        next: LoginRoundState::new(),
         round: 0,
         last: None,
         tls: None,
@@ -195,8 +199,8 @@ pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeR
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(network)?;
     runtime.block_on(async {
         let sockets = DriverSockets { outgoing, ..DriverSockets::default() };
-        let (driver, _mailbox) = Driver::new(ProbeRole(&mut test), sockets, clock);
-        // A login without end until now has no answer.
+        let (driver, _mailbox) = Driver::new(LoginProbeRole(&mut test), sockets, clock);
+        // A login that has not ended when the time limit expires got no answer.
         match timeout(login.timeout, driver.run()).await {
             Ok(Err(error)) => Err(network(error)),
             _ => Ok(()),
@@ -225,7 +229,7 @@ impl ProbeLogin {
                     &[DiameterApplication::for_authentication(id)],
                 );
                 node = node.connect_to(peer, self.server);
-                if *by == DiameterBy::Sctp {
+                if *by == ProbeDiameterTransport::Sctp {
                     let one =
                         node::PeerTransportConfig::Message { streams: 1, policy: StreamPolicy::SingleStream };
                     node.peers.iter_mut().for_each(|peer| peer.transport = one);
@@ -245,7 +249,7 @@ fn to_micros(wait: Wait) -> Duration {
 }
 
 /// A login under way.
-struct LoginTest<'a> {
+struct ActiveProbeLogin<'a> {
     login: &'a ProbeLogin,
     message_sink: &'a mut dyn FnMut(&str),
     access: AccessClient,
@@ -253,7 +257,7 @@ struct LoginTest<'a> {
     rng: Option<SecureRng>,
     /// The EAP peer.
     peer: Option<EapPeer>,
-    next: LoginContinuation,
+    next: LoginRoundState,
     round: u32,
     /// The method that the server proposed last.
     last: Option<packet::EapType>,
@@ -263,8 +267,8 @@ struct LoginTest<'a> {
     end: Option<Result<ProbeOutcome, ProbeError>>,
 }
 
-impl LoginTest<'_> {
-    fn send_proof(&mut self, now: Instant, proof: LoginProof<'_>) -> Result<(), ProbeError> {
+impl ActiveProbeLogin<'_> {
+    fn send_proof(&mut self, now: Instant, proof: UserCredentials<'_>) -> Result<(), ProbeError> {
         let name = self.login.outside.as_ref().unwrap_or(&self.login.name).as_bytes();
         let port = NasPort { calling_station: self.login.mac.as_deref(), ..NasPort::default() };
         let request = AccessRequest { port, continues: Some(&self.next), ..AccessRequest::new(name, proof) };
@@ -283,7 +287,7 @@ impl LoginTest<'_> {
         let (proof, what) = match method {
             AuthMethod::Chap => {
                 let response = ChapResponse::from_password(identifier, &challenge, password);
-                (LoginProof::Chap(response), "a CHAP response: the password itself is not sent")
+                (UserCredentials::Chap(response), "a CHAP response: the password itself is not sent")
             }
             AuthMethod::MsChapV2 => {
                 let name = name.as_bytes();
@@ -294,10 +298,13 @@ impl LoginTest<'_> {
                     name,
                     password,
                 );
-                (LoginProof::MsChapV2(response), "an MS-CHAPv2 response: the password itself is not sent")
+                (
+                    UserCredentials::MsChapV2(response),
+                    "an MS-CHAPv2 response: the password itself is not sent",
+                )
             }
-            _ if self.login.by_diameter() => (LoginProof::Pap(password), "the password (PAP)"),
-            _ => (LoginProof::Pap(password), "the password, hidden by the shared secret (PAP)"),
+            _ if self.login.by_diameter() => (UserCredentials::Pap(password), "the password (PAP)"),
+            _ => (UserCredentials::Pap(password), "the password, hidden by the shared secret (PAP)"),
         };
         self.send_proof(now, proof)?;
         let [request, ..] = self.message_names();
@@ -327,21 +334,21 @@ impl LoginTest<'_> {
         let mut packet = Vec::new();
         if !self.peer.as_mut().is_some_and(|peer| peer.poll_transmit(&mut packet)) {
             (self.message_sink)(
-                "The server's last EAP packet cannot be answered: it is not what this method expects.",
+                "The server's last EAP packet does not fit this method: there is no answer to it.",
             );
             self.end = Some(Ok(ProbeOutcome::Rejected));
             return Ok(());
         }
         self.round += 1;
         if self.round > ROUNDS {
-            (self.message_sink)("The conversation does not end; giving up.");
+            (self.message_sink)("The conversation has too many rounds: the test gives up.");
             self.end = Some(Ok(ProbeOutcome::Rejected));
             return Ok(());
         }
-        let what = if self.round == 1 { "who it is" } else { "an answer" };
+        let what = if self.round == 1 { "the identity" } else { "a response" };
         let ([request, ..], length) = (self.message_names(), packet.len());
         (self.message_sink)(&format!("{request} {}: EAP with {what}, {length} octets.", self.round));
-        self.send_proof(now, LoginProof::Eap(&packet))
+        self.send_proof(now, UserCredentials::Eap(&packet))
     }
 
     /// Handles a reply.
@@ -357,7 +364,7 @@ impl LoginTest<'_> {
         {
             peer.handle_packet(now, &eap);
             if self.tls.is_none() {
-                self.tls = report_tls_end(peer, self.login, self.message_sink);
+                self.tls = report_local_tls_error(peer, self.login, self.message_sink);
             }
         }
         if let Some(outcome) = outcome {
@@ -367,7 +374,7 @@ impl LoginTest<'_> {
         let [_, challenge, ..] = self.message_names();
         let Some(peer) = &mut self.peer else {
             (self.message_sink)(&format!(
-                "{challenge}, which this method does not know: taken for a reject."
+                "{challenge}: this method has no challenge; it counts as a reject."
             ));
             self.end = Some(Ok(ProbeOutcome::Rejected));
             return Ok(());
@@ -381,7 +388,7 @@ impl LoginTest<'_> {
         }
         if matches!(peer.poll_event(), Some(peer::EapPeerEvent::Failure)) {
             if self.tls.is_none() {
-                (self.message_sink)("This side gives up: the server's proof does not convince.");
+                (self.message_sink)("The client ends the login: it does not accept the server's proof.");
             }
             self.end = Some(Ok(ProbeOutcome::Rejected));
             return Ok(());
@@ -394,30 +401,30 @@ impl LoginTest<'_> {
     fn finish_login(&mut self, reply: &AccessReply, outcome: ProbeOutcome) {
         let name = &self.login.name;
         let message = reply.reply_messages().next().map(String::from_utf8_lossy);
-        let message = message.map(|m| format!(" It says: {m}")).unwrap_or_default();
+        let message = message.map(|m| format!(" Message: {m}")).unwrap_or_default();
         let [.., accept, reject] = self.message_names();
         if outcome == ProbeOutcome::Accepted {
             let count = reply.attribute_count();
-            (self.message_sink)(&format!("{accept} with {count} attributes: {name} is let in.{message}"));
+            (self.message_sink)(&format!("{accept} with {count} attributes: {name} is accepted.{message}"));
             match self.peer.as_mut().map(EapPeer::poll_event) {
                 None => {}
                 Some(Some(peer::EapPeerEvent::Success { keys })) => {
                     let keys = if keys.is_some() {
-                        "keys for the link were agreed on"
+                        "keys for the link are agreed"
                     } else {
-                        "the method gives no keys"
+                        "this method gives no keys"
                     };
                     (self.message_sink)(&format!("EAP-Success; {keys}."));
                 }
                 Some(_) => {
                     (self.message_sink)(
-                        "But EAP did not succeed on this side: the server's proof does not convince.",
+                        "But EAP failed at the client: it does not accept the server's proof.",
                     );
                 }
             }
         } else {
             let code = reply.result_code().map(|code| format!(" ({code})")).unwrap_or_default();
-            (self.message_sink)(&format!("{reject}{code}: {name} is turned away.{message}"));
+            (self.message_sink)(&format!("{reject}{code}: {name} is rejected.{message}"));
         }
         self.end = Some(Ok(outcome));
     }
@@ -435,8 +442,8 @@ impl LoginTest<'_> {
         for (name, n) in
             self.access.radius_counters().into_iter().flat_map(client::RadiusClientCounters::iter)
         {
-            if let Some(why) = client::why_dropped(name).filter(|_| n > 0) {
-                (self.message_sink)(&format!("{n} answers came and were dropped: {why}."));
+            if let Some(why) = client::drop_counter_advice(name).filter(|_| n > 0) {
+                (self.message_sink)(&format!("{n} answers were dropped: {why}."));
                 heard = true;
             }
         }
@@ -445,17 +452,17 @@ impl LoginTest<'_> {
         }
         let why = match &self.login.carrier {
             ProbeTransport::Udp { .. } => {
-                "Is this machine one of its clients? A wrong shared secret is met with silence too"
+                "Is this machine one of its clients? A wrong shared secret gets no answer either."
             }
             ProbeTransport::RadSec => "Is this machine one of its clients, by this certificate?",
-            ProbeTransport::Diameter { .. } if self.rng.is_none() => "The connection came up",
+            ProbeTransport::Diameter { .. } if self.rng.is_none() => "The connection was open.",
             ProbeTransport::Diameter { .. } => {
-                "No connection came up: is that what it calls itself, and are we one of its peers?"
+                "No connection was open: check the server's identity, and that this client is one of its peers."
             }
         };
         let server = self.login.server;
         (self.message_sink)(&format!(
-            "No answer from {server}. Is the server running? {why}; the server's log and metrics tell which."
+            "No answer from {server}. Is the server running? {why} Its log and metrics show the cause."
         ));
         ProbeOutcome::Silence
     }
@@ -476,9 +483,9 @@ impl LoginTest<'_> {
 }
 
 /// A login on real sockets.
-struct ProbeRole<'a, 'b>(&'a mut LoginTest<'b>);
+struct LoginProbeRole<'a, 'b>(&'a mut ActiveProbeLogin<'b>);
 
-impl DriverRole for ProbeRole<'_, '_> {
+impl DriverRole for LoginProbeRole<'_, '_> {
     type Machine = AccessClient;
     type Message = ();
 
@@ -494,8 +501,8 @@ impl DriverRole for ProbeRole<'_, '_> {
             AccessClientEvent::Reject { reply, .. } => {
                 self.0.handle_reply(now, &reply, Some(ProbeOutcome::Rejected))
             }
-            AccessClientEvent::Failed { failure: AaaFailure::BadAnswer, .. } => {
-                (self.0.message_sink)("The server's answer is not well-formed: taken for a reject.");
+            AccessClientEvent::Failed { failure: AaaRequestFailure::BadAnswer, .. } => {
+                (self.0.message_sink)("The server's answer is malformed: it counts as a reject.");
                 self.0.end = Some(Ok(ProbeOutcome::Rejected));
                 Ok(())
             }
@@ -516,13 +523,13 @@ impl DriverRole for ProbeRole<'_, '_> {
     }
     fn on_message(&mut self, _: Instant, (): ()) {}
     fn is_stopped(&self) -> bool {
-        // Another attempt would fail in the same way.
+        // After a TLS fault, or once the probe has its result, another attempt would end in the same way.
         self.0.end.is_some() || self.0.carriage.as_ref().is_some_and(|tls| tls.first_fault().is_some())
     }
 }
 
 /// Reports the local TLS error, if there is one.
-fn report_tls_end(peer: &EapPeer, login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Option<TlsFault> {
+fn report_local_tls_error(peer: &EapPeer, login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Option<TlsFault> {
     let (fault, said) = peer.tls_fault()?;
     Some(explain_tls_fault(fault, &said, login, say))
 }
@@ -532,73 +539,75 @@ fn explain_tls_fault(fault: TlsFault, said: &str, login: &ProbeLogin, say: &mut 
     let hint = match fault {
         TlsFault::Certificate(CertificateFault::UnknownAuthority | CertificateFault::Signature) => {
             let ca = login.ca.as_ref().map_or_else(String::new, |ca| format!(" ({})", ca.display()));
-            format!(" Is --ca{ca} its authority?")
+            format!(" Is --ca{ca} the authority that signed its certificate?")
         }
         TlsFault::Alert(_) => String::new(),
         _ if said.is_empty() => String::new(),
         _ => format!(" ({said})"),
     };
-    say(&format!("TLS ends: {} [{}].{hint}", fault.describe_for("the server"), fault.name()));
+    say(&format!("TLS fails: {} [{}].{hint}", fault.describe_with_peer_name("the server"), fault.name()));
     fault
 }
 
 /// Returns the peer's only method.
-fn peer_offer(login: &ProbeLogin) -> Result<Box<dyn PeerOffer>, ProbeError> {
+fn peer_offer(login: &ProbeLogin) -> Result<Box<dyn PeerMethodFactory>, ProbeError> {
     let name = login.name.as_bytes().to_vec();
     let account =
-        || -> Box<dyn PeerOffer> { Box::new(mschapv2::MsChapV2Account::new(&name, &login.password)) };
+        || -> Box<dyn PeerMethodFactory> { Box::new(mschapv2::MsChapV2Account::new(&name, &login.password)) };
     Ok(match login.method {
         AuthMethod::EapGtc => Box::new(gtc::GtcToken::new(&login.password)),
         AuthMethod::EapMsChapV2 => account(),
-        AuthMethod::EapTls => Box::new(PeerMethodTls { tls: users_tls(login)?, fragment: FRAGMENT }),
-        AuthMethod::Peap => Box::new(PeerMethodPeap {
+        AuthMethod::EapTls => Box::new(EapTlsPeerFactory { tls: users_tls(login)?, fragment: FRAGMENT }),
+        AuthMethod::Peap => Box::new(PeapPeerFactory {
             tls: users_tls(login)?,
             fragment: FRAGMENT,
             identity: name.clone(),
             inner: Arc::from([account()]),
         }),
-        AuthMethod::Ttls => Box::new(PeerMethodTtls {
+        AuthMethod::Ttls => Box::new(TtlsPeerFactory {
             tls: users_tls(login)?,
             fragment: FRAGMENT,
             identity: name.clone(),
-            proof: ttls::TtlsProof::Pap(login.password.as_slice().into()),
+            proof: ttls::TtlsInnerCredential::Pap(login.password.as_slice().into()),
         }),
-        _ => Box::new(md5::Md5Password::new(&login.password)),
+        _ => Box::new(md5::EapMd5Password::new(&login.password)),
     })
 }
 
 /// Returns the TLS of the user's method.
-fn users_tls(login: &ProbeLogin) -> Result<PeerTls, ProbeError> {
+fn users_tls(login: &ProbeLogin) -> Result<PeerTlsBackend, ProbeError> {
     if login.method == AuthMethod::EapTls && login.certificate.is_none() {
         return Err(ProbeError::Setup("eap-tls needs --certificate FILE and --key FILE".to_owned()));
     }
-    Ok(PeerTls::Real(tls_config(login, None)?, 0))
+    Ok(PeerTlsBackend::Real(tls_config(login, None)?, 0))
 }
 
 fn tls_config(login: &ProbeLogin, server_name: Option<&str>) -> Result<ClientConfig, ProbeError> {
     let setup = |e: String| ProbeError::Setup(e);
-    let read = |path: &PathBuf| std::fs::read(path).map_err(|e| setup(format!("{}: {e}", path.display())));
+    let read = |path: &PathBuf| {
+        std::fs::read(path).map_err(|e| setup(format!("cannot read {}: {e}", path.display())))
+    };
     let ca = login
         .ca
         .as_ref()
-        .ok_or_else(|| setup("the server shows a certificate; give its authority by --ca FILE".to_owned()))?;
+        .ok_or_else(|| setup("add --ca FILE: the authority of the server's certificate".to_owned()))?;
     let roots = TrustRoots::from_pem(&read(ca)?).map_err(|e| setup(format!("{}: {e}", ca.display())))?;
     let credentials = match &login.certificate {
         Some((certificate, key)) => {
             let private = config::from_file(key).map_err(setup)?;
             let made = TlsCredentials::from_pem(&read(certificate)?, private.0.as_bytes());
-            let of = |e: &TlsError| if e.is_of_key() { key } else { certificate }.display();
+            let of = |e: &TlsError| if e.concerns_private_key() { key } else { certificate }.display();
             Some(made.map_err(|e| setup(format!("{}: {e}", of(&e))))?)
         }
         None => None,
     };
-    ClientConfig::new(ClientOptions {
-        versions: VersionRange::default(),
+    ClientConfig::new(TlsClientOptions {
+        versions: TlsVersionRange::default(),
         credentials,
         roots,
         server_name: server_name.map(str::to_owned),
         resumption: None,
-        clock: WallClock::from_time(crate::clock::wall_time()),
+        clock: SharedWallClock::from_time(crate::clock::wall_time()),
         key_log: None,
     })
     .map_err(|e| setup(e.to_string()))
@@ -626,7 +635,7 @@ mod tests {
         };
         let begun = std::time::Instant::now();
         let error = run_probe(&login, &mut |step| panic!("{step}")).unwrap_err().to_string();
-        assert!(error.contains("cannot speak to 255.255.255.255:1812"), "{error}");
+        assert!(error.contains("cannot reach 255.255.255.255:1812"), "{error}");
         assert!(begun.elapsed() < login.timeout);
     }
 }

@@ -10,10 +10,10 @@ const READINESS_LIFETIME: Duration = Duration::from_millis(500);
 
 /// The last result of a store, and its time.
 #[derive(Debug, Default)]
-pub(crate) struct StoreAnswer(Mutex<Option<(Instant, Result<(), StoreError>)>>);
+pub(crate) struct CachedStoreCheck(Mutex<Option<(Instant, Result<(), StoreError>)>>);
 
-impl StoreAnswer {
-    /// Checks that a store is available. Of simultaneous checks only one queries the store.
+impl CachedStoreCheck {
+    /// Checks that a store is available. One of several simultaneous checks queries the store.
     ///
     /// # Errors
     /// The error of the store.
@@ -25,7 +25,7 @@ impl StoreAnswer {
             return said.clone();
         }
         let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        // The lookup of a session that does not exist is the shortest query.
+        // Looking up a session that does not exist is the shortest query that tests the store.
         let said = store.find_session("").map(drop);
         *last = Some((now, said.clone()));
         said
@@ -41,7 +41,7 @@ mod tests {
     fn a_store_is_asked_again_when_its_answer_is_old() {
         let away = usher_store::PostgresStore::new("host=/nowhere user=usher").unwrap();
         let store: Mutex<Box<dyn Store>> = Mutex::new(Box::new(away));
-        let (answer, begun) = (StoreAnswer::default(), Instant::now());
+        let (answer, begun) = (CachedStoreCheck::default(), Instant::now());
         assert!(answer.check_store(begun, &store).is_err_and(|error| error.to_string().contains("/nowhere")));
         *store.lock().unwrap() = Box::new(MemoryStore::new());
         assert!(

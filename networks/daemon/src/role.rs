@@ -3,7 +3,7 @@
 use crate::homes::{self, HomeServerHealth};
 use crate::ledger::{self, LedgerEntry, LedgerHandle};
 use crate::log_lines::{log_login, log_record};
-use crate::mailbox::{JobTarget, ShardMailboxes, ShardMessage, TracedLine};
+use crate::mailbox::{JobResultTarget, LoginTraceLine, ShardMailboxes, ShardMessage};
 use crate::stats::{LatencyHistogram, LoginResult, ShardSnapshot};
 use crate::workers::{WorkerJob, WorkerPool};
 use std::collections::BTreeMap;
@@ -13,31 +13,30 @@ use std::sync::{Arc, PoisonError, RwLock};
 use usher_aaa::store::StoreChange;
 use usher_aaa::{
     AaaServer, AaaServerCommand, AaaServerEvent, AaaServerJob as ServerJob, AuthMethod, CertificateVerdict,
-    DynamicResult, FinishedLogin, RejectCause, ShardDecision, ShardKey, ShardRequest, TRACES, TraceLine,
-    radius_socket, shard_of,
+    DynamicAuthResult, FinishedLogin, InterShardKey, RejectCause, ShardDecision, ShardRequest, TRACES,
+    TraceLine, radius_socket, shard_for_datagram,
 };
-use usher_aaa_config::tls::{has_certificate_name, user_of};
+use usher_aaa_config::tls::{leaf_certificate_has_name, user_of};
 use usher_aaa_config::{ClientDirectory, DIALLER};
 use usher_core::{DatagramPath, Instant, ListenerId, Machine, MachineInput, WorkLabel, WorkRecord};
 use usher_diameter::node::{self, PeerId};
 use usher_diameter::peer::automaton;
 use usher_diameter::{DiameterError, ResultCode};
-use usher_host::jobs::JobShare;
+use usher_host::jobs::JobFairnessKey;
 use usher_live::{DriverCounters, DriverRole, SystemClock};
 
 /// The reader of a trace, and the number of lines that it missed.
-struct TraceReader {
-    lines: SyncSender<TracedLine>,
+struct TraceLineSender {
+    lines: SyncSender<LoginTraceLine>,
     missed: u64,
 }
 
-impl TraceReader {
+impl TraceLineSender {
     /// Sends a line. A slow reader misses lines, so that logins are not delayed, and gets their number.
-    fn send_line(&mut self, line: TracedLine) {
+    fn send_trace_line(&mut self, line: LoginTraceLine) {
         if self.missed > 0 {
-            let text =
-                format!("({} lines before are missing: they came faster than they were read)", self.missed);
-            let missing = TracedLine { text, cause: None, ..line };
+            let text = format!("({} lines before this were dropped: the reader was too slow)", self.missed);
+            let missing = LoginTraceLine { text, cause: None, ..line };
             if self.lines.try_send(missing).is_err() {
                 self.missed += 1;
                 return;
@@ -49,11 +48,11 @@ impl TraceReader {
 }
 
 /// Returns the decision on a request if the mailbox of its shard is full: the client retransmits or fails over.
-fn overload_reply(handed: &ShardRequest) -> ShardDecision {
+fn decision_for_full_mailbox(handed: &ShardRequest) -> ShardDecision {
     match handed {
         ShardRequest::Radius(request) => ShardDecision::Silence { token: request.token },
         ShardRequest::Diameter { token, .. } => {
-            let fault = DiameterError::new(ResultCode::TOO_BUSY, "too many requests wait");
+            let fault = DiameterError::new(ResultCode::TOO_BUSY, "too many requests are queued");
             ShardDecision::Refusal { token: *token, fault }
         }
     }
@@ -72,7 +71,7 @@ const MAX_CACHED_CLIENTS: usize = 1 << 14;
 pub(crate) struct AaaRole {
     pub(crate) server: AaaServer,
     pub(crate) number: u16,
-    pub(crate) key: ShardKey,
+    pub(crate) key: InterShardKey,
     pub(crate) clock: SystemClock,
     pub(crate) mailboxes: ShardMailboxes,
     pub(crate) workers: WorkerPool,
@@ -108,8 +107,8 @@ pub(crate) struct ShardState {
     not_diverted: u64,
     /// Units of work by label, in the order of first use: there are few, and mostly the first is used.
     work: Vec<(WorkLabel, u64)>,
-    traces: [Option<TraceReader>; TRACES],
-    dynamic: BTreeMap<u64, SyncSender<DynamicResult>>,
+    traces: [Option<TraceLineSender>; TRACES],
+    dynamic: BTreeMap<u64, SyncSender<DynamicAuthResult>>,
     draining: bool,
     /// Diameter peers that may not have answered the disconnect request.
     disconnecting_peers: Vec<PeerId>,
@@ -120,11 +119,11 @@ pub(crate) struct ShardState {
 
 impl AaaRole {
     fn apply_command(&mut self, now: Instant, command: AaaServerCommand) {
-        // The session of the result may have ended.
+        // An error is ignored: the session that waited for this result may have ended.
         let _ = self.server.handle_command(now, command);
     }
 
-    fn handle_decided(&mut self, now: Instant, login: &FinishedLogin) {
+    fn handle_login_decision(&mut self, now: Instant, login: &FinishedLogin) {
         let waited = now.duration_since(login.started_at);
         self.state.latency.add(waited.as_secs_f64());
         let outcome = if login.reason.is_none() { LoginResult::Accept } else { LoginResult::Reject };
@@ -132,8 +131,10 @@ impl AaaRole {
         log_login(login, true, waited.as_micros(), &self.clients);
         if self.logins {
             let entry = LedgerEntry::Login(StoreChange::of_login(login, self.clock.wall_time(now)));
-            self.ledger
-                .queue_entry(ledger::EntryOwner::Logins(ledger_client(&self.clients, login.client)), entry);
+            self.ledger.queue_entry(
+                ledger::LedgerEntryOwner::Logins(ledger_client(&self.clients, login.client)),
+                entry,
+            );
         }
     }
 
@@ -144,7 +145,7 @@ impl AaaRole {
     }
 
     /// Counts for these clients from now on.
-    pub(crate) fn take_clients(&mut self, clients: Arc<ClientDirectory>) {
+    pub(crate) fn replace_client_directory(&mut self, clients: Arc<ClientDirectory>) {
         self.state.requests = vec![[0; 256]; clients.len() + 1];
         self.state.client_cache.clear();
         self.state.last = None;
@@ -162,7 +163,7 @@ impl AaaRole {
             self.state.client_cache.clear();
         }
         let clients = &self.clients;
-        let find = || clients.find_client(address).unwrap_or(clients.len());
+        let find = || clients.find_client_index(address).unwrap_or(clients.len());
         let client = *self.state.client_cache.entry(address).or_insert_with(find);
         self.state.last = Some((address, client));
         client
@@ -221,36 +222,38 @@ impl DriverRole for AaaRole {
 
     fn on_job(&mut self, now: Instant, job: usher_core::JobRequest<ServerJob>) {
         let (shard, token, origin) = (self.number, job.token, job.origin);
-        let whose = |owner, name| JobShare { share: owner, name, origin };
+        let whose = |owner, name| JobFairnessKey { share: owner, name, origin };
         match job.job {
             ServerJob::Lookup { owner, name } => {
-                self.workers
-                    .queue_job(whose(owner, Vec::new()), WorkerJob::Lookup(JobTarget { shard, token }, name));
+                self.workers.queue_job(
+                    whose(owner, Vec::new()),
+                    WorkerJob::Lookup(JobResultTarget { shard, token }, name),
+                );
             }
             ServerJob::Verify { owner, name, hash, password } => {
-                let job = WorkerJob::Verify(JobTarget { shard, token }, hash, password);
+                let job = WorkerJob::Verify(JobResultTarget { shard, token }, hash, password);
                 self.workers.queue_job(whose(owner, name), job);
             }
             ServerJob::Admit { client, request } => {
-                let whose = ledger::EntryOwner::Sessions(ledger_client(&self.clients, client));
-                self.ledger.queue_entry(whose, LedgerEntry::Admit(JobTarget { shard, token }, request));
+                let whose = ledger::LedgerEntryOwner::Sessions(ledger_client(&self.clients, client));
+                self.ledger.queue_entry(whose, LedgerEntry::Admit(JobResultTarget { shard, token }, request));
             }
             ServerJob::Account { record } => {
                 log_record(&record);
-                self.ledger.queue_record(JobTarget { shard, token }, record);
+                self.ledger.queue_accounting_record(JobResultTarget { shard, token }, record);
             }
             ServerJob::NameUser { outer, chain } => {
                 self.apply_command(now, AaaServerCommand::Named { token, name: user_of(&chain, &outer) });
             }
             ServerJob::CheckCertificate { owner, name, chain, resumed } => {
                 if !resumed {
-                    self.workers.report_chain(&chain);
+                    self.workers.report_certificate_chain(&chain);
                 }
-                if !name.is_none_or(|name| has_certificate_name(&chain, &name)) {
+                if !name.is_none_or(|name| leaf_certificate_has_name(&chain, &name)) {
                     let verdict = CertificateVerdict::NameMismatch;
                     self.apply_command(now, AaaServerCommand::Certificate { token, verdict });
                 } else if self.workers.uses_ocsp() {
-                    let job = WorkerJob::Certificate(JobTarget { shard, token }, chain);
+                    let job = WorkerJob::Certificate(JobResultTarget { shard, token }, chain);
                     self.workers.queue_job(whose(owner, Vec::new()), job);
                 } else {
                     let verdict = match resumed {
@@ -273,15 +276,15 @@ impl DriverRole for AaaRole {
     fn on_event(&mut self, now: Instant, event: AaaServerEvent) {
         let shard = self.number;
         if self.failures
-            && let Some((client, user, station)) = event.counted_failure()
+            && let Some((client, user, station)) = event.counted_failure_identity()
         {
             let entry = LedgerEntry::Failed { user: user.to_vec(), station: station.to_vec() };
             self.ledger
-                .queue_entry(ledger::EntryOwner::Failures(ledger_client(&self.clients, client)), entry);
+                .queue_entry(ledger::LedgerEntryOwner::Failures(ledger_client(&self.clients, client)), entry);
         }
         match event {
             AaaServerEvent::Accepted(login) | AaaServerEvent::Rejected(login) => {
-                self.handle_decided(now, &login);
+                self.handle_login_decision(now, &login);
                 self.server.recycle_request(login.request);
             }
             AaaServerEvent::Undecided(login) => {
@@ -306,15 +309,20 @@ impl DriverRole for AaaRole {
                 let cause = reason.map(RejectCause::name);
                 for (slot, reader) in self.state.traces.iter_mut().enumerate() {
                     if let Some(reader) = reader.as_mut().filter(|_| to & (1 << slot) != 0) {
-                        reader.send_line(TracedLine { traced_at: at, session, text: text.clone(), cause });
+                        reader.send_trace_line(LoginTraceLine {
+                            traced_at: at,
+                            session,
+                            text: text.clone(),
+                            cause,
+                        });
                     }
                 }
             }
             AaaServerEvent::DiameterPeer { peer, up } => {
-                let known = self.server.diameter_peer(peer).map(ToOwned::to_owned);
+                let known = self.server.diameter_peer_name(peer).map(ToOwned::to_owned);
                 if up {
                     let name = known.unwrap_or_default();
-                    tracing::info!(peer = name, shard, "a Diameter peer is connected");
+                    tracing::info!(peer = name, shard, "a Diameter peer has connected");
                     self.state.peers.insert(peer, name);
                 } else {
                     let name = self.state.peers.remove(&peer).or(known).unwrap_or_default();
@@ -322,15 +330,15 @@ impl DriverRole for AaaRole {
                         tracing::warn!(
                             peer = name,
                             shard,
-                            "a Diameter peer is not connected any more: nothing is sent to it until it is back"
+                            "a Diameter peer has disconnected: it gets no requests until it is back"
                         );
                     } else {
-                        tracing::info!(peer = name, shard, "a Diameter peer is not connected any more");
+                        tracing::info!(peer = name, shard, "a Diameter peer has disconnected");
                     }
                 }
             }
             AaaServerEvent::ShardRequest { shard: to, request: handed } => {
-                let back = overload_reply(&handed);
+                let back = decision_for_full_mailbox(&handed);
                 if !self.mailboxes.send_request(to, ShardMessage::ConnectionRequest(shard, handed)) {
                     self.state.not_diverted += 1;
                     self.apply_command(now, AaaServerCommand::ShardDecision(back));
@@ -340,7 +348,7 @@ impl DriverRole for AaaRole {
                 self.mailboxes.send_command(to, AaaServerCommand::ShardDecision(back))
             }
             AaaServerEvent::HomeServer(state) => {
-                self.homes.log_change(&self.server, &state);
+                self.homes.log_health_change(&self.server, &state);
                 for (number, mailbox) in (0..).zip(self.mailboxes.as_slice()) {
                     if number != shard {
                         mailbox.send(ShardMessage::Command(AaaServerCommand::HomeServer(state.clone())));
@@ -377,18 +385,18 @@ impl DriverRole for AaaRole {
                 let taken = self.server.handle_command(now, AaaServerCommand::Reload(config));
                 if taken.is_ok() {
                     self.state.before = self.request_counts();
-                    self.take_clients(clients);
+                    self.replace_client_directory(clients);
                     if self.number == 0 {
-                        self.homes.begin_anew(&self.server);
+                        self.homes.reset_logged_health(&self.server);
                     }
                 }
-                // The requester may have timed out.
+                // A send error is ignored: the requester may have timed out.
                 let _ = done.try_send(taken.map_err(|error| error.to_string()));
             }
             ShardMessage::Trace(slot, to) => {
                 let (filter, sender) = to.unzip();
                 if let Some(place) = self.state.traces.get_mut(usize::from(slot)) {
-                    *place = sender.map(|lines| TraceReader { lines, missed: 0 });
+                    *place = sender.map(|lines| TraceLineSender { lines, missed: 0 });
                     self.apply_command(now, AaaServerCommand::Trace { slot, filter });
                 }
             }
@@ -397,7 +405,7 @@ impl DriverRole for AaaRole {
                     let token = *token;
                     match self.server.handle_command(now, command) {
                         Ok(()) => drop(self.state.dynamic.insert(token, sender)),
-                        Err(error) => tracing::warn!(%error, "a request to a NAS cannot be sent"),
+                        Err(error) => tracing::warn!(%error, "cannot send a request to a NAS"),
                     }
                 }
             }
@@ -423,7 +431,7 @@ impl DriverRole for AaaRole {
 
     fn divert_datagram(&mut self, path: DatagramPath, data: &[u8]) -> bool {
         if path.socket.owner != radius_socket(0).owner {
-            // A response to this server.
+            // The socket is not one of the RADIUS server's, so the datagram is a response to this server's own request.
             return false;
         }
         let client = self.client_index(path.remote.ip());
@@ -433,8 +441,8 @@ impl DriverRole for AaaRole {
         if self.mailboxes.as_slice().len() < 2 && !self.state.draining {
             return false;
         }
-        match shard_of(&self.key, data) {
-            // An unauthenticated datagram does not go to another shard. It is dropped and counted here.
+        match shard_for_datagram(&self.key, data) {
+            // A datagram that is not signed never goes to another shard. It is dropped and counted here.
             Some(shard) if shard != self.number && self.server.is_signed(path.remote.ip(), data) => {
                 match self.mailboxes.send_request(shard, ShardMessage::Datagram(path, data.to_vec())) {
                     true => self.state.diverted += 1,
@@ -442,14 +450,15 @@ impl DriverRole for AaaRole {
                 }
                 true
             }
-            // During the shutdown new logins go to another server.
+            // During the shutdown, drop Access-Requests (code 1), so that new logins go to another server.
             None => self.state.draining && data.first() == Some(&1),
             Some(_) => false,
         }
     }
 
     fn is_stopped(&self) -> bool {
-        let answers = |peer: &PeerId| self.server.diameter_state(*peer) != Some(automaton::State::Closing);
+        let answers =
+            |peer: &PeerId| self.server.diameter_peer_state(*peer) != Some(automaton::State::Closing);
         let state = &self.state;
         let idle = state.draining && self.server.pending_request_count() == 0 && state.peers.is_empty();
         state.stopped || (idle && state.disconnecting_peers.iter().all(answers))

@@ -7,22 +7,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 use usher_aaa_config::model::ConfigFile;
 use usher_aaa_config::tls::TlsConfigs;
 use usher_aaa_config::{
-    ListenBinding, ListenTransport, certificate_matches, listen_bindings, outgoing_addresses,
+    ListenBinding, ListenTransport, accepted_certificate_matches, listen_bindings, outgoing_addresses_and_tls,
 };
 use usher_core::{ListenerId, SocketId, TransportProtocol};
-use usher_host::{TlsPeer, TlsPeers};
+use usher_host::{TlsPeer, TlsServersByAddress};
 use usher_live::{
-    AssociationListener, DriverConfig, DriverListener, DriverSockets, OutgoingSecurity, SecuritySelector,
-    SocketOptions, TlsClient, TlsServer, bind_udp, listen_tcp,
+    ConnectionSecuritySelector, DriverConfig, DriverSctpListener, DriverSockets, DriverTcpListener,
+    OutgoingConnectionSecurity, SocketOptions, TlsClient, TlsServer, bind_udp, listen_tcp,
 };
-use usher_radius::radsec::CertificateMatch;
+use usher_radius::radsec::PeerCertificateCondition;
 
 /// Bound sockets with their ids in the server. Each shard has its own socket of each address.
 pub(crate) struct BoundSockets {
     udp: Vec<(SocketId, UdpSocket)>,
     /// True: TLS.
     tcp: Vec<(ListenerId, TcpListener, bool)>,
-    sctp: Vec<AssociationListener>,
+    sctp: Vec<DriverSctpListener>,
     /// Options of associations that the server opens or accepts.
     associations: usher_sctp::SocketOptions,
 }
@@ -53,7 +53,7 @@ pub(crate) fn bind_sockets(file: &ConfigFile, shared: bool) -> Result<BoundSocke
                     == file.listen.diameter_sctp.iter().filter(|a| a.port() == address.port()).count()
                 {
                     let socket = usher_sctp::SctpListener::bind(endpoint, &associations).map_err(failed)?;
-                    bound.sctp.push(AssociationListener { id, socket });
+                    bound.sctp.push(DriverSctpListener { id, socket });
                 }
             }
         }
@@ -74,7 +74,7 @@ pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &TlsConfigs) {
         match &tls.clients {
             Some(clients) => listener.replace(clients.clone()),
             None => tracing::warn!(
-                "ca is not in [tls] any more; where TLS is listened on, the old certificates and authorities stay until the server is started again"
+                "ca was removed from [tls]: TLS listeners keep the old certificates and authorities until a restart"
             ),
         }
     }
@@ -84,15 +84,15 @@ pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &TlsConfigs) {
 fn tls_peers(file: &ConfigFile) -> BTreeMap<SocketAddr, TlsPeer> {
     let tls = TransportProtocol::Tls;
     let homes = file.home_server.iter().filter(|home| home.transport == tls).map(|home| {
-        let certificates = certificate_matches(home.certificate.as_ref(), home.fingerprint);
+        let certificates = accepted_certificate_matches(home.certificate.as_ref(), home.fingerprint);
         (home.address, TlsPeer { name: home.name.clone(), certificates })
     });
     let peers = file.diameter.iter().flat_map(|diameter| &diameter.peer);
     let peers = peers.filter(|peer| peer.transport == tls).filter_map(|peer| {
-        let mut certificates = certificate_matches(peer.certificate.as_ref(), peer.fingerprint);
+        let mut certificates = accepted_certificate_matches(peer.certificate.as_ref(), peer.fingerprint);
         if certificates.is_empty() {
-            // By default the certificate must contain the peer's identity.
-            certificates.push(CertificateMatch::Name(peer.identity.clone()));
+            // By default the peer's certificate must contain its identity.
+            certificates.push(PeerCertificateCondition::Name(peer.identity.clone()));
         }
         Some((peer.connect?, TlsPeer { name: peer.identity.clone(), certificates }))
     });
@@ -109,37 +109,37 @@ pub(crate) struct UpstreamServers {
     /// True if the configuration has authorities for home servers and peers.
     trusts: bool,
     /// TLS peers, and why one is unreachable.
-    peers: TlsPeers,
+    peers: TlsServersByAddress,
 }
 
 impl UpstreamServers {
     /// Creates it from a configuration.
     pub(crate) fn from_file(file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
-        Self::with_peers(TlsPeers::default(), file, tls)
+        Self::with_peers(TlsServersByAddress::default(), file, tls)
     }
 
-    fn with_peers(peers: TlsPeers, file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
+    fn with_peers(peers: TlsServersByAddress, file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
         peers.replace_peers(tls_peers(file));
         let outgoing = tls.and_then(|tls| tls.outgoing.clone());
         let trusts = outgoing.is_some();
         let tls = outgoing.map(|config| TlsClient::with_observer(config, peers.observer()));
-        Self { addresses: outgoing_addresses(file), trusts, tls, peers }
+        Self { addresses: outgoing_addresses_and_tls(file), trusts, tls, peers }
     }
 
     /// TLS peers.
-    pub(crate) const fn peers(&self) -> &TlsPeers {
+    pub(crate) const fn peers(&self) -> &TlsServersByAddress {
         &self.peers
     }
 
     /// Returns it for another configuration. Connections to servers that this does not trust are closed. Without
     /// authorities they stay open.
-    pub(crate) fn updated_for(&self, file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
+    pub(crate) fn with_replaced_config(&self, file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
         self.replace_tls(tls);
         let next = Self::with_peers(self.peers.clone(), file, tls);
         Self { tls: self.tls.clone().or(next.tls), ..next }
     }
 
-    /// Restores the state before [`Self::updated_for`].
+    /// Restores the state before [`Self::with_replaced_config`].
     pub(crate) fn take_back(&self, file: &ConfigFile, tls: Option<&TlsConfigs>) {
         self.replace_tls(tls);
         self.peers.replace_peers(tls_peers(file));
@@ -154,11 +154,11 @@ impl UpstreamServers {
 
     /// Returns the security of a connection to an address. Unknown addresses, and TLS addresses without a TLS
     /// configuration, are refused.
-    pub(crate) fn carriage(&self, address: SocketAddr) -> OutgoingSecurity {
+    pub(crate) fn carriage(&self, address: SocketAddr) -> OutgoingConnectionSecurity {
         match (self.addresses.get(&address), &self.tls) {
-            (Some(false), _) => OutgoingSecurity::Plain,
-            (Some(true), Some(tls)) if self.trusts => OutgoingSecurity::Tls(tls.clone()),
-            (Some(true), _) | (None, _) => OutgoingSecurity::Refused,
+            (Some(false), _) => OutgoingConnectionSecurity::Plain,
+            (Some(true), Some(tls)) if self.trusts => OutgoingConnectionSecurity::Tls(tls.clone()),
+            (Some(true), _) | (None, _) => OutgoingConnectionSecurity::Refused,
         }
     }
 }
@@ -170,12 +170,12 @@ impl BoundSockets {
         homes: &Arc<RwLock<UpstreamServers>>,
         server: Option<&TlsServer>,
     ) -> DriverSockets {
-        // A TLS address is not served without TLS.
+        // An address that requires TLS is not served if the server has no TLS configuration.
         let tcp = self.tcp.into_iter().filter(|(.., inside)| !inside || server.is_some());
         let tls = |inside: bool| server.filter(|_| inside).cloned();
-        let listeners = tcp.map(|(id, socket, inside)| DriverListener { id, socket, tls: tls(inside) });
+        let listeners = tcp.map(|(id, socket, inside)| DriverTcpListener { id, socket, tls: tls(inside) });
         let homes = homes.clone();
-        let outgoing: SecuritySelector =
+        let outgoing: ConnectionSecuritySelector =
             Arc::new(move |address| homes.read().unwrap_or_else(PoisonError::into_inner).carriage(address));
         DriverSockets {
             udp: self.udp,
@@ -203,21 +203,25 @@ mod tests {
         assert!(parse("aaa.toml", text, None, &DiskEnvironment).is_err(), "there is no [tls]");
         let homes = UpstreamServers::from_file(&file, None);
         let to = |address: &str| homes.carriage(address.parse().unwrap());
-        assert!(matches!(to("192.0.2.1:2083"), OutgoingSecurity::Refused));
-        assert!(matches!(to("192.0.2.2:3868"), OutgoingSecurity::Plain));
-        assert!(matches!(to("192.0.2.3:5658"), OutgoingSecurity::Refused));
-        assert!(matches!(to("192.0.2.4:3868"), OutgoingSecurity::Refused), "nobody is there");
+        assert!(matches!(to("192.0.2.1:2083"), OutgoingConnectionSecurity::Refused));
+        assert!(matches!(to("192.0.2.2:3868"), OutgoingConnectionSecurity::Plain));
+        assert!(matches!(to("192.0.2.3:5658"), OutgoingConnectionSecurity::Refused));
+        assert!(matches!(to("192.0.2.4:3868"), OutgoingConnectionSecurity::Refused), "nobody is there");
     }
 
     #[test]
     fn listeners_never_cease_to_ask_for_certificates() {
-        use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
+        use usher_pki::{
+            AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, KeyKind,
+        };
         let folder = std::env::temp_dir().join(format!("usher-shards-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall_time());
-        let mut authority =
-            CertificateAuthority::init(&folder, &InitOptions { name: "Test".into(), key, days: 9, now })
-                .unwrap();
+        let mut authority = CertificateAuthority::init(
+            &folder,
+            &AuthorityInitOptions { name: "Test".into(), key, days: 9, now },
+        )
+        .unwrap();
         let (kind, names) = (CertificateKind::Server, Vec::new());
         let request =
             CertificateRequest { name: "a".into(), kind, names, key, days: 9, ocsp: None, crl: None };
@@ -225,7 +229,7 @@ mod tests {
         let tls = |ca: &str| {
             let (certificate, key) = (issued.certificate.display(), issued.key.display());
             let text = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{ca}");
-            let clock = usher_crypto::tls::WallClock::from_time(now);
+            let clock = usher_crypto::tls::SharedWallClock::from_time(now);
             usher_aaa_config::tls::load_tls(&parse("t", &text, None, &DiskEnvironment).unwrap(), &clock, None)
                 .unwrap()
                 .unwrap()

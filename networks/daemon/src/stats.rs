@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
-use usher_live::DriverCounts;
-use usher_radius::server::DropSources;
+use usher_live::DriverCounterSnapshot;
+use usher_radius::server::LatestDropSources;
 
 /// Upper bounds of the latency classes in seconds: 100 µs to 30 s.
 pub(crate) const BOUNDS: [f64; 14] =
@@ -83,9 +83,9 @@ pub(crate) struct ShardSnapshot {
     pub(crate) aaa: usher_aaa::AaaServerCounters,
     pub(crate) radius: Option<usher_radius::server::RadiusServerCounters>,
     /// Sources of recently dropped RADIUS packets.
-    pub(crate) drop_sources: DropSources,
+    pub(crate) drop_sources: LatestDropSources,
     pub(crate) diameter: Option<usher_diameter::node::DiameterNodeCounters>,
-    pub(crate) driver: DriverCounts,
+    pub(crate) driver: DriverCounterSnapshot,
     /// Number of half-open logins.
     pub(crate) half_open: u64,
     /// Home servers.
@@ -120,12 +120,12 @@ impl ShardSnapshot {
         if let Some(counters) = other.radius {
             self.radius.get_or_insert_default().add(&counters);
         }
-        self.drop_sources.merge_newer(&other.drop_sources);
+        self.drop_sources.merge_counters_by_maximum(&other.drop_sources);
         if let Some(counters) = other.diameter {
             self.diameter.get_or_insert_default().add(&counters);
         }
         self.driver.add(&other.driver);
-        homes::merge_views(&mut self.homes, other.homes);
+        homes::merge_home_server_views(&mut self.homes, other.homes);
         self.diameter_servers.extend(other.diameter_servers);
         self.half_open += other.half_open;
         self.diameter_peers += other.diameter_peers;

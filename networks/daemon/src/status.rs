@@ -4,20 +4,20 @@ use crate::clock::wall_time;
 use crate::installation;
 use std::sync::Arc;
 use std::time::Duration;
-use usher_aaa::{CertificateVerdict, StatusFault};
-use usher_aaa_config::LoadedConfig;
+use usher_aaa::{CertificateVerdict, OcspStatusFault};
+use usher_aaa_config::LoadedAaaConfig;
 use usher_aaa_config::model::OcspPolicy;
 use usher_aaa_config::tls::TlsConfigs;
 use usher_core::WallTime;
 use usher_crypto::tls::ServerConfig;
-use usher_pki::ocsp::{OcspClient, OcspFailure, OcspStatus, OcspUnavailable, StatusQuery};
+use usher_pki::ocsp::{CertificateStatusQuery, OcspClient, OcspFailureKind, OcspStatus, OcspUnavailable};
 
 /// Timeout of a responder.
 const RESPONDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The configuration of certificate checks.
 #[derive(Clone, Debug)]
-pub(crate) struct CertificateStatus {
+pub(crate) struct CertificateCheckConfig {
     policy: OcspPolicy,
     /// Responder in place of the certificates' own.
     url: Option<String>,
@@ -30,9 +30,9 @@ pub(crate) struct CertificateStatus {
     ocsp_client: OcspClient,
 }
 
-impl CertificateStatus {
+impl CertificateCheckConfig {
     /// Creates it from a configuration.
-    pub(crate) fn from_config(loaded: &LoadedConfig, tls: Option<&Arc<TlsConfigs>>) -> Self {
+    pub(crate) fn from_config(loaded: &LoadedAaaConfig, tls: Option<&Arc<TlsConfigs>>) -> Self {
         let file = loaded.file.tls.as_ref();
         Self {
             policy: file.map_or(OcspPolicy::Off, |tls| tls.ocsp),
@@ -46,7 +46,7 @@ impl CertificateStatus {
 
     /// Keeps the cached responses of a configuration that differs only in its lists. Such lists never restore a
     /// revoked certificate.
-    pub(crate) fn with_answers_of(self, before: &Self) -> Self {
+    pub(crate) fn with_ocsp_cache_of(self, before: &Self) -> Self {
         Self { ocsp_client: before.ocsp_client.clone(), ..self }
     }
 
@@ -65,7 +65,7 @@ impl CertificateStatus {
     }
 
     /// True if distribution points are learnt from users' certificates.
-    pub(crate) fn learns_lists(&self) -> bool {
+    pub(crate) fn learns_distribution_points(&self) -> bool {
         self.learns
     }
 
@@ -74,28 +74,30 @@ impl CertificateStatus {
         if self.policy == OcspPolicy::Off {
             return CertificateVerdict::Good;
         }
-        // A peer may send further certificates. The issuer is that of the verified path.
+        // Take the issuer from the verified path, because a peer may also send unrelated certificates.
         let Some(clients) = self.server_config() else {
-            return self.unknown_verdict(StatusFault::NoResponder, "no authority is trusted");
+            return self
+                .verdict_without_status(OcspStatusFault::NoResponder, "the server trusts no authority");
         };
-        let path = match clients.client_path(chain) {
+        let path = match clients.verified_client_path(chain) {
             Ok(path) => path,
             Err(error) => {
-                tracing::warn!(%error, "a certificate is not trusted any more");
+                tracing::warn!(%error, "a user's certificate is no longer trusted");
                 return CertificateVerdict::Distrusted(error.fault());
             }
         };
         match self.query_status(clients, &path, wall_time()) {
             Ok(OcspStatus::Good) => CertificateVerdict::Good,
-            Ok(OcspStatus::Revoked) => CertificateVerdict::Status(StatusFault::Revoked),
-            Ok(OcspStatus::Unknown) => {
-                self.unknown_verdict(StatusFault::Unknown, "the responder does not know it")
-            }
-            Err(OcspUnavailable { fault, why }) => self.unknown_verdict(
+            Ok(OcspStatus::Revoked) => CertificateVerdict::Status(OcspStatusFault::Revoked),
+            Ok(OcspStatus::Unknown) => self.verdict_without_status(
+                OcspStatusFault::Unknown,
+                "the OCSP responder does not know the certificate",
+            ),
+            Err(OcspUnavailable { fault, why }) => self.verdict_without_status(
                 match fault {
-                    OcspFailure::Silent => StatusFault::Silent,
-                    OcspFailure::Unbelievable => StatusFault::Unbelievable,
-                    OcspFailure::NoResponder => StatusFault::NoResponder,
+                    OcspFailureKind::Silent => OcspStatusFault::Silent,
+                    OcspFailureKind::Unbelievable => OcspStatusFault::Unbelievable,
+                    OcspFailureKind::NoResponder => OcspStatusFault::NoResponder,
                 },
                 &why,
             ),
@@ -103,9 +105,9 @@ impl CertificateStatus {
     }
 
     /// Returns the verdict without an OCSP status.
-    fn unknown_verdict(&self, fault: StatusFault, why: &str) -> CertificateVerdict {
+    fn verdict_without_status(&self, fault: OcspStatusFault, why: &str) -> CertificateVerdict {
         let taken = self.policy == OcspPolicy::Soft;
-        tracing::warn!(why, taken, "a certificate's status is not known");
+        tracing::warn!(why, taken, "the OCSP status of a user's certificate is unknown");
         if taken { CertificateVerdict::Good } else { CertificateVerdict::Status(fault) }
     }
 
@@ -116,13 +118,13 @@ impl CertificateStatus {
         path: &[Vec<u8>],
         now: WallTime,
     ) -> Result<OcspStatus, OcspUnavailable> {
-        self.ocsp_client.status(&StatusQuery {
+        self.ocsp_client.status(&CertificateStatusQuery {
             path,
             url: self.url.as_deref(),
             timeout: self.timeout,
             now,
             nonce: &installation::random_octets,
-            appointed: &|chain| clients.path_for_any_purpose(chain).is_ok(),
+            appointed: &|chain| clients.verified_path_for_any_purpose(chain).is_ok(),
         })
     }
 }

@@ -1,25 +1,25 @@
 //! Threads for slow jobs: user lookups in the store, comparisons with password hashes, OCSP checks. Each kind has
 //! its own threads and queue, so that no kind delays another.
 
-use crate::mailbox::{JobTarget, ShardMailboxes, ShardMessage};
+use crate::mailbox::{JobResultTarget, ShardMailboxes, ShardMessage};
 use crate::outage::StoreOutage;
 use crate::stats::SharedHistogram;
-use crate::status::CertificateStatus;
+use crate::status::CertificateCheckConfig;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
-use usher_aaa::service::{InlineUsers, RowReader, resolve_lookup};
+use usher_aaa::service::{InlineUsers, UserRowReader, resolve_user_lookup};
 use usher_aaa::store::{Store, StoreError, UserRows, user_of};
 use usher_aaa::{
-    AaaServerCommand, CertificateVerdict, LoginOwner, LookupResult, User, UserCache, canonical_name,
+    AaaServerCommand, CertificateVerdict, LoginOwner, User, UserCache, UserLookupResult, canonical_name,
 };
 use usher_aaa_config::fallback_cache_config;
 use usher_aaa_config::model::UserStoreConfig;
 use usher_core::SecureRng;
 use usher_crypto::SecretValue;
-use usher_host::jobs::{JobLoad, JobQueue, JobShare, QueueBounds};
+use usher_host::jobs::{JobFairnessKey, JobQueue, JobQueueLimits, JobQueueStats};
 use usher_live::SystemClock;
 
 /// Kinds of jobs: name in metrics, and maximum queue length. A longer queue would exceed a client's timeout.
@@ -35,11 +35,11 @@ const OCSP_THREADS: usize = 4;
 /// A job of a thread.
 pub(crate) enum WorkerJob {
     /// Looks up a user.
-    Lookup(JobTarget, Vec<u8>),
+    Lookup(JobResultTarget, Vec<u8>),
     /// Compares a password with its hash.
-    Verify(JobTarget, SecretValue<String>, SecretValue),
+    Verify(JobResultTarget, SecretValue<String>, SecretValue),
     /// Checks a certificate.
-    Certificate(JobTarget, Vec<Vec<u8>>),
+    Certificate(JobResultTarget, Vec<Vec<u8>>),
 }
 
 impl WorkerJob {
@@ -60,7 +60,7 @@ type ClientJobs = JobQueue<LoginOwner, WorkerJob>;
 pub(crate) struct WorkerPool {
     queues: [Arc<ClientJobs>; KINDS.len()],
     mailboxes: ShardMailboxes,
-    status: Arc<RwLock<CertificateStatus>>,
+    status: Arc<RwLock<CertificateCheckConfig>>,
     left_out: Arc<AtomicU64>,
     chains: SyncSender<Vec<Vec<u8>>>,
 }
@@ -96,12 +96,12 @@ pub(crate) struct WorkerContext {
     pub(crate) inline: Arc<RwLock<InlineUsers>>,
     pub(crate) user_cache: Arc<SharedUserCache>,
     /// The parser of rows. Replaced at a reload.
-    pub(crate) reading: Arc<RwLock<RowReader>>,
+    pub(crate) reading: Arc<RwLock<UserRowReader>>,
     /// Number of reply rows that were left out.
     pub(crate) left_out: Arc<AtomicU64>,
     pub(crate) latency: Arc<SharedHistogram>,
     /// The configuration of certificate checks. Replaced at a reload.
-    pub(crate) status: Arc<RwLock<CertificateStatus>>,
+    pub(crate) status: Arc<RwLock<CertificateCheckConfig>>,
     /// Verified chains of users, for the thread that watches lists.
     pub(crate) chains: SyncSender<Vec<Vec<u8>>>,
 }
@@ -118,7 +118,7 @@ impl WorkerPool {
         let mut threads = Vec::new();
         let mut crews = crews.into_iter();
         let queues = KINDS.map(|(name, all)| {
-            let jobs = Arc::new(JobQueue::new(QueueBounds { all, name: MAX_PASSWORDS_PER_NAME }));
+            let jobs = Arc::new(JobQueue::new(JobQueueLimits { all, name: MAX_PASSWORDS_PER_NAME }));
             for (n, store) in crews.next().into_iter().flatten().enumerate() {
                 let (jobs, shared) = (jobs.clone(), shared.clone());
                 let body = move || run_jobs(&jobs, &shared, store);
@@ -144,9 +144,9 @@ impl WorkerPool {
     }
 
     /// Passes a verified chain to the thread for lists, if that learns distribution points.
-    pub(crate) fn report_chain(&self, chain: &[Vec<u8>]) {
-        if self.status.read().unwrap_or_else(PoisonError::into_inner).learns_lists() {
-            // If the queue is full, the chain comes with the user's next login.
+    pub(crate) fn report_certificate_chain(&self, chain: &[Vec<u8>]) {
+        if self.status.read().unwrap_or_else(PoisonError::into_inner).learns_distribution_points() {
+            // If the queue is full, the chain is dropped here and offered again at the user's next login.
             let _ = self.chains.try_send(chain.to_vec());
         }
     }
@@ -157,7 +157,7 @@ impl WorkerPool {
     }
 
     /// Queues a job. If the queue is full, the owner of a dropped job gets an unavailable result at once.
-    pub(crate) fn queue_job(&self, whose: JobShare<LoginOwner>, job: WorkerJob) {
+    pub(crate) fn queue_job(&self, whose: JobFairnessKey<LoginOwner>, job: WorkerJob) {
         let Some(refused) = self.queues[job.queue_index()].enqueue_job(whose, job) else { return };
         let (for_, command) = match refused {
             WorkerJob::Lookup(for_, _) | WorkerJob::Verify(for_, ..) | WorkerJob::Certificate(for_, _) => {
@@ -173,9 +173,9 @@ impl WorkerPool {
     }
 
     /// Queue lengths and counters of each kind.
-    pub(crate) fn job_loads(&self) -> [(&'static str, JobLoad); KINDS.len()] {
+    pub(crate) fn worker_job_loads(&self) -> [(&'static str, JobQueueStats); KINDS.len()] {
         let mut all = self.queues.iter();
-        KINDS.map(|(name, _)| (name, all.next().map_or_else(JobLoad::default, |jobs| jobs.job_load())))
+        KINDS.map(|(name, _)| (name, all.next().map_or_else(JobQueueStats::default, |jobs| jobs.job_load())))
     }
 }
 
@@ -206,34 +206,35 @@ fn find_user(
     shared: &WorkerContext,
     store: Option<&mut Box<dyn Store>>,
     outage: &mut StoreOutage,
-) -> LookupResult {
-    find_at(|| shared.user_cache.clock.now(), name, shared, store, outage)
+) -> UserLookupResult {
+    look_up_user_at(|| shared.user_cache.clock.now(), name, shared, store, outage)
 }
 
 /// Finds a user by another clock than that of the cache.
-fn find_at(
+fn look_up_user_at(
     now: impl FnOnce() -> usher_core::Instant,
     name: &[u8],
     shared: &WorkerContext,
     store: Option<&mut Box<dyn Store>>,
     outage: &mut StoreOutage,
-) -> LookupResult {
+) -> UserLookupResult {
     let inline = shared.inline.read().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(user) = inline.get(&*canonical_name(name)) {
-        return LookupResult::User(user.clone());
+        return UserLookupResult::User(user.clone());
     }
-    let Some(store) = store else { return LookupResult::NotFound };
-    // The tables hold UTF-8 text.
-    let Ok(name) = std::str::from_utf8(name) else { return LookupResult::Unstorable };
+    let Some(store) = store else { return UserLookupResult::NotFound };
+    // The tables contain only UTF-8 text, so another name cannot be looked up.
+    let Ok(name) = std::str::from_utf8(name) else { return UserLookupResult::Unstorable };
     // If a user is evicted, or the parser replaced, during the lookup, the result is not cached.
     let generation = shared.user_cache.lock().generation();
     let begun = Instant::now();
     let said = user_of(store.as_mut(), name);
     shared.latency.add(begun.elapsed());
-    // A name that the store cannot hold is no outage.
-    outage.record_answer(said.as_ref().err().filter(|error| !matches!(error, StoreError::Unstorable(_))));
+    // The store's refusal of an unstorable name does not count as an outage.
+    outage
+        .record_store_result(said.as_ref().err().filter(|error| !matches!(error, StoreError::Unstorable(_))));
     let said = said.map(|rows| rows.map(|rows| Arc::new(read_user(name, &rows, shared))));
-    resolve_lookup(&mut shared.user_cache.lock(), now(), generation, name.as_bytes(), said)
+    resolve_user_lookup(&mut shared.user_cache.lock(), now(), generation, name.as_bytes(), said)
 }
 
 /// Returns the user of the store's rows, and logs rows that cannot be parsed.
@@ -241,10 +242,10 @@ fn read_user(name: &str, rows: &UserRows, shared: &WorkerContext) -> User {
     let reading = shared.reading.read().unwrap_or_else(PoisonError::into_inner).clone();
     let user = reading.read_user(rows);
     if let Some(complaint) = &user.unreadable {
-        tracing::error!(user = name, %complaint, "a user of the store cannot be understood and is turned away");
+        tracing::error!(user = name, %complaint, "cannot parse the rows of a user in the store: the user is rejected");
     }
     for complaint in &*user.left_out {
-        tracing::warn!(user = name, %complaint, "a row of a reply cannot be understood and is left out");
+        tracing::warn!(user = name, %complaint, "cannot parse a reply row in the store: it is left out");
         shared.left_out.fetch_add(1, Ordering::Relaxed);
     }
     user
@@ -276,7 +277,8 @@ mod tests {
 
     fn test_context(users: &str) -> WorkerContext {
         let text = format!("[users]\nstore = \"sqlite\"\n{users}");
-        let loaded = usher_aaa_config::parse("test", &text, None, &usher_config::NoEnvironment).unwrap();
+        let loaded =
+            usher_aaa_config::parse("test", &text, None, &usher_config::EmptyConfigEnvironment).unwrap();
         let mut rng = Seed::new(1).derive_secure_rng("known", 0);
         WorkerContext {
             mailboxes: ShardMailboxes::default(),
@@ -285,7 +287,7 @@ mod tests {
             reading: Arc::new(RwLock::new(row_reader(&loaded))),
             left_out: Arc::default(),
             latency: Arc::default(),
-            status: Arc::new(RwLock::new(CertificateStatus::from_config(&loaded, None))),
+            status: Arc::new(RwLock::new(CertificateCheckConfig::from_config(&loaded, None))),
             chains: std::sync::mpsc::sync_channel(1).0,
         }
     }
@@ -298,16 +300,16 @@ mod tests {
     /// Looks up ann at this virtual time in milliseconds.
     fn look_up_ann_at(millis: u64, shared: &WorkerContext, store: &mut Box<dyn Store>) -> char {
         let now = usher_core::Instant::ZERO + usher_core::Duration::from_millis(millis);
-        result_letter(&find_at(|| now, b"ann", shared, Some(store), &mut StoreOutage::default()))
+        result_letter(&look_up_user_at(|| now, b"ann", shared, Some(store), &mut StoreOutage::default()))
     }
 
-    fn result_letter(found: &LookupResult) -> char {
+    fn result_letter(found: &UserLookupResult) -> char {
         match found {
-            LookupResult::User(_) => 'f',
-            LookupResult::Cached(_) => 'r',
-            LookupResult::NotFound => 'n',
-            LookupResult::Unstorable => 'i',
-            LookupResult::Unavailable => 'u',
+            UserLookupResult::User(_) => 'f',
+            UserLookupResult::Cached(_) => 'r',
+            UserLookupResult::NotFound => 'n',
+            UserLookupResult::Unstorable => 'i',
+            UserLookupResult::Unavailable => 'u',
         }
     }
 

@@ -1,7 +1,7 @@
 //! Network devices of the kernel for data planes.
 //!
 //! - [`open_tun`] opens a TUN device with segmentation and checksum offload.
-//! - [`PacketSegments`] cuts packets and [`SegmentJoiner`] joins them.
+//! - [`PacketSegments`] cuts packets and [`PacketCoalescer`] joins them.
 //! - Requests to rtnetlink(7) configure interfaces and routes.
 
 mod segment;
@@ -9,7 +9,7 @@ mod sys;
 
 pub mod netlink;
 
-pub use segment::{OffloadSupport, PacketSegments, SegmentJoiner, VnetHeader, VnetHeaderError};
+pub use segment::{PacketCoalescer, PacketSegments, SegmentationOffloads, VnetHeader, VnetHeaderError};
 pub use sys::{TunDevice, open_tun};
 
 /// Octets of `struct virtio_net_hdr`, in front of each packet of the device and of packet sockets with

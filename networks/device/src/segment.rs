@@ -45,14 +45,14 @@ impl VnetHeader {
     pub fn complete_checksum(self, octets: &mut [u8]) -> Result<(), VnetHeaderError> {
         // A computed checksum of UDP is never zero. TCP's may be 0 or 0xffff.
         if self.has_partial_checksum() {
-            complete_partial(self, octets, protocol::UDP).ok_or(VnetHeaderError)
+            complete_partial_checksum(self, octets, protocol::UDP).ok_or(VnetHeaderError)
         } else {
             Ok(())
         }
     }
     /// Returns the header for a packet with `octets` more in front.
     #[must_use]
-    pub const fn shift_by(self, octets: u16) -> Self {
+    pub const fn shift_header_offsets(self, octets: u16) -> Self {
         Self { start: self.start + octets, ..self }
     }
     /// Parses the header. Every value is valid.
@@ -75,7 +75,7 @@ impl VnetHeader {
 }
 
 /// The offset of the checksum in the header of TCP or UDP.
-const fn checksum_at(of: u8) -> usize {
+const fn checksum_field_offset(of: u8) -> usize {
     if of == protocol::TCP { 16 } else { 6 }
 }
 
@@ -96,7 +96,7 @@ impl PacketSegments {
     /// Returns `None` if the header contradicts the packet.
     pub fn from_packet(head: VnetHeader, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
         if head.kind & !CONGESTION == NO_SEGMENTS && head.has_partial_checksum() {
-            complete_partial(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
+            complete_partial_checksum(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
         }
         Self::with_partial_checksum(head, octets, packet)
     }
@@ -105,7 +105,7 @@ impl PacketSegments {
     pub fn with_partial_checksum(head: VnetHeader, octets: &[u8], packet: IpPacket) -> Option<Self> {
         let kind = head.kind & !CONGESTION;
         if kind == NO_SEGMENTS {
-            // The receiver uses these offsets, so they must lie within the packet.
+            // The receiver writes the checksum at these offsets, so they must lie within the packet.
             let end = usize::from(head.start).checked_add(usize::from(head.offset))?.checked_add(2)?;
             if head.has_partial_checksum() && end > packet.length {
                 return None;
@@ -138,14 +138,14 @@ impl PacketSegments {
     pub const fn packet(&self) -> &IpPacket {
         &self.packet
     }
-    fn data_range(&self, n: usize) -> std::ops::Range<usize> {
+    fn segment_payload_range(&self, n: usize) -> std::ops::Range<usize> {
         let from = (self.headers + n * self.each).min(self.packet.length);
         from..(from + self.each).min(self.packet.length)
     }
     /// The length of a segment, in octets.
     #[must_use]
     pub fn len(&self, n: usize) -> usize {
-        if self.count == 1 { self.packet.length } else { self.headers + self.data_range(n).len() }
+        if self.count == 1 { self.packet.length } else { self.headers + self.segment_payload_range(n).len() }
     }
     /// Writes segment `n`. `out` has its length.
     pub fn write_segment(&self, n: usize, octets: &[u8], out: &mut [u8]) {
@@ -155,13 +155,19 @@ impl PacketSegments {
         self.write_without_checksum(n, octets, out);
         let flow = &self.packet.flow;
         let own = &mut out[self.packet.upper..];
-        let pseudo = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
-        let code = never_zero(ip::fold_checksum(ip::sum_octets(own, pseudo)), flow.protocol);
-        own[checksum_at(flow.protocol)..][..2].copy_from_slice(&code);
+        let pseudo = ip::pseudo_header_sum(flow.source, flow.destination, flow.protocol, own.len());
+        let code = replace_zero_udp_checksum(ip::fold_checksum(ip::sum_octets(own, pseudo)), flow.protocol);
+        own[checksum_field_offset(flow.protocol)..][..2].copy_from_slice(&code);
     }
     /// Writes a segment with a partial checksum and returns its header. `head` is the header of the whole packet.
     #[must_use]
-    pub fn write_undone(&self, n: usize, head: VnetHeader, octets: &[u8], out: &mut [u8]) -> VnetHeader {
+    pub fn write_segment_unfinished(
+        &self,
+        n: usize,
+        head: VnetHeader,
+        octets: &[u8],
+        out: &mut [u8],
+    ) -> VnetHeader {
         if self.is_whole() {
             out.copy_from_slice(&octets[..self.packet.length]);
             return head;
@@ -169,8 +175,8 @@ impl PacketSegments {
         self.write_without_checksum(n, octets, out);
         let flow = &self.packet.flow;
         let own = &mut out[self.packet.upper..];
-        let at = checksum_at(flow.protocol);
-        let sum = ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len());
+        let at = checksum_field_offset(flow.protocol);
+        let sum = ip::pseudo_header_sum(flow.source, flow.destination, flow.protocol, own.len());
         own[at..at + 2].copy_from_slice(&ip::fold_checksum(sum).map(|octet| !octet));
         let start = self.packet.upper as u16;
         VnetHeader { flags: NEEDS_CHECKSUM, start, offset: at as u16, ..VnetHeader::default() }
@@ -184,7 +190,7 @@ impl PacketSegments {
         let (header, upper) = (self.packet.header, self.packet.upper);
         let length = out.len();
         out[..self.headers].copy_from_slice(&octets[..self.headers]);
-        out[self.headers..].copy_from_slice(&octets[self.data_range(n)]);
+        out[self.headers..].copy_from_slice(&octets[self.segment_payload_range(n)]);
         let flow = &self.packet.flow;
         if flow.source.is_ipv4() {
             let id = u16::from_be_bytes([out[4], out[5]]).wrapping_add(n as u16);
@@ -211,19 +217,19 @@ impl PacketSegments {
             let length = own.len() as u16;
             own[4..6].copy_from_slice(&length.to_be_bytes());
         }
-        own[checksum_at(flow.protocol)..][..2].fill(0);
+        own[checksum_field_offset(flow.protocol)..][..2].fill(0);
     }
 }
 
 /// Replaces a zero checksum of UDP: zero means that there is none (RFC 768).
-fn never_zero(code: [u8; 2], of: u8) -> [u8; 2] {
+fn replace_zero_udp_checksum(code: [u8; 2], of: u8) -> [u8; 2] {
     if of == protocol::UDP && code == [0, 0] { [0xff; 2] } else { code }
 }
 
 /// Completes a checksum whose field holds the sum of the pseudo-header.
-fn complete_partial(head: VnetHeader, octets: &mut [u8], of: u8) -> Option<()> {
+fn complete_partial_checksum(head: VnetHeader, octets: &mut [u8], of: u8) -> Option<()> {
     let (start, offset) = (usize::from(head.start), usize::from(head.offset));
-    let code = never_zero(ip::fold_checksum(ip::sum_octets(octets.get(start..)?, 0)), of);
+    let code = replace_zero_udp_checksum(ip::fold_checksum(ip::sum_octets(octets.get(start..)?, 0)), of);
     octets.get_mut(start + offset..start + offset + 2)?.copy_from_slice(&code);
     Some(())
 }
@@ -233,7 +239,7 @@ const LONGEST: usize = 65_535;
 
 /// The kinds of joined packets that a device accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OffloadSupport {
+pub struct SegmentationOffloads {
     /// Segments of TCP.
     pub tcp: bool,
     /// Datagrams of UDP.
@@ -242,8 +248,8 @@ pub struct OffloadSupport {
 
 /// Joins consecutive packets of one flow, so that they pass the kernel as one.
 #[derive(Debug)]
-pub struct SegmentJoiner {
-    offers: OffloadSupport,
+pub struct PacketCoalescer {
+    offers: SegmentationOffloads,
     /// The joined packet behind its header. Empty if there is none.
     octets: Vec<u8>,
     /// True if no further packet may be joined.
@@ -258,7 +264,7 @@ pub struct SegmentJoiner {
 }
 
 /// The fields of a packet that decide whether it is joined.
-struct JoinablePacket {
+struct CoalescablePacket {
     protocol: u8,
     upper: usize,
     headers: usize,
@@ -266,10 +272,10 @@ struct JoinablePacket {
     pushed: bool,
 }
 
-impl SegmentJoiner {
+impl PacketCoalescer {
     /// Creates a joiner for a device with this offload support.
     #[must_use]
-    pub fn new(offers: OffloadSupport) -> Self {
+    pub fn new(offers: SegmentationOffloads) -> Self {
         let octets = Vec::with_capacity(VNET_HEADER + LONGEST);
         let (protocol, upper, headers, each, count, sequence) = (0, 0, 0, 0, 0, 0);
         Self { offers, octets, closed: true, protocol, upper, headers, each, count, sequence }
@@ -295,7 +301,7 @@ impl SegmentJoiner {
         self.octets.extend_from_slice(&VnetHeader::default().to_octets());
         self.octets.extend_from_slice(packet);
         (self.closed, self.count) = (true, 1);
-        if let Some(JoinablePacket { protocol, upper, headers, sequence, pushed }) = joinable {
+        if let Some(CoalescablePacket { protocol, upper, headers, sequence, pushed }) = joinable {
             (self.protocol, self.upper, self.headers, self.closed) = (protocol, upper, headers, pushed);
             self.each = packet.len() - headers;
             self.sequence = sequence.wrapping_add(self.each as u32);
@@ -308,17 +314,17 @@ impl SegmentJoiner {
             return;
         }
         if self.count > 1 {
-            self.finish_joined();
+            self.finish_joined_packet();
         }
         write(&self.octets);
         self.octets.clear();
         self.closed = true;
     }
 
-    fn finish_joined(&mut self) {
+    fn finish_joined_packet(&mut self) {
         let (head, packet) = self.octets.split_at_mut(VNET_HEADER);
         let (length, v4) = (packet.len(), packet[0] >> 4 == 4);
-        let (own, at) = (length - self.upper, checksum_at(self.protocol));
+        let (own, at) = (length - self.upper, checksum_field_offset(self.protocol));
         if v4 {
             packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
             packet[10..12].fill(0);
@@ -331,8 +337,8 @@ impl SegmentJoiner {
         if self.protocol == protocol::UDP {
             packet[self.upper + 4..self.upper + 6].copy_from_slice(&(own as u16).to_be_bytes());
         }
-        // The kernel computes the full checksum if it needs one.
-        let sum = ip::pseudo_sum(read.flow.source, read.flow.destination, self.protocol, own);
+        // The packet carries only the sum of the pseudo-header. The kernel computes the full checksum if it needs one.
+        let sum = ip::pseudo_header_sum(read.flow.source, read.flow.destination, self.protocol, own);
         let code = ip::fold_checksum(sum).map(|octet| !octet);
         packet[self.upper + at..self.upper + at + 2].copy_from_slice(&code);
         let kind = match (self.protocol, v4) {
@@ -353,7 +359,7 @@ impl SegmentJoiner {
 
     /// Parses a packet that others may follow. It is whole, has no options or flags of its own, and has a valid
     /// checksum, since the joined packet is not verified again.
-    fn parse_joinable(&self, packet: &[u8]) -> Option<JoinablePacket> {
+    fn parse_joinable(&self, packet: &[u8]) -> Option<CoalescablePacket> {
         let read = IpPacket::parse(packet).ok()?;
         let (flow, upper) = (read.flow, read.upper);
         let least = if flow.source.is_ipv4() { ip::IPV4_HEADER } else { ip::IPV6_HEADER };
@@ -380,10 +386,12 @@ impl SegmentJoiner {
             }
             _ => return None,
         };
-        let sum =
-            ip::sum_octets(own, ip::pseudo_sum(flow.source, flow.destination, flow.protocol, own.len()));
+        let sum = ip::sum_octets(
+            own,
+            ip::pseudo_header_sum(flow.source, flow.destination, flow.protocol, own.len()),
+        );
         let holds = headers < own.len() && headers >= 8 && ip::fold_checksum(sum) == [0, 0];
-        holds.then_some(JoinablePacket {
+        holds.then_some(CoalescablePacket {
             protocol: flow.protocol,
             upper,
             headers: upper + headers,
@@ -393,7 +401,7 @@ impl SegmentJoiner {
     }
 
     /// True if the packet continues the pending one: all headers agree except the counters.
-    fn can_join(&self, packet: &[u8], next: &JoinablePacket) -> bool {
+    fn can_join(&self, packet: &[u8], next: &CoalescablePacket) -> bool {
         let Some(last) = self.octets.get(VNET_HEADER..) else { return false };
         let data = packet.len() - next.headers;
         if self.closed
@@ -425,7 +433,7 @@ mod tests {
     use proptest::prelude::*;
     use std::net::IpAddr;
 
-    const BOTH: OffloadSupport = OffloadSupport { tcp: true, udp: true };
+    const BOTH: SegmentationOffloads = SegmentationOffloads { tcp: true, udp: true };
 
     /// A TCP or UDP packet with a valid checksum.
     fn test_packet(v4: bool, of: u8, sequence: u32, flags: u8, data: &[u8]) -> Vec<u8> {
@@ -443,17 +451,17 @@ mod tests {
             own.extend([(8 + data.len()) as u16, 0].map(u16::to_be_bytes).concat());
         }
         own.extend(data);
-        let at = checksum_at(of);
-        let sum = ip::sum_octets(&own, ip::pseudo_sum(source, destination, of, own.len()));
-        own[at..at + 2].copy_from_slice(&never_zero(ip::fold_checksum(sum), of));
+        let at = checksum_field_offset(of);
+        let sum = ip::sum_octets(&own, ip::pseudo_header_sum(source, destination, of, own.len()));
+        own[at..at + 2].copy_from_slice(&replace_zero_udp_checksum(ip::fold_checksum(sum), of));
         let mut packet = Vec::new();
         ip::write_header(&mut packet, source, destination, of, 0, own.len());
         packet.extend(own);
         packet
     }
 
-    fn join_packets(packets: &[Vec<u8>], offers: OffloadSupport) -> Vec<Vec<u8>> {
-        let (mut joiner, mut written) = (SegmentJoiner::new(offers), Vec::new());
+    fn join_packets(packets: &[Vec<u8>], offers: SegmentationOffloads) -> Vec<Vec<u8>> {
+        let (mut joiner, mut written) = (PacketCoalescer::new(offers), Vec::new());
         let mut write = |octets: &[u8]| written.push(octets.to_vec());
         packets.iter().for_each(|packet| joiner.push(packet, &mut write));
         joiner.flush(&mut write);
@@ -461,7 +469,7 @@ mod tests {
         written
     }
 
-    fn cut_packet(written: &[u8]) -> Vec<Vec<u8>> {
+    fn split_written_packet(written: &[u8]) -> Vec<Vec<u8>> {
         let (head, packet) = written.split_first_chunk().unwrap();
         let mut packet = packet.to_vec();
         let read = IpPacket::parse(&packet).unwrap();
@@ -501,7 +509,7 @@ mod tests {
             // Everything that fits is joined into one packet.
             let fits = packets.iter().map(Vec::len).sum::<usize>() <= 60_000;
             prop_assert!(!fits || written.len() == 1, "{} of {}", written.len(), packets.len());
-            prop_assert_eq!(written.iter().flat_map(|written| cut_packet(written)).collect::<Vec<_>>(), packets);
+            prop_assert_eq!(written.iter().flat_map(|written| split_written_packet(written)).collect::<Vec<_>>(), packets);
         }
 
         #[test]
@@ -511,7 +519,7 @@ mod tests {
                 test_packet(v4, if tcp { protocol::TCP } else { protocol::UDP }, sequence, flags, &vec![7; length])
             }).collect();
             let written = join_packets(&packets, BOTH);
-            prop_assert_eq!(written.iter().flat_map(|written| cut_packet(written)).collect::<Vec<_>>(), packets);
+            prop_assert_eq!(written.iter().flat_map(|written| split_written_packet(written)).collect::<Vec<_>>(), packets);
         }
     }
 
@@ -544,9 +552,10 @@ mod tests {
             test_packet(true, protocol::UDP, 0, 0, &[1; 9]),
         ];
         assert_eq!(join_packets(&udp, BOTH).len(), 1);
-        assert_eq!(join_packets(&udp, OffloadSupport { udp: false, ..BOTH }).len(), 2);
+        assert_eq!(join_packets(&udp, SegmentationOffloads { udp: false, ..BOTH }).len(), 2);
         assert_eq!(
-            join_packets(&[first.clone(), of(150, ACK, 50)], OffloadSupport { tcp: false, ..BOTH }).len(),
+            join_packets(&[first.clone(), of(150, ACK, 50)], SegmentationOffloads { tcp: false, ..BOTH })
+                .len(),
             2
         );
     }
@@ -557,8 +566,8 @@ mod tests {
             let whole = test_packet(true, of, 1, ACK, &[1, 2, 3]);
             let mut partial = whole.clone();
             let read = IpPacket::parse(&whole).unwrap();
-            let at = 20 + checksum_at(of);
-            let sum = ip::pseudo_sum(read.flow.source, read.flow.destination, of, whole.len() - 20);
+            let at = 20 + checksum_field_offset(of);
+            let sum = ip::pseudo_header_sum(read.flow.source, read.flow.destination, of, whole.len() - 20);
             partial[at..at + 2].copy_from_slice(&ip::fold_checksum(sum).map(|octet| !octet));
             let head = VnetHeader {
                 flags: NEEDS_CHECKSUM,
@@ -567,7 +576,7 @@ mod tests {
                 ..VnetHeader::default()
             };
             let written = [&head.to_octets()[..], &partial].concat();
-            assert_eq!(cut_packet(&written)[0][20..], whole[20..]);
+            assert_eq!(split_written_packet(&written)[0][20..], whole[20..]);
         }
     }
 
@@ -588,10 +597,10 @@ mod tests {
             for n in 0..5 {
                 let mut one = vec![0; 22 + undone.len(n)];
                 let mut other = vec![0; done.len(n)];
-                let head = undone.write_undone(n, head, &octets, &mut one[22..]);
+                let head = undone.write_segment_unfinished(n, head, &octets, &mut one[22..]);
                 done.write_segment(n, &octets, &mut other);
                 assert!(head.has_partial_checksum() && one[22..] != other);
-                head.shift_by(22).complete_checksum(&mut one).unwrap();
+                head.shift_header_offsets(22).complete_checksum(&mut one).unwrap();
                 assert_eq!(one[22..], other);
             }
             // A packet of one segment is passed on unchanged.
@@ -600,7 +609,7 @@ mod tests {
                 PacketSegments::with_partial_checksum(VnetHeader::default(), &packets[0], whole).unwrap();
             let mut out = vec![0; segments.len(0)];
             assert_eq!(
-                segments.write_undone(0, VnetHeader::default(), &packets[0], &mut out),
+                segments.write_segment_unfinished(0, VnetHeader::default(), &packets[0], &mut out),
                 VnetHeader::default()
             );
             assert_eq!(out, packets[0]);

@@ -1,7 +1,7 @@
 //! The control socket of a service: a Unix socket that only its owner can open. Each request and each answer is one
 //! line of JSON.
 
-use crate::door::REST;
+use crate::bounded_listener::REST;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
@@ -25,7 +25,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Another server listens there.
-pub fn ensure_unused(path: &Path) -> io::Result<()> {
+pub fn ensure_control_socket_unused(path: &Path) -> io::Result<()> {
     if UnixStream::connect(path).is_ok() {
         let said = format!("another server listens on {}; stop it first", path.display());
         return Err(io::Error::new(io::ErrorKind::AddrInUse, said));
@@ -43,11 +43,11 @@ pub fn ensure_unused(path: &Path) -> io::Result<()> {
 /// An error of the system, or a file that cannot be created.
 pub fn bind_control_socket(path: &Path) -> io::Result<UnixListener> {
     let named = |path: &Path, error: io::Error| {
-        io::Error::new(error.kind(), format!("making the socket {}: {error}", path.display()))
+        io::Error::new(error.kind(), format!("cannot create the socket {}: {error}", path.display()))
     };
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    // A process id can be reused: remove the leftovers of a dead process.
+    // Another process with this id may have died and left a folder of the same name, so remove that first.
     name.push(format!(".{}", std::process::id()));
     let folder = path.with_file_name(name);
     let new = folder.join("new");
@@ -64,7 +64,7 @@ pub fn bind_control_socket(path: &Path) -> io::Result<UnixListener> {
         Ok(listener)
     });
     if made.is_err() {
-        // The file is absent if its creation failed.
+        // An error is ignored: if creating the file failed, there is none to remove.
         let _ = fs::remove_file(&new);
     }
     let emptied = fs::remove_dir(&folder).map_err(|error| named(&folder, error));
@@ -135,7 +135,7 @@ where
     Q: DeserializeOwned,
     A: Serialize + 'static,
 {
-    ensure_unused(path)?;
+    ensure_control_socket_unused(path)?;
     let listener = bind_control_socket(path)?;
     let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     let accept = move || {
@@ -143,8 +143,9 @@ where
             let (answer, open) = (answer.clone(), open.clone());
             if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 open.fetch_sub(1, Ordering::Relaxed);
-                let said = failed(format!("{CONNECTIONS} others ask already; try again"));
-                // Best effort: a slow reader must not delay the accept loop.
+                let said = failed(format!("{CONNECTIONS} requests are in progress; try again"));
+                // A failed write is ignored, and the write does not block: a slow reader must not delay the accept
+                // loop.
                 let _ = stream.set_nonblocking(true).and_then(|()| write_answer(&stream, &said));
                 continue;
             }
@@ -157,7 +158,7 @@ where
                     Ok(request) => answer(request, user),
                     Err(error) => failed(format!("not a request: {error}")),
                 });
-                // A peer that has gone needs no answer.
+                // An error is ignored: a peer that has disconnected needs no answer.
                 let _ = said.and_then(|said| write_answer(&stream, &said));
                 open.fetch_sub(1, Ordering::Relaxed);
             };
@@ -192,10 +193,7 @@ pub(crate) fn request_service<Q: Serialize, A: DeserializeOwned>(
     command: &str,
 ) -> Result<A, String> {
     send_request(path, request).map_err(|error| {
-        format!(
-            "no {what} is running (nobody answers at {}: {error}); start it with: {command}",
-            path.display()
-        )
+        format!("no {what} is running (no answer at {}: {error}); start it with: {command}", path.display())
     })
 }
 
@@ -213,7 +211,7 @@ mod tests {
         assert_eq!(send_request::<_, TestAnswer>(&path, &41).unwrap(), Ok((42, Some(own))));
         let refused = send_request::<_, TestAnswer>(&path, &"x").unwrap().unwrap_err();
         assert!(refused.starts_with("not a request: "), "{refused}");
-        assert_eq!(ensure_unused(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(ensure_control_socket_unused(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         fs::remove_file(&path).unwrap();
     }
 

@@ -19,7 +19,7 @@ pub fn create_private(path: &Path) -> io::Result<()> {
 /// The error with which [`create_private`] would fail.
 pub fn check_private(path: &Path) -> io::Result<()> {
     match path.ancestors().find(|above| above.exists()) {
-        // A file of another kind is in the way: this fails and creates nothing.
+        // If a file of another kind has this name, the call fails and creates nothing.
         Some(above) if above == path || !above.is_dir() => create_private(path),
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use crate::setup::fault_texts;
 use crate::{
-    HelperPool, HostedMachine, ServeError, bind_listener, log, owner, protect_memory, run_until_event,
+    HostedMachine, MachineWorkerPool, ServeError, bind_listener, log, owner, protect_memory, run_until_event,
     serve_machine,
 };
 use std::io;
@@ -16,7 +16,7 @@ use usher_ident::{
 };
 use usher_ident_service::config::{self, DEFAULT_PATH, IdentConfigFile, LoadedIdentConfig};
 use usher_ident_service::{
-    ConnectionOwner, IdentService, IdentServiceCommand, IdentServiceEvent, IdentServiceJob, SystemUser,
+    ConnectionOwner, IdentService, IdentServiceCommand, IdentServiceEvent, IdentServiceJob, OwnerLookupResult,
 };
 use usher_live::{DriverConfig, DriverSockets, SystemClock};
 
@@ -30,7 +30,7 @@ pub enum IdentError {
     #[error(transparent)]
     Config(#[from] LoadError),
     /// There is no address to listen on.
-    #[error("there is no address to listen on; name one in listen, or by --listen")]
+    #[error("no address to listen on; set \"listen\" or use --listen")]
     Nowhere,
     /// An error of the system.
     #[error(transparent)]
@@ -43,10 +43,10 @@ pub enum IdentError {
 /// # Errors
 /// The file cannot be read, or all errors in it.
 pub fn load_config(path: Option<&Path>) -> Result<LoadedIdentConfig, LoadError> {
-    load_or(path, Path::new(DEFAULT_PATH))
+    load_config_or_default(path, Path::new(DEFAULT_PATH))
 }
 
-fn load_or(path: Option<&Path>, default: &Path) -> Result<LoadedIdentConfig, LoadError> {
+fn load_config_or_default(path: Option<&Path>, default: &Path) -> Result<LoadedIdentConfig, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: default.to_owned(), source };
     let (path, text) = match path {
         Some(path) => (path, read_file_text(path)?),
@@ -87,7 +87,7 @@ pub fn check_config(path: &Path) -> Result<Vec<String>, IdentError> {
 /// The service could not start.
 pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), IdentError> {
     let system = |what| move |error| ServeError::System { what, error };
-    protect_memory().map_err(system("switching core dumps off"))?;
+    protect_memory().map_err(system("cannot disable core dumps"))?;
     let (loaded, addresses) = prepare_server(path.as_deref(), listen_on)?;
     let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -98,7 +98,8 @@ pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<()
     for address in &addresses {
         tracing::info!(%address, "listening");
     }
-    // The machine applies its own, stricter limit: it knows which connections wait for a response.
+    // The driver's limit is twice the configured one. The machine applies the exact limit, because it knows which
+    // connections wait for a response.
     let connections = loaded.config.server.connections.saturating_mul(2);
     let settings = DriverConfig {
         connections,
@@ -117,7 +118,7 @@ pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<()
         sockets: DriverSockets { listeners, settings, ..DriverSockets::default() },
         frames: None,
         clock,
-        helpers: HelperPool::new(HELPERS, found),
+        helpers: MachineWorkerPool::new(HELPERS, found),
         event_handler: Box::new(log_event),
         stop_condition: Box::new(|_| false),
         counted: |service| {
@@ -133,7 +134,7 @@ pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<()
                 Some(IdentServiceCommand::Configure(loaded.config))
             }
             Err(error) => {
-                tracing::error!("the configuration is not taken up: {error}");
+                tracing::error!("reload failed; the old configuration stays: {error}");
                 None
             }
         }),
@@ -144,27 +145,29 @@ pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<()
 }
 
 /// Finds the owner of a connection of this host.
-fn find_owner(connection: &QueriedConnection) -> ConnectionOwner {
+fn find_owner(connection: &QueriedConnection) -> OwnerLookupResult {
     let QueriedConnection { local, remote } = *connection;
     let uid = match owner::connection_owner(local, remote) {
         Ok(Some(uid)) => uid,
-        Ok(None) => return ConnectionOwner::NoOwner,
+        Ok(None) => return OwnerLookupResult::NoOwner,
         Err(error) => {
-            tracing::error!(%error, "the kernel does not say whose a connection is");
-            return ConnectionOwner::Unknown;
+            tracing::error!(%error, "cannot look up the owner of a connection");
+            return OwnerLookupResult::Unknown;
         }
     };
-    named_owner(uid, owner::user_name(uid))
+    connection_owner_named(uid, owner::user_name(uid))
 }
 
 /// Returns the user with this uid. If the name lookup fails, the owner is unknown: the configuration may hide this
 /// user by name.
-fn named_owner(uid: u32, name: io::Result<Option<String>>) -> ConnectionOwner {
+fn connection_owner_named(uid: u32, name: io::Result<Option<String>>) -> OwnerLookupResult {
     match name {
-        Ok(name) => ConnectionOwner::User(SystemUser { name: name.map(String::into_bytes), uid: Some(uid) }),
+        Ok(name) => {
+            OwnerLookupResult::User(ConnectionOwner { name: name.map(String::into_bytes), uid: Some(uid) })
+        }
         Err(error) => {
-            tracing::error!(%error, uid, "the system does not say a user's name");
-            ConnectionOwner::Unknown
+            tracing::error!(%error, uid, "cannot look up the name of a user");
+            OwnerLookupResult::Unknown
         }
     }
 }
@@ -173,11 +176,12 @@ fn named_owner(uid: u32, name: io::Result<Option<String>>) -> ConnectionOwner {
 fn log_event(event: IdentServiceEvent) {
     match event {
         IdentServiceEvent::Answered { asker, connection: QueriedConnection { local, remote }, answer } => {
-            tracing::info!(%asker, %local, %remote, %answer, "asked");
+            tracing::info!(%asker, %local, %remote, %answer, "query answered");
         }
-        // Anyone can cause these without end. The log has their count each minute.
+        // Anyone can cause these events without limit, so they are logged at debug level. A log line each minute counts
+        // them.
         IdentServiceEvent::Refused { asker } => {
-            tracing::debug!(%asker, "refused: of no network that may ask")
+            tracing::debug!(%asker, "connection refused: not from a permitted network")
         }
     }
 }
@@ -197,7 +201,7 @@ pub fn query_ident(
     let sockets = DriverSockets { settings, ..DriverSockets::default() };
     let said = |ClientEvent::Answered { answer, .. }| Some(answer);
     let answer = run_until_event(client, sockets, SystemClock::start(), said)?;
-    // The driver ends when its role stops, which is when the response is known.
+    // The driver ends when its role stops, which the role does when the response is known.
     Ok(answer.unwrap_or(Err(QueryFailure::Closed)))
 }
 
@@ -208,29 +212,32 @@ fn query_timeout(config: ClientConfig) -> std::time::Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::{ConfigDiagnostic, NoEnvironment};
+    use usher_config::{ConfigDiagnostic, EmptyConfigEnvironment};
 
     #[test]
     fn who_may_be_hidden_by_name_is_unknown_while_names_are() {
-        assert_eq!(named_owner(1000, Err(io::ErrorKind::TimedOut.into())), ConnectionOwner::Unknown);
+        assert_eq!(
+            connection_owner_named(1000, Err(io::ErrorKind::TimedOut.into())),
+            OwnerLookupResult::Unknown
+        );
         let user = |name: Option<&str>| {
-            ConnectionOwner::User(SystemUser { name: name.map(Into::into), uid: Some(1000) })
+            OwnerLookupResult::User(ConnectionOwner { name: name.map(Into::into), uid: Some(1000) })
         };
-        assert_eq!(named_owner(1000, Ok(Some("ann".to_owned()))), user(Some("ann")));
-        assert_eq!(named_owner(1000, Ok(None)), user(None));
+        assert_eq!(connection_owner_named(1000, Ok(Some("ann".to_owned()))), user(Some("ann")));
+        assert_eq!(connection_owner_named(1000, Ok(None)), user(None));
     }
 
     #[test]
     fn a_default_that_cannot_be_looked_for_is_not_taken_for_none() {
         let folder = std::env::current_exe().unwrap();
-        assert!(load_or(None, &folder.with_file_name("no.toml")).is_ok());
-        let error = load_or(None, &folder.join("ident.toml")).unwrap_err();
+        assert!(load_config_or_default(None, &folder.with_file_name("no.toml")).is_ok());
+        let error = load_config_or_default(None, &folder.join("ident.toml")).unwrap_err();
         assert!(matches!(error, LoadError::Unreadable { .. }), "{error}");
     }
 
     #[test]
     fn a_reload_tells_warnings_and_what_waits_for_a_start() {
-        let read = |text| config::parse("ident.toml", text, &NoEnvironment).unwrap();
+        let read = |text| config::parse("ident.toml", text, &EmptyConfigEnvironment).unwrap();
         let first = read("[limits]\nconnections = 10\n").file;
         assert!(reload_notices(&first, &read("[limits]\nconnections = 9\n")).is_empty());
         let mut again = read("listen = []\n[limits]\nconnections = 11\n");

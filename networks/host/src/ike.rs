@@ -1,46 +1,48 @@
 //! The IKEv2 gateway and the client on this host's sockets.
 
 mod control;
+mod event_handler;
 mod key_log;
-mod learned;
+mod local_address;
+mod peer_lists;
 mod plane;
 mod revocation;
 mod routing;
-mod say;
 mod steer;
-mod way;
 
 pub use control::{
     ChildSa, IkeControlReply, IkeControlRequest, IkePoolStatus, IkeSa, IkeStatus, control_path,
     request_gateway,
 };
-pub use plane::PlaneError;
-pub use say::end_reason_text;
+pub use event_handler::end_reason_text;
+pub use plane::DataPlaneStartError;
 
-use crate::jobs::{JobQueue, QueueBounds};
-use crate::setup::{self, protect_outgoing, secure_rng};
-use crate::within::RunningAaaServer;
+use crate::embedded::RunningAaaServer;
+use crate::jobs::{JobQueue, JobQueueLimits};
+use crate::setup::{self, secure_rng, select_outgoing_tls};
 use crate::{
-    CheckAaa, CommandSender, HelperPool, HostedMachine, ServeError, StartAaa, WorkDone, log, protect_memory,
-    serve_shards as host,
+    AaaConfigChecker, AaaServerStarter, CommandSender, HostedMachine, MachineWorkerPool, ServeError,
+    WorkUnitCounters, log, protect_memory, serve_sharded_machines as host,
 };
+use event_handler::{IkeConnectionOutcome, IkeEventSink};
 use plane::IkeDataPlane;
 use revocation::RevocationChecker;
-use say::{ConnectionOutcome, IkeEventSink};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
 use usher_config::name_hint;
 use usher_core::{JobRequest, SecureRng, SocketId, WallTime};
-use usher_crypto::tls::WallClock;
-use usher_gateway::config::{self, DEFAULT_PATH, DataPlaneKind, GatewayFile, LoadedGatewayConfig};
+use usher_crypto::tls::SharedWallClock;
+use usher_gateway::config::{self, DEFAULT_PATH, DataPlaneKind, GatewayConfigFile, LoadedGatewayConfig};
 use usher_gateway::{
     AddressLeases, DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, NAT_SOCKET,
     NAT_SOCKET_V6, SOCKET, SOCKET_V6,
 };
 use usher_ike::machine::ShardIndex;
-use usher_live::{DriverConfig, DriverSockets, SecuritySelector, SocketOptions, SystemClock, bind_udp};
+use usher_live::{
+    ConnectionSecuritySelector, DriverConfig, DriverSockets, SocketOptions, SystemClock, bind_udp,
+};
 
 /// Signatures, certificate checks and EAP-TLS steps at a time.
 const HELPERS: usize = 4;
@@ -54,7 +56,7 @@ pub enum IkeError {
     #[error(transparent)]
     Config(#[from] LoadError),
     /// There is no address to listen on.
-    #[error("there is no address to listen on; name one in [listen] addresses")]
+    #[error("no address to listen on; set \"addresses\" in [listen]")]
     Nowhere,
     /// The configuration has no such connection.
     #[error("the configuration has no [[connection]] \"{name}\" with a remote_address{near}")]
@@ -69,9 +71,9 @@ pub enum IkeError {
     Aaa(#[from] usher_access::ConfigError),
     /// The data plane cannot start.
     #[error(transparent)]
-    Plane(#[from] PlaneError),
+    Plane(#[from] DataPlaneStartError),
     /// The data plane has failed.
-    #[error("the device of CHILD_SAs has failed; the log says why")]
+    #[error("the data plane has failed; the log says why")]
     PlaneFailed,
     /// A revocation list cannot be used.
     #[error("[revocation]: {0}")]
@@ -80,7 +82,7 @@ pub enum IkeError {
     #[error("[aaa] server: {0}")]
     EmbeddedServer(String),
     /// The embedded AAA server has failed.
-    #[error("the AAA server within this program has failed; the log says why")]
+    #[error("the embedded AAA server has failed; the log says why")]
     EmbeddedServerFailed,
     /// The connection failed.
     #[error("{0}")]
@@ -100,10 +102,10 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError
 /// # Errors
 /// The file cannot be read, or all errors in it.
 pub fn load_config(path: Option<&Path>) -> Result<LoadedGatewayConfig, LoadError> {
-    load_by(path, &WallClock::from_time(WallTime::UNIX_EPOCH))
+    load_by(path, &SharedWallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
-fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatewayConfig, LoadError> {
+fn load_by(path: Option<&Path>, clock: &SharedWallClock) -> Result<LoadedGatewayConfig, LoadError> {
     let default = Path::new(DEFAULT_PATH);
     let unreadable = |source| LoadError::Unreadable { path: default.to_owned(), source };
     let (path, text) = match path {
@@ -116,16 +118,19 @@ fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatewayConfig
 
 /// Prepares a gateway before it opens sockets: loads the configuration and its files, and checks that a machine
 /// accepts them.
-fn prepare_gateway(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatewayConfig, IkeError> {
+fn load_checked_gateway_config(
+    path: Option<&Path>,
+    clock: &SharedWallClock,
+) -> Result<LoadedGatewayConfig, IkeError> {
     let loaded = load_by(path, clock)?;
     if loaded.file.listen.addresses.is_empty() {
         return Err(IkeError::Nowhere);
     }
     let mut config = loaded.config.clone();
-    crate::within::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    crate::embedded::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
     IkeGateway::new(config, secure_rng()?)?;
     RevocationChecker::new(&loaded, &CommandSender::default()).map_err(IkeError::Revocation)?;
-    key_log::check_files(&loaded.file).map_err(system_error("key log"))?;
+    key_log::check_key_log_files(&loaded.file).map_err(system_error("cannot open the key log"))?;
     Ok(loaded)
 }
 
@@ -138,9 +143,10 @@ fn base_folder(path: Option<&Path>) -> &Path {
 ///
 /// # Errors
 /// Why the gateway would not start.
-pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, IkeError> {
-    let loaded = prepare_gateway(Some(path), &WallClock::from_time(setup::wall_time()))?;
-    let within = crate::within::check_embedded(loaded.file.aaa.as_ref(), base_folder(Some(path)), check_aaa);
+pub fn check_config(path: &Path, check_aaa: AaaConfigChecker) -> Result<Vec<String>, IkeError> {
+    let loaded = load_checked_gateway_config(Some(path), &SharedWallClock::from_time(setup::wall_time()))?;
+    let within =
+        crate::embedded::check_embedded(loaded.file.aaa.as_ref(), base_folder(Some(path)), check_aaa);
     Ok([setup::fault_texts(&loaded.warnings), within.map_err(IkeError::EmbeddedServer)?].concat())
 }
 
@@ -163,41 +169,42 @@ pub enum IkeRunMode {
 ///
 /// # Errors
 /// The gateway could not start, or the connection failed.
-pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Result<(), IkeError> {
-    protect_memory().map_err(system_error("switching core dumps off"))?;
+pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter) -> Result<(), IkeError> {
+    protect_memory().map_err(system_error("cannot disable core dumps"))?;
     let clock = setup::wall_clock()?;
-    let mut loaded = prepare_gateway(path.as_deref(), &clock)?;
+    let mut loaded = load_checked_gateway_config(path.as_deref(), &clock)?;
     let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let serves = *mode == IkeRunMode::Serve;
     if let IkeRunMode::Connect { connection, .. } = mode {
-        select_connection(&mut loaded, connection)?;
+        select_ike_connection(&mut loaded, connection)?;
     }
     if serves {
         // Check this first: a second instance would share the ports and remove the first one's kernel state.
-        crate::control::ensure_unused(&loaded.file.listen.control).map_err(system_error("control socket"))?;
+        crate::control::ensure_control_socket_unused(&loaded.file.listen.control)
+            .map_err(system_error("control socket"))?;
     }
-    let carries = loaded.file.data.carry != DataPlaneKind::None;
+    let carries = loaded.file.data.mode != DataPlaneKind::None;
     let mark = carries.then(|| loaded.file.data.mark.get());
-    way::own_addresses(&mut loaded, mark);
+    local_address::set_local_addresses(&mut loaded, mark);
     // A client has a single IKE_SA.
     let shards = if serves { loaded.file.listen.shards } else { 1 };
-    let servers = protect_outgoing(&loaded.outgoing, loaded.file.aaa.as_ref());
+    let servers = select_outgoing_tls(&loaded.outgoing, loaded.file.aaa.as_ref());
     let all = (0..shards).map(|number| bind_sockets(&loaded, &servers, mark, (number, shards)));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
-    let telling = CommandSender::default();
+    let command_sender = CommandSender::default();
     let base = base_folder(path.as_deref());
-    let (table, aaa, gone) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut(), telling.clone());
+    let (table, aaa, gone) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut(), command_sender.clone());
     let within = RunningAaaServer::start(table.filter(|_| serves), aaa, base, start, move || {
         gone.send_command(GatewayCommand::Leave);
     });
     let within = within.map_err(IkeError::EmbeddedServer)?;
     let mut rng = secure_rng()?;
-    let plane = IkeDataPlane::start(&loaded, SecureRng::from_seed(rng.random_array()), &telling)?;
+    let plane = IkeDataPlane::start(&loaded, SecureRng::from_seed(rng.random_array()), &command_sender)?;
     let _ending = DataPlaneGuard(plane.clone());
     loaded.config.metered = plane.is_active();
     if shards > 1 {
-        steer_shards(&all[0], shards, plane.is_active())?;
+        steer_datagrams_to_shards(&all[0], shards, plane.is_active())?;
     }
     let leases = (shards > 1).then(|| {
         let rng = SecureRng::from_seed(rng.random_array());
@@ -205,18 +212,20 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
     });
     let mut gateways = Vec::new();
     for (number, sockets) in (0..).zip(all.drain(..)) {
-        let config = loaded.config.of_shard(ShardIndex { number, shard_count: shards });
+        let config = loaded.config.config_for_shard(ShardIndex { number, shard_count: shards });
         gateways.push((IkeGateway::new(config, SecureRng::from_seed(rng.random_array()))?, sockets));
     }
     let (gateway, sockets) = gateways.remove(0);
-    let revocation = RevocationChecker::new(&loaded, &telling).map_err(IkeError::Revocation)?;
-    revocation.start_refreshing().map_err(system_error("looking after revocation lists"))?;
-    // A reload can turn on OCSP, but the worker pool does not grow.
+    let revocation = RevocationChecker::new(&loaded, &command_sender).map_err(IkeError::Revocation)?;
+    revocation
+        .start_list_refresh_thread()
+        .map_err(system_error("cannot start the refresh of revocation lists"))?;
+    // Start the threads for OCSP even if it is off: a reload can turn it on, but the worker pool does not grow.
     let threads = HELPERS + revocation::MAX_CONCURRENT_QUERIES;
-    let jobs = Arc::new(JobQueue::new(QueueBounds { all: WAITING, ..QueueBounds::default() }));
-    let work = WorkDone::default();
-    let asked = control::GatewayControl::new(
-        &telling,
+    let jobs = Arc::new(JobQueue::new(JobQueueLimits { all: WAITING, ..JobQueueLimits::default() }));
+    let work = WorkUnitCounters::default();
+    let asked = control::GatewayControlRequests::new(
+        &command_sender,
         &plane,
         (shards, leases.clone()),
         (work.clone(), jobs.clone()),
@@ -231,15 +240,15 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
             tracing::info!(%address, "metrics");
         }
     }
-    way::follow_addresses(&loaded, mark, &telling)
-        .map_err(system_error("following this host's addresses"))?;
-    let keys = key_log::KeyLogs::open(&loaded.file).map_err(system_error("key log"))?;
+    local_address::watch_local_addresses(&loaded, mark, &command_sender)
+        .map_err(system_error("cannot watch this host's addresses"))?;
+    let keys = key_log::KeyLogs::open(&loaded.file).map_err(system_error("cannot open the key log"))?;
     let outcome = Arc::new(Mutex::new(None));
     let mut teller = IkeEventSink {
         control: asked,
         keys,
         plane: plane.clone(),
-        command_sender: telling.clone(),
+        command_sender: command_sender.clone(),
         leases: leases.clone(),
         outcome: outcome.clone(),
     };
@@ -252,8 +261,10 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
         sockets,
         frames: None,
         clock: SystemClock::start(),
-        helpers: HelperPool::new(threads, create_worker(revocation.clone(), leases, work.clone()))
-            .with_queue(jobs, |job: JobRequest<GatewayJob>| Some(job.job.refusal_command(job.token))),
+        helpers: MachineWorkerPool::new(threads, create_worker(revocation.clone(), leases, work.clone()))
+            .with_bounded_job_queue(jobs, |job: JobRequest<GatewayJob>| {
+                Some(job.job.dropped_job_command(job.token))
+            }),
         event_handler: Box::new(move |event| teller.handle_event(event)),
         stop_condition: Box::new(move |event| match event {
             GatewayEvent::Left => true,
@@ -269,7 +280,7 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
             Ok(mut loaded) if serves => {
                 log::change_logging(loaded.file.log);
                 reload_notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
-                way::own_addresses(&mut loaded, mark);
+                local_address::set_local_addresses(&mut loaded, mark);
                 reloaded.apply_config(&loaded);
                 revocation.apply_config(&loaded);
                 if let Some(within) = &beside {
@@ -280,20 +291,20 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
             }
             Ok(_) => None,
             Err(error) => {
-                tracing::error!("the configuration is not taken up: {error}");
+                tracing::error!("reload failed; the old configuration stays: {error}");
                 None
             }
         }),
-        sources: vec![telling.command_source()],
+        sources: vec![command_sender.command_source()],
         farewell: Box::new(move || {
             leaving.report_usage();
             Some(GatewayCommand::Leave)
         }),
-        // Wait for the responses to the last accounting records.
+        // At the stop, wait for the responses to the last accounting records.
         waits_for_stop: true,
     };
     let share = move |command: GatewayCommand| {
-        let told = command.for_shards(shards).into_iter();
+        let told = command.split_for_shards(shards).into_iter();
         told.map(|(number, command)| (usize::from(number), command)).collect()
     };
     host(hosted, gateways, Arc::new(share))?;
@@ -305,7 +316,7 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
     }
     let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
     match outcome {
-        Some(ConnectionOutcome { established: false, reason: Some(reason) }) if !serves => {
+        Some(IkeConnectionOutcome { established: false, reason: Some(reason) }) if !serves => {
             Err(IkeError::NotConnected(format!("no connection: {}", end_reason_text(reason))))
         }
         _ => Ok(()),
@@ -322,7 +333,7 @@ impl Drop for DataPlaneGuard {
 }
 
 /// Keeps one connection to initiate and turns off the others.
-fn select_connection(loaded: &mut LoadedGatewayConfig, name: &str) -> Result<(), IkeError> {
+fn select_ike_connection(loaded: &mut LoadedGatewayConfig, name: &str) -> Result<(), IkeError> {
     let names: Vec<String> = loaded.config.peers.iter().map(|peer| peer.connection.name.clone()).collect();
     loaded.config.peers.retain(|peer| peer.connection.name == name && peer.remote.is_some());
     let Some(peer) = loaded.config.peers.first_mut() else {
@@ -337,7 +348,7 @@ fn select_connection(loaded: &mut LoadedGatewayConfig, name: &str) -> Result<(),
 /// with ESP.
 fn bind_sockets(
     loaded: &LoadedGatewayConfig,
-    servers: &SecuritySelector,
+    servers: &ConnectionSecuritySelector,
     mark: Option<u32>,
     (number, shards): (u8, u8),
 ) -> Result<DriverSockets, IkeError> {
@@ -347,7 +358,8 @@ fn bind_sockets(
         |id: SocketId, address: SocketAddr, what: &'static str| {
             let shared = shards > 1 || mark.is_some() && (id == NAT_SOCKET || id == NAT_SOCKET_V6);
             let options = if id == DYNAMIC_SOCKET { alone } else { SocketOptions { shared, mark, ..alone } };
-            // With SO_REUSEPORT another program of the same user could hold the port: check that it is free.
+            // SO_REUSEPORT lets another program of the same user share the port, so first check without it that the
+            // port is free.
             let free = if shared && number == 0 { bind_udp(address, &alone).map(drop) } else { Ok(()) };
             let socket = free
                 .and_then(|()| bind_udp(address, &options))
@@ -358,7 +370,7 @@ fn bind_sockets(
             Ok::<_, ServeError>((id, socket))
         };
     let udp = config::listen_sockets(file).into_iter().map(|(id, address)| {
-        let what = if id == DYNAMIC_SOCKET { "dynamic authorisation" } else { "IKE" };
+        let what = if id == DYNAMIC_SOCKET { "dynamic authorization" } else { "IKE" };
         bind(id, address, what)
     });
     let udp = udp.collect::<Result<Vec<_>, _>>()?;
@@ -371,15 +383,15 @@ fn bind_sockets(
 }
 
 /// Has the kernel steer datagrams to shards.
-fn steer_shards(first: &DriverSockets, shards: u8, esp: bool) -> Result<(), IkeError> {
+fn steer_datagrams_to_shards(first: &DriverSockets, shards: u8, esp: bool) -> Result<(), IkeError> {
     for (id, socket) in &first.udp {
         let port = match *id {
-            SOCKET | SOCKET_V6 => steer::SteeredPort::Ike,
-            NAT_SOCKET | NAT_SOCKET_V6 => steer::SteeredPort::Nat { esp },
+            SOCKET | SOCKET_V6 => steer::IkePortKind::Ike,
+            NAT_SOCKET | NAT_SOCKET_V6 => steer::IkePortKind::Nat { esp },
             _ => continue,
         };
-        steer::steer_to_shards(socket, port, shards)
-            .map_err(system_error("telling the datagrams of [listen] shards apart"))?;
+        steer::attach_steering_program(socket, port, shards)
+            .map_err(system_error("cannot steer datagrams to the shards of [listen]"))?;
     }
     Ok(())
 }
@@ -387,15 +399,15 @@ fn steer_shards(first: &DriverSockets, shards: u8, esp: bool) -> Result<(), IkeE
 /// Makes the function that does jobs with the current keys.
 fn create_worker(
     revocation: RevocationChecker,
-    leases: Option<say::SharedLeases>,
-    work: WorkDone,
+    leases: Option<event_handler::SharedLeases>,
+    work: WorkUnitCounters,
 ) -> impl Fn(JobRequest<GatewayJob>) -> GatewayCommand + Send + Sync {
     move |JobRequest { token, job: what, .. }| match what {
         GatewayJob::Ike(what) => {
             work.add_work([(what.work_label(), 1)]);
             GatewayCommand::Done(revocation.run_job(&JobRequest::new(token, what)))
         }
-        GatewayJob::Judge(judgement) => GatewayCommand::Judged(judgement.run_judgement()),
+        GatewayJob::Judge(judgement) => GatewayCommand::Judged(judgement.run_eap_step()),
         GatewayJob::Lease(wish) => match &leases {
             Some(leases) => wish.answer_from(&mut leases.lock().unwrap_or_else(PoisonError::into_inner)),
             None => GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() },
@@ -404,7 +416,7 @@ fn create_worker(
 }
 
 /// The notices after a reload: warnings, and changes against the `first` configuration that need a restart.
-fn reload_notices(first: &GatewayFile, again: &LoadedGatewayConfig) -> Vec<String> {
+fn reload_notices(first: &GatewayConfigFile, again: &LoadedGatewayConfig) -> Vec<String> {
     let (a, b) = (first, &again.file);
     let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
     let later = [
@@ -422,10 +434,16 @@ fn reload_notices(first: &GatewayFile, again: &LoadedGatewayConfig) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::NoEnvironment;
+    use usher_config::EmptyConfigEnvironment;
 
     fn parse_config(text: &str) -> LoadedGatewayConfig {
-        config::parse("ike.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH)).unwrap()
+        config::parse(
+            "ike.toml",
+            text,
+            &EmptyConfigEnvironment,
+            &SharedWallClock::from_time(WallTime::UNIX_EPOCH),
+        )
+        .unwrap()
     }
 
     const HOME: &str = "[[connection]]\nname = \"home\"\nlocal_id = \"a.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
@@ -447,15 +465,15 @@ mod tests {
     fn one_connection_is_left_to_be_begun() {
         let mut loaded =
             parse_config(&format!("{HOME}remote_address = \"127.0.0.1\"\n{}", HOME.replace("home", "other")));
-        let error = select_connection(&mut loaded.clone(), "hom").unwrap_err().to_string();
+        let error = select_ike_connection(&mut loaded.clone(), "hom").unwrap_err().to_string();
         assert!(error.contains("did you mean \"home\"?"), "{error}");
         assert!(
-            matches!(select_connection(&mut loaded.clone(), "other"), Err(IkeError::NoConnection { .. })),
+            matches!(select_ike_connection(&mut loaded.clone(), "other"), Err(IkeError::NoConnection { .. })),
             "nobody to begin with"
         );
-        select_connection(&mut loaded, "home").unwrap();
+        select_ike_connection(&mut loaded, "home").unwrap();
         assert_eq!((loaded.config.peers.len(), loaded.config.peers[0].start), (1, true));
-        way::own_addresses(&mut loaded, None);
+        local_address::set_local_addresses(&mut loaded, None);
         assert_eq!(loaded.config.peers[0].local, "127.0.0.1:500".parse().unwrap());
     }
 }

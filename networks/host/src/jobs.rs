@@ -5,30 +5,30 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use usher_core::JobOrigin;
+use usher_core::JobRequester;
 use usher_core::fair::FairQueue;
 
 /// The share and the name of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct JobShare<S> {
+pub struct JobFairnessKey<S> {
     /// The share of the workers that it uses, such as a RADIUS client's.
     pub share: S,
     /// The user. Empty: not distinguished.
     pub name: Vec<u8>,
     /// The origin, which waits for the result.
-    pub origin: JobOrigin,
+    pub origin: JobRequester,
 }
 
 /// The limits of pending jobs.
 #[derive(Clone, Copy, Debug)]
-pub struct QueueBounds {
+pub struct JobQueueLimits {
     /// In total.
     pub all: usize,
     /// Per name and share.
     pub name: usize,
 }
 
-impl Default for QueueBounds {
+impl Default for JobQueueLimits {
     /// Enough for a machine that bounds its jobs itself.
     fn default() -> Self {
         Self { all: 1 << 16, name: usize::MAX }
@@ -37,7 +37,7 @@ impl Default for QueueBounds {
 
 /// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct JobLoad {
+pub struct JobQueueStats {
     /// Pending jobs.
     pub waiting: u64,
     /// Jobs refused because the queue was full.
@@ -47,7 +47,7 @@ pub struct JobLoad {
 }
 
 /// A pending job with its name and origin.
-type QueuedJob<T> = (Vec<u8>, JobOrigin, T);
+type QueuedJob<T> = (Vec<u8>, JobRequester, T);
 
 /// The pending jobs.
 struct WaitingJobs<S, T> {
@@ -58,7 +58,7 @@ struct WaitingJobs<S, T> {
 
 impl<S: Ord, T> WaitingJobs<S, T> {
     /// Counts a job of this name as no longer pending.
-    fn release_name(&mut self, named: &(S, Vec<u8>)) {
+    fn decrement_pending_name(&mut self, named: &(S, Vec<u8>)) {
         if let Some(waiting) = self.names.get_mut(named) {
             *waiting -= 1;
             if *waiting == 0 {
@@ -72,7 +72,7 @@ impl<S: Ord, T> WaitingJobs<S, T> {
 pub struct JobQueue<S, T> {
     waiting: Mutex<WaitingJobs<S, T>>,
     wakeup: Condvar,
-    bounds: QueueBounds,
+    bounds: JobQueueLimits,
     refused: AtomicU64,
     abandoned: AtomicU64,
 }
@@ -85,14 +85,14 @@ impl<S, T> std::fmt::Debug for JobQueue<S, T> {
 
 impl<S: Ord + Clone, T> Default for JobQueue<S, T> {
     fn default() -> Self {
-        Self::new(QueueBounds::default())
+        Self::new(JobQueueLimits::default())
     }
 }
 
 impl<S: Ord + Clone, T> JobQueue<S, T> {
     /// An empty queue.
     #[must_use]
-    pub fn new(bounds: QueueBounds) -> Self {
+    pub fn new(bounds: JobQueueLimits) -> Self {
         let waiting = WaitingJobs { jobs: FairQueue::new(), names: BTreeMap::new(), is_closed: false };
         Self {
             waiting: Mutex::new(waiting),
@@ -108,8 +108,8 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
     /// Queues a job. If the queue is full, returns a refused job: this one, or the newest of the share with the most
     /// jobs.
     #[must_use]
-    pub fn enqueue_job(&self, whose: JobShare<S>, job: T) -> Option<T> {
-        let JobShare { share, name, origin } = whose;
+    pub fn enqueue_job(&self, whose: JobFairnessKey<S>, job: T) -> Option<T> {
+        let JobFairnessKey { share, name, origin } = whose;
         let mut waiting = self.lock_waiting();
         let named = (share, name);
         let is_counted = !named.1.is_empty();
@@ -122,7 +122,7 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
             let (share, name) = named;
             let displaced = waiting.jobs.push(share, (name, origin, job), self.bounds.all);
             displaced.map(|(share, (name, _, job))| {
-                waiting.release_name(&(share, name));
+                waiting.decrement_pending_name(&(share, name));
                 job
             })
         };
@@ -145,8 +145,8 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
                 waiting = self.wakeup.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            waiting.release_name(&(share, name));
-            if origin.is_awaited() {
+            waiting.decrement_pending_name(&(share, name));
+            if origin.is_result_needed() {
                 return Some(job);
             }
             self.abandoned.fetch_add(1, Ordering::Relaxed);
@@ -158,8 +158,8 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
         self.wakeup.notify_all();
     }
     /// Returns the counters.
-    pub fn job_load(&self) -> JobLoad {
-        JobLoad {
+    pub fn job_load(&self) -> JobQueueStats {
+        JobQueueStats {
             waiting: self.lock_waiting().jobs.len() as u64,
             refused: self.refused.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
@@ -173,32 +173,40 @@ mod tests {
     use std::net::Ipv4Addr;
     use usher_core::JobWaiter;
 
-    fn load_counts<S: Ord + Clone, T>(jobs: &JobQueue<S, T>) -> (u64, u64) {
+    fn waiting_and_refused_jobs<S: Ord + Clone, T>(jobs: &JobQueue<S, T>) -> (u64, u64) {
         (jobs.job_load().waiting, jobs.job_load().refused)
     }
 
-    fn job_share(client: u32, name: &str) -> JobShare<Option<u32>> {
-        JobShare { share: Some(client), name: name.as_bytes().to_vec(), origin: JobOrigin::default() }
+    fn job_share(client: u32, name: &str) -> JobFairnessKey<Option<u32>> {
+        JobFairnessKey {
+            share: Some(client),
+            name: name.as_bytes().to_vec(),
+            origin: JobRequester::default(),
+        }
     }
 
     #[test]
     fn guesses_at_one_password_keep_no_other_user_waiting() {
-        let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
+        let jobs = JobQueue::new(JobQueueLimits { all: 256, name: 4 });
         let refused = (0..452).filter(|n| jobs.enqueue_job(job_share(0, "held back"), *n).is_some()).count();
-        assert_eq!((refused, load_counts(&jobs)), (448, (4, 448)));
+        assert_eq!((refused, waiting_and_refused_jobs(&jobs)), (448, (4, 448)));
         assert_eq!(jobs.enqueue_job(job_share(0, "ann"), 1000), None);
         let order: Vec<i32> = (0..5).map(|_| jobs.take_job().unwrap()).collect();
         assert_eq!(order, [0, 1, 2, 3, 1000]);
         // Taking a job makes room for the next of the same name.
         assert_eq!(
-            (jobs.enqueue_job(job_share(0, "held back"), 5), jobs.take_job(), load_counts(&jobs)),
+            (
+                jobs.enqueue_job(job_share(0, "held back"), 5),
+                jobs.take_job(),
+                waiting_and_refused_jobs(&jobs)
+            ),
             (None, Some(5), (0, 448))
         );
     }
 
     #[test]
     fn guesses_by_one_client_do_not_keep_their_user_out_elsewhere() {
-        let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
+        let jobs = JobQueue::new(JobQueueLimits { all: 256, name: 4 });
         assert_eq!((0..8).filter(|n| jobs.enqueue_job(job_share(0, "ann"), *n).is_some()).count(), 4);
         assert_eq!(jobs.enqueue_job(job_share(1, "ann"), 1000), None);
         let order: Vec<i32> = (0..5).map(|_| jobs.take_job().unwrap()).collect();
@@ -211,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_client_keeps_no_other_client_waiting() {
-        let jobs = JobQueue::new(QueueBounds { all: 256, name: 4 });
+        let jobs = JobQueue::new(JobQueueLimits { all: 256, name: 4 });
         let refused =
             (0..452).filter(|n| jobs.enqueue_job(job_share(0, &format!("user{n}")), *n).is_some()).count();
         assert_eq!(refused, 452 - 256);
@@ -221,14 +229,14 @@ mod tests {
         }
         let order: Vec<i32> = (0..6).map(|_| jobs.take_job().unwrap()).collect();
         assert_eq!(order, [0, 1000, 1, 1001, 2, 1002]);
-        assert_eq!(load_counts(&jobs), (250, 452 - 256 + 100));
+        assert_eq!(waiting_and_refused_jobs(&jobs), (250, 452 - 256 + 100));
     }
 
     #[test]
     fn jobs_without_a_name_have_no_bound_but_that_of_all() {
-        let jobs = JobQueue::new(QueueBounds { all: 8, name: 4 });
-        assert!((0..8).all(|n| jobs.enqueue_job(JobShare::<Option<u32>>::default(), n).is_none()));
-        assert_eq!(jobs.enqueue_job(JobShare::<Option<u32>>::default(), 8), Some(8));
+        let jobs = JobQueue::new(JobQueueLimits { all: 8, name: 4 });
+        assert!((0..8).all(|n| jobs.enqueue_job(JobFairnessKey::<Option<u32>>::default(), n).is_none()));
+        assert_eq!(jobs.enqueue_job(JobFairnessKey::<Option<u32>>::default(), 8), Some(8));
     }
 
     #[test]
@@ -236,17 +244,17 @@ mod tests {
         let jobs = JobQueue::default();
         let waiters: Vec<_> = (0..3).map(|_| JobWaiter::default()).collect();
         for (n, waiter) in waiters.iter().enumerate() {
-            let origin = JobOrigin::from_address(Ipv4Addr::new(192, 0, 2, 1).into()).awaited_by(waiter);
-            let whose = JobShare { share: origin.host(), origin, ..JobShare::default() };
+            let origin = JobRequester::from_address(Ipv4Addr::new(192, 0, 2, 1).into()).with_waiter(waiter);
+            let whose = JobFairnessKey { share: origin.host(), origin, ..JobFairnessKey::default() };
             assert_eq!(jobs.enqueue_job(whose, n), None);
         }
         drop(waiters.into_iter().nth(2));
-        assert_eq!(jobs.enqueue_job(JobShare::default(), 9), None);
+        assert_eq!(jobs.enqueue_job(JobFairnessKey::default(), 9), None);
         assert_eq!(
             (jobs.take_job(), jobs.job_load()),
-            (Some(9), JobLoad { waiting: 2, refused: 0, abandoned: 1 })
+            (Some(9), JobQueueStats { waiting: 2, refused: 0, abandoned: 1 })
         );
-        assert_eq!(jobs.enqueue_job(JobShare::default(), 10), None);
+        assert_eq!(jobs.enqueue_job(JobFairnessKey::default(), 10), None);
         assert_eq!((jobs.take_job(), jobs.job_load().abandoned), (Some(10), 2));
         jobs.close_queue();
         assert_eq!(jobs.take_job(), None);

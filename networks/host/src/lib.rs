@@ -10,8 +10,10 @@
 //! and a function that receives its events. A larger daemon uses the parts directly: [`control`], [`log`],
 //! [`notify`], [`SignalListener`]. Each small service has a module here: [`ident`], [`ike`], [`mih`], [`pppoe`].
 
+mod bounded_listener;
+mod command_sender;
 pub mod control;
-mod door;
+mod embedded;
 pub mod folder;
 pub mod ident;
 pub mod ike;
@@ -27,18 +29,16 @@ pub mod pppoe;
 mod serve;
 mod setup;
 mod signals;
-mod telling;
 mod tls_peers;
-mod within;
 mod work;
 
+pub(crate) use command_sender::{CommandSender, PendingControlRequests};
+pub use embedded::{AaaConfigChecker, AaaServer, AaaServerStarter};
 pub use serve::{
-    CommandSource, EthernetPorts, FrameHandler, FrameKind, FrameSender, HelperPool, HostedMachine,
-    MachineJobs, SendCommand, ServeError, ShardRouter, StopCondition, bind_listener, protect_memory,
-    run_until_event, serve_machine, serve_shards,
+    CommandSource, EthernetPorts, FrameHandler, FrameKind, FrameSender, HostedMachine, MachineJobQueue,
+    MachineWorkerPool, SendCommand, ServeError, ShardRouter, StopCondition, bind_listener, protect_memory,
+    run_until_event, serve_machine, serve_sharded_machines,
 };
 pub use signals::{SignalEvent, SignalListener};
-pub(crate) use telling::{CommandSender, PendingRequests};
-pub use tls_peers::{TlsPeer, TlsPeers};
-pub use within::{AaaServer, CheckAaa, StartAaa};
-pub use work::WorkDone;
+pub use tls_peers::{TlsPeer, TlsServersByAddress};
+pub use work::WorkUnitCounters;

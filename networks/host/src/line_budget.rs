@@ -9,20 +9,20 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A rate limit for log lines that others can cause without end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LineBudget {
+pub(crate) struct LogRateLimiter {
     left: u32,
     /// The time up to which intervals were credited.
     counted: Option<Instant>,
     left_out: u64,
 }
 
-impl Default for LineBudget {
+impl Default for LogRateLimiter {
     fn default() -> Self {
         Self { left: BURST, counted: None, left_out: 0 }
     }
 }
 
-impl LineBudget {
+impl LogRateLimiter {
     /// Takes a line. Returns the number of lines suppressed before it, or `None` to suppress this line.
     pub(crate) fn take_line(&mut self, now: Instant) -> Option<u64> {
         let counted = *self.counted.get_or_insert(now);
@@ -44,7 +44,7 @@ impl LineBudget {
     pub(crate) fn allows_line(&mut self, now: Instant, about: &str) -> bool {
         let taken = self.take_line(now);
         if let Some(lines) = taken.filter(|lines| *lines > 0) {
-            tracing::warn!(lines, about, "lines were left out of this log");
+            tracing::warn!(lines, about, "log lines suppressed");
         }
         taken.is_some()
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn lines_are_so_many_and_those_left_out_are_counted() {
-        let (mut budget, begun) = (LineBudget::default(), Instant::now());
+        let (mut budget, begun) = (LogRateLimiter::default(), Instant::now());
         let at = |ms| begun + Duration::from_millis(ms);
         let first = (0..100_000).filter(|_| budget.take_line(at(0)) == Some(0)).count();
         assert_eq!((first, budget.left_out), (60, 99_940));

@@ -69,13 +69,13 @@ impl Drop for LogThread {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
         self.shared.filled.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The thread ends by itself. There is no channel left to report its panic.
+            // The result is ignored: if the logging thread panicked, no channel is left to report it.
             let _ = thread.join();
         }
     }
 }
 
-fn write_out(shared: &SharedLogBuffer) {
+fn write_log_buffer(shared: &SharedLogBuffer) {
     loop {
         let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         while queue.octets.is_empty() && !queue.is_closed {
@@ -85,7 +85,7 @@ fn write_out(shared: &SharedLogBuffer) {
         let ended = queue.is_closed;
         drop(queue);
         let mut out = io::stderr().lock();
-        // If standard error is closed, there is no channel to report it.
+        // A write error is ignored: if standard error is closed, no channel is left to report it.
         let _ = out.write_all(&octets);
         let dropped = shared.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
@@ -103,13 +103,13 @@ type FormatLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 type FilteredRegistry = Layered<reload::Layer<LevelFilter, Registry>, Registry>;
 
 /// The handles for changing the log on a reload.
-struct LogHandles {
+struct LogReloadHandles {
     lines: LogWriter,
     level: reload::Handle<LevelFilter, Registry>,
     written: reload::Handle<FormatLayer<FilteredRegistry>, FilteredRegistry>,
 }
 
-static HANDLES: OnceLock<LogHandles> = OnceLock::new();
+static HANDLES: OnceLock<LogReloadHandles> = OnceLock::new();
 
 fn level_filter(log: LogConfig) -> LevelFilter {
     match log.level {
@@ -133,14 +133,16 @@ fn format_layer(log: LogConfig, lines: &LogWriter) -> FormatLayer<FilteredRegist
 pub fn start_logging(log: LogConfig) -> LogThread {
     let shared = Arc::new(SharedLogBuffer::default());
     let writer = shared.clone();
-    let thread =
-        std::thread::Builder::new().name("usher-log".to_owned()).spawn(move || write_out(&writer)).ok();
+    let thread = std::thread::Builder::new()
+        .name("usher-log".to_owned())
+        .spawn(move || write_log_buffer(&writer))
+        .ok();
     let lines = LogWriter(shared.clone());
     let (sorting, level) = reload::Layer::new(level_filter(log));
     let (writing, written) = reload::Layer::new(format_layer(log, &lines));
-    // A second call leaves the first one's logging in place.
+    // If logging is already set up, a second call keeps it and its handles.
     if tracing_subscriber::registry().with(sorting).with(writing).try_init().is_ok() {
-        let _ = HANDLES.set(LogHandles { lines, level, written });
+        let _ = HANDLES.set(LogReloadHandles { lines, level, written });
     }
     LogThread { shared, thread }
 }
@@ -148,7 +150,7 @@ pub fn start_logging(log: LogConfig) -> LogThread {
 /// Changes the format or the level.
 pub fn change_logging(log: LogConfig) {
     let Some(handles) = HANDLES.get() else { return };
-    // The layers live as long as the program.
+    // The results are ignored: a reload fails only if the layers are gone, and they live as long as the program.
     let _ = handles.level.reload(level_filter(log));
     let _ = handles.written.reload(format_layer(log, &handles.lines));
 }

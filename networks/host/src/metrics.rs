@@ -1,6 +1,6 @@
 //! Metrics over HTTP in the Prometheus text format.
 
-use crate::door::BoundedListener;
+use crate::bounded_listener::BoundedListener;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
@@ -53,14 +53,19 @@ impl MetricsExposition {
         for (kind, units) in work {
             family.get_or_create(&vec![("kind".to_owned(), kind.clone())]).inc_by(*units);
         }
-        self.0.register("work", "Units of work, of each kind that studies can charge", family);
+        self.0.register("work", "Units of work by work label, as studies charge them", family);
     }
     /// Adds the program's version.
     pub(crate) fn add_version(&mut self, version: &str) {
-        self.add_gauges("build_info", "1, of the program's version", "version", [(version, 1)].into_iter());
+        self.add_gauges(
+            "build_info",
+            "Always 1; the label is the program's version",
+            "version",
+            [(version, 1)].into_iter(),
+        );
     }
     /// Adds one gauge per pool.
-    pub(crate) fn add_pools<'a>(
+    pub(crate) fn add_pool_gauges<'a>(
         &mut self,
         name: &str,
         help: &str,
@@ -115,7 +120,7 @@ pub trait ServiceProbe: Send + Sync + 'static {
 pub fn start_metrics(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
-    // Queries block: each page has a thread, so that no page waits for another's answer.
+    // Queries for a page block, so each page gets a thread and waits for no other page's answer.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(3).build()?;
     let serve = move || {
@@ -124,7 +129,7 @@ pub fn start_metrics(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::R
             axum::serve(door, metrics_router(&probe)).await
         });
         if let Err(error) = ended {
-            tracing::error!(%error, "metrics are not served any more");
+            tracing::error!(%error, "the metrics endpoint has failed");
         }
     };
     std::thread::Builder::new().name("usher-metrics".to_owned()).spawn(serve)?;
@@ -134,7 +139,7 @@ pub fn start_metrics(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::R
 fn metrics_router(probe: &Arc<dyn ServiceProbe>) -> Router {
     let page = |ask| {
         let (probe, turn) = (probe.clone(), Arc::default());
-        get(move || answer_page(probe.clone(), ask, Arc::clone(&turn)))
+        get(move || answer_page_query(probe.clone(), ask, Arc::clone(&turn)))
     };
     Router::new()
         .route("/metrics", page(scrape_metrics))
@@ -143,18 +148,18 @@ fn metrics_router(probe: &Arc<dyn ServiceProbe>) -> Router {
         .fallback(async || (StatusCode::NOT_FOUND, "/metrics, /health, /ready\n"))
 }
 
-type PageResponse = (StatusCode, [(HeaderName, &'static str); 1], String);
+type MetricsPageResponse = (StatusCode, [(HeaderName, &'static str); 1], String);
 
-fn plain_response(code: StatusCode, text: String) -> PageResponse {
+fn plain_response(code: StatusCode, text: String) -> MetricsPageResponse {
     (code, [(CONTENT_TYPE, "text/plain")], text)
 }
 
 /// Answers one query after it gets its page's turn. An abandoned query keeps the turn until it is answered.
-async fn answer_page(
+async fn answer_page_query(
     probe: Arc<dyn ServiceProbe>,
-    ask: fn(&dyn ServiceProbe) -> PageResponse,
+    ask: fn(&dyn ServiceProbe) -> MetricsPageResponse,
     turn: Arc<Mutex<()>>,
-) -> PageResponse {
+) -> MetricsPageResponse {
     let answered = timeout(PROBE_TIMEOUT, async {
         let turn = turn.lock_owned().await;
         spawn_blocking(move || {
@@ -173,7 +178,7 @@ async fn answer_page(
     }
 }
 
-fn scrape_metrics(probe: &dyn ServiceProbe) -> PageResponse {
+fn scrape_metrics(probe: &dyn ServiceProbe) -> MetricsPageResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     match probe.expose_metrics() {
         Some(text) => (StatusCode::OK, [(CONTENT_TYPE, kind)], text),
@@ -181,14 +186,14 @@ fn scrape_metrics(probe: &dyn ServiceProbe) -> PageResponse {
     }
 }
 
-fn health_response(probe: &dyn ServiceProbe) -> PageResponse {
+fn health_response(probe: &dyn ServiceProbe) -> MetricsPageResponse {
     match probe.is_serving() {
         true => plain_response(StatusCode::OK, "serving\n".to_owned()),
         false => plain_response(StatusCode::INTERNAL_SERVER_ERROR, String::new()),
     }
 }
 
-fn readiness_response(probe: &dyn ServiceProbe) -> PageResponse {
+fn readiness_response(probe: &dyn ServiceProbe) -> MetricsPageResponse {
     match probe.check_readiness() {
         Ok(()) => plain_response(StatusCode::OK, "ready\n".to_owned()),
         Err(why) => plain_response(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),

@@ -2,11 +2,11 @@
 
 pub mod node;
 
-use crate::line_budget::LineBudget;
+use crate::line_budget::LogRateLimiter;
 use crate::netlink::{self, NetlinkChange};
 use crate::setup::fault_texts;
 use crate::{
-    CommandSource, HelperPool, HostedMachine, SendCommand, ServeError, SignalEvent, SignalListener,
+    CommandSource, HostedMachine, MachineWorkerPool, SendCommand, ServeError, SignalEvent, SignalListener,
     bind_listener, log, serve_machine,
 };
 use std::io;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
-use usher_core::{Instant, JobRequest, ListenerId, Machine, ModelRng, NoJob, Seed, TransportProtocol};
+use usher_core::{Instant, JobRequest, ListenerId, Machine, NoJob, Seed, SimulationRng, TransportProtocol};
 use usher_live::{
     Driver, DriverConfig, DriverRole, DriverSockets, Mailbox, SocketOptions, SystemClock, bind_udp,
     number_sockets,
@@ -24,8 +24,8 @@ use usher_mih::{MihfId, MihfMessage};
 use usher_mih_service::client::{self, MihClient};
 use usher_mih_service::config::{self, DEFAULT_PATH, LoadedMihConfig, MihConfigFile};
 use usher_mih_service::{
-    InterfaceConfig, LinkChange, LinkReport, MihService, MihServiceCommand, MihServiceEvent, MihServiceJob,
-    PeerChange, RequestingPeer,
+    InterfaceConfig, KernelLinkReport, LinkChange, MihPeerChange, MihService, MihServiceCommand,
+    MihServiceEvent, MihServiceJob, RequestingPeer,
 };
 
 /// The kernel answers at once: few workers are enough.
@@ -42,18 +42,18 @@ pub enum MihError {
     #[error(transparent)]
     Config(#[from] LoadError),
     /// There is no address to listen on.
-    #[error("there is no address to listen on; name one in [listen], or by --listen")]
+    #[error("no address to listen on; set one in [listen] or use --listen")]
     Nowhere,
     /// The function has no identifier.
     #[error(
-        "the host's name {0:?} is no MIHF identifier; set id in the configuration, as id = \"pos1.example.org\""
+        "the host name {0:?} is not an MIHF identifier; set one in the configuration: id = \"pos1.example.org\""
     )]
     Nameless(String),
     /// The configuration of a mobile node lacks its section.
     #[error("the configuration has no [handover], which a mobile node needs")]
     NoHandover,
     /// An interface of a mobile node is absent.
-    #[error("{0} is not there, or has no MAC address; `ip link` shows those that are")]
+    #[error("interface {0} does not exist or has no MAC address; `ip link` lists the interfaces")]
     NoInterface(String),
     /// An error of the system.
     #[error(transparent)]
@@ -103,7 +103,7 @@ fn reload_notices(first: &MihConfigFile, again: &LoadedMihConfig) -> Vec<String>
 type WatchedInterfaces = Arc<Mutex<Vec<InterfaceConfig>>>;
 
 /// Prepares the function before it opens sockets: loads the configuration and the identifier.
-fn prepare_function(
+fn load_mih_function_config(
     path: Option<&Path>,
     listen_on: &[SocketAddr],
 ) -> Result<(LoadedMihConfig, MihfId), MihError> {
@@ -125,8 +125,8 @@ fn prepare_function(
 /// # Errors
 /// Why the function would not start.
 pub fn check_config(path: &Path) -> Result<Vec<String>, MihError> {
-    let loaded = match prepare_function(Some(path), &[]) {
-        // A mobile node listens on its own addresses.
+    let loaded = match load_mih_function_config(Some(path), &[]) {
+        // For a mobile node this is no error, because it listens on its own addresses.
         Err(MihError::Nowhere) => load_config(Some(path)).map_err(MihError::from).and_then(|loaded| {
             if loaded.file.handover.is_some() { Ok(loaded) } else { Err(MihError::Nowhere) }
         })?,
@@ -141,14 +141,14 @@ pub fn check_config(path: &Path) -> Result<Vec<String>, MihError> {
 /// # Errors
 /// The function could not start.
 pub fn serve_mih(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihError> {
-    let (loaded, id) = prepare_function(path.as_deref(), listen_on)?;
+    let (loaded, id) = load_mih_function_config(path.as_deref(), listen_on)?;
     let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     if loaded.file.point_of_service.is_some() {
-        return node::serve_point(&loaded, id);
+        return node::run_point_of_service(&loaded, id);
     }
     let sockets = bind_sockets(&loaded.file, ListenerId::from_number)?;
-    tracing::info!(%id, "this function");
+    tracing::info!(%id, "MIH function");
     let config = loaded.service_config(id.clone());
     let watches: WatchedInterfaces = Arc::new(Mutex::new(config.interfaces.clone()));
     let (first, listen, watched) = (loaded.file.clone(), loaded.file.listen.clone(), watches.clone());
@@ -158,7 +158,7 @@ pub fn serve_mih(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), 
         sockets,
         frames: None,
         clock: SystemClock::start(),
-        helpers: HelperPool::new(HELPERS, do_job),
+        helpers: MachineWorkerPool::new(HELPERS, run_kernel_job),
         event_handler: {
             let mut log = EventLog::default();
             Box::new(move |event| log.write_event(StdInstant::now(), event))
@@ -180,7 +180,7 @@ pub fn serve_mih(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), 
                 Some(MihServiceCommand::Configure(Box::new(config)))
             }
             Err(error) => {
-                tracing::error!("the configuration is not taken up: {error}");
+                tracing::error!("reload failed; the old configuration stays: {error}");
                 None
             }
         }),
@@ -191,10 +191,10 @@ pub fn serve_mih(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), 
 }
 
 /// Returns random numbers seeded by the system.
-pub(crate) fn system_rng() -> ModelRng {
+pub(crate) fn system_rng() -> SimulationRng {
     let mut octets = [0; 8];
-    // A request for so few octets is never cut short. Without a seed, identifiers start at a fixed value, which does
-    // no harm.
+    // The kernel never returns fewer octets for so short a request. If it fails, identifiers start at a fixed value,
+    // which does no harm.
     let _ = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty());
     Seed::new(u64::from_ne_bytes(octets)).derive_rng("mih", 0)
 }
@@ -216,7 +216,7 @@ fn bind_sockets(file: &MihConfigFile, listener: fn(u32) -> ListenerId) -> Result
     {
         tracing::info!(transport, %address, "listening");
     }
-    // The machine applies its own, stricter limit: it knows its peers.
+    // The driver's limit is above the configured one. The machine applies the exact limit, because it knows its peers.
     let connections = usize::try_from(file.limits.connections.get()).unwrap_or(usize::MAX).saturating_mul(2);
     let settings =
         DriverConfig { connections, connections_per_address: connections, ..DriverConfig::default() };
@@ -229,7 +229,7 @@ fn link_sources(watches: &WatchedInterfaces) -> Vec<CommandSource<MihServiceComm
     let kernel = |tell: SendCommand<MihServiceCommand>| {
         let mut open = true;
         while open {
-            let followed = netlink::follow_changes(|change| {
+            let followed = netlink::watch_netlink_changes(|change| {
                 open = tell(match change {
                     NetlinkChange::Link(report) => MihServiceCommand::Link(report),
                     NetlinkChange::Address => MihServiceCommand::Moved,
@@ -237,19 +237,24 @@ fn link_sources(watches: &WatchedInterfaces) -> Vec<CommandSource<MihServiceComm
                 open
             });
             if let Err(error) = followed {
-                tracing::error!(%error, "the kernel does not tell of its links");
+                tracing::error!(%error, "cannot watch this host's links");
                 std::thread::sleep(RETRY_INTERVAL);
             }
         }
     };
     let values = move |tell: SendCommand<MihServiceCommand>| {
-        watch_values(&watches, |interface, value| tell(MihServiceCommand::Watched { interface, value }));
+        poll_watched_values(&watches, |interface, value| {
+            tell(MihServiceCommand::Watched { interface, value })
+        });
     };
     vec![Box::new(kernel), Box::new(values)]
 }
 
 /// Reads each watched value at its interval, until `said` returns false.
-pub(crate) fn watch_values(watches: &Mutex<Vec<InterfaceConfig>>, mut said: impl FnMut(String, f64) -> bool) {
+pub(crate) fn poll_watched_values(
+    watches: &Mutex<Vec<InterfaceConfig>>,
+    mut said: impl FnMut(String, f64) -> bool,
+) {
     let mut read: Vec<(String, StdInstant)> = Vec::new();
     loop {
         let interfaces = watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -287,23 +292,23 @@ pub(crate) fn watch_values(watches: &Mutex<Vec<InterfaceConfig>>, mut said: impl
 }
 
 /// Does a job of the function: a request to the kernel.
-fn do_job(JobRequest { token, job: what, .. }: JobRequest<MihServiceJob>) -> MihServiceCommand {
+fn run_kernel_job(JobRequest { token, job: what, .. }: JobRequest<MihServiceJob>) -> MihServiceCommand {
     match what {
         MihServiceJob::Measure { interfaces } => {
             let all = netlink::list_links().unwrap_or_else(|error| {
-                tracing::error!(%error, "the kernel does not say how its links are");
+                tracing::error!(%error, "cannot read the state of this host's links");
                 Vec::new()
             });
-            let meant = |link: &LinkReport| interfaces.contains(&link.name);
+            let meant = |link: &KernelLinkReport| interfaces.contains(&link.name);
             let reports = all.into_iter().map(|(_, link)| link).filter(meant).collect();
             MihServiceCommand::Measured { token, reports }
         }
         MihServiceJob::Switch { interface, on } => {
-            let done = netlink::switch_link(&interface, on);
+            let done = netlink::set_link_enabled(&interface, on);
             if let Err(error) = &done {
-                tracing::error!(%error, interface, on, "an interface is not switched; that needs CAP_NET_ADMIN");
+                tracing::error!(%error, interface, on, "cannot switch an interface; this needs CAP_NET_ADMIN");
             } else {
-                tracing::info!(interface, on, "switched, as was asked");
+                tracing::info!(interface, on, "interface switched on request");
             }
             MihServiceCommand::Acted { token, done: done.is_ok() }
         }
@@ -331,15 +336,15 @@ fn message_text(message: &MihfMessage) -> String {
 /// functions, whose addresses can be forged. The other is for all others.
 #[derive(Default)]
 struct EventLog {
-    peers: LineBudget,
-    strangers: LineBudget,
+    peers: LogRateLimiter,
+    strangers: LogRateLimiter,
 }
 
 impl EventLog {
     fn allows_line(&mut self, now: StdInstant, asked: &RequestingPeer) -> bool {
         match asked.is_configured {
-            true => self.peers.allows_line(now, "functions of [[peer]]"),
-            false => self.strangers.allows_line(now, "functions of no [[peer]]"),
+            true => self.peers.allows_line(now, "functions in [[peer]]"),
+            false => self.strangers.allows_line(now, "functions not in [[peer]]"),
         }
     }
 
@@ -358,9 +363,9 @@ impl EventLog {
             MihServiceEvent::Registered(asked) => {
                 tracing::info!(peer = %asked.peer, from = address_text(&asked), "registered");
             }
-            MihServiceEvent::Deregistered(asked) => tracing::info!(peer = %asked.peer, "registered no more"),
+            MihServiceEvent::Deregistered(asked) => tracing::info!(peer = %asked.peer, "deregistered"),
             MihServiceEvent::Answered { peer: asked, request, status } => {
-                tracing::info!(peer = %asked.peer, from = address_text(&asked), %request, %status, "asked");
+                tracing::info!(peer = %asked.peer, from = address_text(&asked), %request, %status, "request answered");
             }
             MihServiceEvent::Link { interface, change, notified_subscribers: told } => match change {
                 LinkChange::Up => tracing::info!(interface, told, "link up"),
@@ -370,34 +375,38 @@ impl EventLog {
                 }
             },
             MihServiceEvent::Indication { from, message } if from.is_configured => {
-                tracing::info!(peer = %from.peer, message = message_text(&message), "told");
+                tracing::info!(peer = %from.peer, message = message_text(&message), "indication received");
             }
-            // An unsolicited message. The log has the count each minute.
+            // Anyone can send unsolicited messages, so they are logged at debug level. A log line each minute counts
+            // them.
             MihServiceEvent::Indication { from: asked, message } => {
-                tracing::debug!(peer = %asked.peer, from = address_text(&asked), message = message_text(&message), "told");
+                tracing::debug!(peer = %asked.peer, from = address_text(&asked), message = message_text(&message),
+                    "indication received");
             }
             MihServiceEvent::Peer { peer, change } => match change {
-                PeerChange::Registered(seconds) => {
-                    tracing::info!(%peer, seconds, "this function is registered");
+                MihPeerChange::Registered(seconds) => {
+                    tracing::info!(%peer, seconds, "registered with this peer");
                 }
-                PeerChange::Subscribed(link, events) => {
+                MihPeerChange::Subscribed(link, events) => {
                     tracing::debug!(%peer, %link, events = events.0, "subscribed");
                 }
-                PeerChange::Refused(request, status) => {
+                MihPeerChange::Refused(request, status) => {
                     let status = status.map_or_else(String::new, |status| status.to_string());
                     tracing::warn!(%peer, %request, status, "refused");
                 }
-                PeerChange::Lost(why) => tracing::warn!(%peer, %why, "does not answer"),
+                MihPeerChange::Lost(why) => tracing::warn!(%peer, %why, "the peer does not answer"),
             },
             MihServiceEvent::ClaimRefused(asked) => {
-                tracing::warn!(peer = %asked.peer, from = address_text(&asked), "refused: this peer is at another address");
+                tracing::warn!(peer = %asked.peer, from = address_text(&asked),
+                    "message refused: its identifier belongs to another address");
             }
             MihServiceEvent::AddressReplaced { peer: asked, before } => {
-                tracing::info!(peer = %asked.peer, from = address_text(&asked), %before, "has another address");
+                tracing::info!(peer = %asked.peer, from = address_text(&asked), %before, "the peer has a new address");
             }
-            // Anyone can cause these without end. The log has their count each minute.
+            // Anyone can cause these events without limit, so they are logged at debug level. A log line each minute
+            // counts them.
             MihServiceEvent::Refused(from) => {
-                tracing::debug!(%from, "not heard: of no network that is allowed")
+                tracing::debug!(%from, "message dropped: not from an allowed network")
             }
         }
     }
@@ -425,7 +434,7 @@ impl<F: FnMut(client::MihClientEvent)> DriverRole for MihClientRole<F> {
         match job.job {}
     }
     fn on_message(&mut self, now: Instant, command: client::MihClientCommand) {
-        // A client accepts the command to end in any state.
+        // The result is ignored: a client accepts the command to end in any state.
         let _ = self.client.handle_command(now, command);
     }
     fn is_stopped(&self) -> bool {
@@ -474,13 +483,13 @@ pub fn run_client(
         loop {
             tokio::select! {
                 ended = &mut run => return ended.map(drop),
-                told = signals.next() => handle_signal(told, &mailbox),
+                told = signals.next() => leave_on_end_signal(told, &mailbox),
             }
         }
     })
 }
 
-fn handle_signal(told: SignalEvent, mailbox: &Mailbox<client::MihClientCommand>) {
+fn leave_on_end_signal(told: SignalEvent, mailbox: &Mailbox<client::MihClientCommand>) {
     if told == SignalEvent::End {
         mailbox.send(client::MihClientCommand::Leave);
     }
@@ -489,11 +498,11 @@ fn handle_signal(told: SignalEvent, mailbox: &Mailbox<client::MihClientCommand>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::NoEnvironment;
+    use usher_config::EmptyConfigEnvironment;
 
     #[test]
     fn a_reload_tells_what_waits_for_a_start() {
-        let read = |text| config::parse("mih.toml", text, &NoEnvironment).unwrap();
+        let read = |text| config::parse("mih.toml", text, &EmptyConfigEnvironment).unwrap();
         let first = read("id = \"a.example\"\n").file;
         assert!(reload_notices(&first, &read("id = \"a.example\"\n[timers]\nretry = \"1 s\"\n")).is_empty());
         let told = reload_notices(&first, &read("[listen]\nudp = []\n[limits]\ntransactions = 9\n"));
@@ -554,7 +563,10 @@ mod tests {
         assert_eq!(logged_text(&mut log, strangers).lines().count(), 60);
         let peer = logged_text(&mut log, (0..1000).map(|_| told(asked("mn", true))));
         assert_eq!(peer.lines().count(), 60);
-        assert!(peer.contains("told peer=mn") && peer.lines().all(|line| line.len() < 700), "{peer}");
+        assert!(
+            peer.contains("indication received peer=mn") && peer.lines().all(|line| line.len() < 700),
+            "{peer}"
+        );
     }
 
     #[test]
@@ -566,9 +578,9 @@ mod tests {
              [[interface]]\nname = \"w1\"\nwatch = {{ file = \"/nowhere\", below = 0 }}\n",
             file.display().to_string()
         );
-        let interfaces = config::parse("mih.toml", &text, &NoEnvironment).unwrap().interfaces;
+        let interfaces = config::parse("mih.toml", &text, &EmptyConfigEnvironment).unwrap().interfaces;
         let mut heard = Vec::new();
-        watch_values(&Mutex::new(interfaces), |name, value| {
+        poll_watched_values(&Mutex::new(interfaces), |name, value| {
             heard.push((name, value));
             heard.len() < 3
         });

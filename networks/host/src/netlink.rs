@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 pub(crate) use usher_device::netlink::{open_route_socket, parse_messages, run_request};
-use usher_mih_service::LinkReport;
+use usher_mih_service::KernelLinkReport;
 
 /// The multicast groups for links, IPv4 addresses and IPv6 addresses (rtnetlink(7), RTNLGRP).
 const GROUPS: [u32; 3] = [1, 5, 9];
@@ -25,7 +25,7 @@ const GROUPS: [u32; 3] = [1, 5, 9];
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NetlinkChange {
     /// An interface is present or has changed.
-    Link(LinkReport),
+    Link(KernelLinkReport),
     /// An interface gained or lost an address.
     Address,
 }
@@ -34,7 +34,7 @@ pub enum NetlinkChange {
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn list_links() -> io::Result<Vec<(u32, LinkReport)>> {
+pub fn list_links() -> io::Result<Vec<(u32, KernelLinkReport)>> {
     let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     Ok(all
         .into_iter()
@@ -49,7 +49,7 @@ pub fn list_links() -> io::Result<Vec<(u32, LinkReport)>> {
 ///
 /// # Errors
 /// The interface is absent, permission is missing, or another error of the kernel.
-pub fn switch_link(name: &str, on: bool) -> io::Result<()> {
+pub fn set_link_enabled(name: &str, on: bool) -> io::Result<()> {
     let index = interface_index(name)?;
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -62,7 +62,7 @@ pub fn switch_link(name: &str, on: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// The interface is absent, permission is missing, or another error of the kernel.
-pub fn replace_default(interface: &str, gateway: IpAddr) -> io::Result<()> {
+pub fn replace_default_route(interface: &str, gateway: IpAddr) -> io::Result<()> {
     let mut message = RouteMessage::default();
     message.header.table = RouteHeader::RT_TABLE_MAIN;
     message.header.protocol = RouteProtocol::Static;
@@ -97,7 +97,7 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result<()> {
+pub fn watch_netlink_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result<()> {
     let socket = open_route_socket()?;
     for group in GROUPS {
         socket.add_membership(group)?;
@@ -106,9 +106,9 @@ pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result
     let mut whole = false;
     loop {
         if !std::mem::replace(&mut whole, true) {
-            let now: Vec<LinkReport> = list_links()?.into_iter().map(|(_, link)| link).collect();
-            let gone = |link: &&LinkReport| !now.iter().any(|other| other.name == link.name);
-            let ended: Vec<LinkReport> = known.iter().filter(gone).map(absent_report).collect();
+            let now: Vec<KernelLinkReport> = list_links()?.into_iter().map(|(_, link)| link).collect();
+            let gone = |link: &&KernelLinkReport| !now.iter().any(|other| other.name == link.name);
+            let ended: Vec<KernelLinkReport> = known.iter().filter(gone).map(absent_link_report).collect();
             for link in ended.into_iter().chain(now.iter().cloned()) {
                 if !said(NetlinkChange::Link(link)) {
                     return Ok(());
@@ -118,7 +118,7 @@ pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result
         }
         let octets = match socket.recv_from_full() {
             Ok((octets, _)) => octets,
-            // The socket buffer overflowed: list everything again.
+            // ENOBUFS: the socket buffer overflowed and notifications were lost, so list everything again.
             Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
                 whole = false;
                 continue;
@@ -137,7 +137,7 @@ pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result
                 _ => None,
             };
             if let Some(NetlinkChange::Link(link)) = &change {
-                known.retain(|other: &LinkReport| other.name != link.name);
+                known.retain(|other: &KernelLinkReport| other.name != link.name);
                 if link.present {
                     known.push(link.clone());
                 }
@@ -161,7 +161,7 @@ pub(crate) fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -
     for group in ROUTE_GROUPS {
         socket.add_membership(group)?;
     }
-    // Look once at the start, for changes before the subscription.
+    // Start as if something had changed, because changes before the subscription caused no notification.
     let mut changed = true;
     loop {
         let mut ready = [PollFd::new(&socket, PollFlags::IN)];
@@ -171,7 +171,7 @@ pub(crate) fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => match socket.recv_from_full() {
                 Ok(_) => changed = true,
-                // The socket buffer overflowed.
+                // ENOBUFS: the socket buffer overflowed and notifications were lost, so assume a change.
                 Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => changed = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -182,12 +182,12 @@ pub(crate) fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -
 }
 
 /// Returns the report of an interface that has gone.
-fn absent_report(link: &LinkReport) -> LinkReport {
-    LinkReport { present: false, enabled: false, up: false, rate: None, signal: None, ..link.clone() }
+fn absent_link_report(link: &KernelLinkReport) -> KernelLinkReport {
+    KernelLinkReport { present: false, enabled: false, up: false, rate: None, signal: None, ..link.clone() }
 }
 
 /// Parses an interface. `None`: the message has no name. A loopback interface has no MAC address.
-fn link_report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
+fn link_report(link: &LinkMessage, present: bool) -> Option<KernelLinkReport> {
     let mut name = None;
     let mut address = None;
     for attribute in &link.attributes {
@@ -204,14 +204,14 @@ fn link_report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
     let ours = read_number(&shown.join("ifindex")) == Some(i64::from(link.header.index));
     let rate = read_number(&shown.join("speed")).filter(|_| ours && enabled);
     let wireless = ours && (shown.join("wireless").exists() || shown.join("phy80211").exists());
-    Some(LinkReport {
+    Some(KernelLinkReport {
         present,
         enabled,
         // IFF_RUNNING is RFC 2863's operational state "up".
         up: enabled && flags.contains(LinkFlags::Running),
         wireless,
         address: address.filter(|_| !loopback),
-        // The kernel has Mb/s, and -1 if the rate is unknown.
+        // The kernel reports the rate in Mb/s, or -1 if it is unknown.
         rate: rate.and_then(|rate| u64::try_from(rate).ok()).map(|rate| rate.saturating_mul(1000)),
         signal: if wireless { signal_level(&name) } else { None },
         name,
@@ -244,9 +244,9 @@ mod tests {
         assert_eq!((index, lo.present, lo.address), (1, true, None));
         assert_eq!(super::interface_index("lo").unwrap(), 1);
         assert_eq!(super::interface_index("none0").unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(switch_link("none0", true).is_err());
+        assert!(set_link_enabled("none0", true).is_err());
         let mut heard = Vec::new();
-        follow_changes(|change| {
+        watch_netlink_changes(|change| {
             heard.push(change);
             false
         })

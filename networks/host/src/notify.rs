@@ -16,7 +16,7 @@ pub fn notify_systemd(state: &str) {
         socket.send_to_addr(state.as_bytes(), &address)
     });
     if let Err(error) = sent {
-        tracing::warn!(%error, "systemd cannot be told");
+        tracing::warn!(%error, "cannot notify systemd");
     }
 }
 

@@ -59,7 +59,7 @@ pub fn connection_owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
             error if error.kind() == io::ErrorKind::NotFound => Ok(None),
             error => Err(error),
         },
-        _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
+        _ => Err(io::Error::other("unexpected reply of the kernel")),
     }
 }
 
@@ -79,7 +79,7 @@ fn matching_owner(found: &InetResponseHeader, local: SocketAddr, remote: SocketA
     let same = |address: IpAddr, port, of: SocketAddr| end(address, port) == end(of.ip(), of.port());
     let this = same(id.source_address, id.source_port, local)
         && same(id.destination_address, id.destination_port, remote);
-    // A socket without a process has no inode.
+    // A socket that no process holds has inode 0, and its user id is meaningless.
     (this && found.inode != 0).then_some(found.uid)
 }
 

@@ -4,58 +4,58 @@ mod audit;
 mod connect;
 mod control;
 mod daily;
+mod event_handler;
 mod gate;
+mod installed_sessions;
 mod ipfix;
-mod known;
 mod nat;
 mod offers;
-mod say;
 mod track;
 mod translations;
 
-pub use connect::{ConnectError, PppoeConnectConfig, parse_network, run_client};
+pub use connect::{PppoeConnectConfig, PppoeConnectError, parse_network, run_client};
 pub use control::{
     PppoeControlReply, PppoeControlRequest, PppoePoolStatus, PppoeSessionStatus, PppoeStatus, SessionTraffic,
     control_path, request_concentrator,
 };
+pub use event_handler::end_reason_text;
 pub use offers::EapCertificateFiles;
-pub use say::end_reason_text;
 pub use track::{
-    AddressHolder, AddressQuery, AddressQueryError, AddressQueryReply, TrackingSource, query_log_files,
+    AddressHolder, AddressQuery, AddressQueryError, AddressQueryReply, SessionLogSettings, query_log_files,
 };
 
-use crate::setup::{fault_texts, protect_outgoing, secure_rng, wall_clock, wall_time};
-use crate::within::RunningAaaServer;
+use crate::embedded::RunningAaaServer;
+use crate::setup::{fault_texts, secure_rng, select_outgoing_tls, wall_clock, wall_time};
 use crate::{
-    CheckAaa, CommandSender, EthernetPorts, FrameKind, HelperPool, HostedMachine, ServeError, StartAaa,
-    bind_listener, log, protect_memory, serve_machine,
+    AaaConfigChecker, AaaServerStarter, CommandSender, EthernetPorts, FrameKind, HostedMachine,
+    MachineWorkerPool, ServeError, bind_listener, log, protect_memory, serve_machine,
 };
-use audit::QueryAudit;
-use gate::{ConnectionGate, TranslationCounters};
+use audit::AddressQueryAuditLog;
+use event_handler::PppoeEventSink;
+use gate::{NewConnectionGate, TranslationCounters};
+use installed_sessions::InstalledSessionMap;
 use ipfix::IpfixSender;
-use known::CarriedSessionMap;
-use say::PppoeEventSink;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use track::TrackLog;
+use track::SharedSessionLog;
 use usher_concentrator::config::{
-    self, ConcentratorFile, DEFAULT_PATH, HookWord, LoadedConcentratorConfig, ModeWord,
+    self, ConcentratorConfigFile, DEFAULT_PATH, EbpfHookName, LoadedConcentratorConfig, ModeWord,
 };
 use usher_concentrator::{
-    AccessConcentrator, AccessConcentratorCommand, AccessConcentratorEvent, DYNAMIC_SOCKET, IDENT_LISTENER,
-    ServiceJob, SessionUsage,
+    AccessConcentrator, AccessConcentratorCommand, AccessConcentratorEvent, ConcentratorJob, DYNAMIC_SOCKET,
+    IDENT_LISTENER, SessionUsage,
 };
 use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
 use usher_config::{ConfigDiagnostic, ConfigErrors};
-use usher_core::{JobRequest, ListenerId, PortId, WallTime};
-use usher_crypto::tls::WallClock;
+use usher_core::{JobRequest, LinkLayerPortId, ListenerId, WallTime};
+use usher_crypto::tls::SharedWallClock;
 use usher_live::{DriverConfig, DriverSockets, SocketOptions, SystemClock, bind_udp};
 use usher_ppp::pppoe::MacAddress;
-use usher_pppoe::netfilter::{DropCounts, NetfilterTable};
-use usher_pppoe::{DataPlaneMode, EbpfHook, PortConfig, PppoeDataPlane};
+use usher_pppoe::netfilter::{NetfilterTable, NewConnectionDropCounts};
+use usher_pppoe::{AccessPortConfig, DataPlaneMode, EbpfHook, PppoeDataPlane};
 
 /// The limit of concurrent log writes and translation lookups. After a power loss all hosts log in at once.
 const HELPERS: usize = 32;
@@ -82,7 +82,7 @@ pub enum PppoeError {
     #[error("[aaa] server: {0}")]
     EmbeddedServer(String),
     /// The embedded AAA server has failed.
-    #[error("the AAA server within this program has failed; the log says why")]
+    #[error("the embedded AAA server has failed; the log says why")]
     EmbeddedServerFailed,
     /// The session log cannot be used.
     #[error("[tracking]: {0}")]
@@ -98,13 +98,13 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError
 
 /// Prepares a concentrator before it touches the system: loads the configuration, and checks that a machine accepts
 /// it.
-fn prepare_concentrator(
+fn load_checked_concentrator_config(
     path: Option<&Path>,
-    clock: &WallClock,
+    clock: &SharedWallClock,
 ) -> Result<LoadedConcentratorConfig, PppoeError> {
     let loaded = load_by(path, clock)?;
     let mut config = loaded.config.clone();
-    crate::within::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    crate::embedded::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
     AccessConcentrator::new(config, secure_rng()?).map_err(|error| PppoeError::New(error.to_string()))?;
     Ok(loaded)
 }
@@ -115,22 +115,23 @@ fn base_folder(path: Option<&Path>) -> PathBuf {
 }
 
 /// Returns the time from which a session's end can lack an acknowledged accounting record.
-fn unacknowledged_since(loaded: &LoadedConcentratorConfig) -> Option<WallTime> {
+fn unacknowledged_record_start(loaded: &LoadedConcentratorConfig) -> Option<WallTime> {
     let aaa = loaded.config.aaa.as_ref().filter(|aaa| aaa.accounting);
-    aaa.map(|aaa| time_ago(aaa.record_retry.lasts))
+    aaa.map(|aaa| wall_time_before_now(aaa.record_retry.lasts))
 }
 
 /// Loads the files of a concentrator and of its embedded AAA server, and returns their warnings.
 ///
 /// # Errors
 /// Why the concentrator would not start.
-pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, PppoeError> {
-    let loaded = prepare_concentrator(Some(path), &WallClock::from_time(wall_time()))?;
+pub fn check_config(path: &Path, check_aaa: AaaConfigChecker) -> Result<Vec<String>, PppoeError> {
+    let loaded = load_checked_concentrator_config(Some(path), &SharedWallClock::from_time(wall_time()))?;
     let base = base_folder(Some(path));
     if let Some(table) = &loaded.file.tracking {
-        TrackLog::check_log(&base, table, unacknowledged_since(&loaded)).map_err(PppoeError::Track)?;
+        SharedSessionLog::check_session_log(&base, table, unacknowledged_record_start(&loaded))
+            .map_err(PppoeError::Track)?;
     }
-    let within = crate::within::check_embedded(loaded.file.aaa.as_ref(), &base, check_aaa);
+    let within = crate::embedded::check_embedded(loaded.file.aaa.as_ref(), &base, check_aaa);
     Ok([fault_texts(&loaded.warnings), within.map_err(PppoeError::EmbeddedServer)?].concat())
 }
 
@@ -139,22 +140,23 @@ pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, Ppp
 /// # Errors
 /// The file cannot be read, or all errors in it.
 pub fn load_config(path: Option<&Path>) -> Result<LoadedConcentratorConfig, LoadError> {
-    load_by(path, &WallClock::from_time(WallTime::UNIX_EPOCH))
+    load_by(path, &SharedWallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
-fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<LoadedConcentratorConfig, LoadError> {
+fn load_by(path: Option<&Path>, clock: &SharedWallClock) -> Result<LoadedConcentratorConfig, LoadError> {
     let path = path.unwrap_or(Path::new(DEFAULT_PATH));
     let loaded = config::parse(&path.display().to_string(), &read_file_text(path)?, &DiskEnvironment, clock)?;
-    check_mode(path, loaded.file.data.mode, usher_pppoe::HAS_EBPF_MODE)?;
+    check_mode_support(path, loaded.file.data.mode, usher_pppoe::HAS_EBPF_MODE)?;
     Ok(loaded)
 }
 
 /// Rejects a mode that this build lacks.
-fn check_mode(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), ConfigErrors> {
+fn check_mode_support(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), ConfigErrors> {
     if has_ebpf || mode != ModeWord::Ebpf {
         return Ok(());
     }
-    let message = "[data] mode = \"ebpf\": this program was built without eBPF mode: build it where clang is installed, or set mode = \"user\"";
+    let message = "[data] mode = \"ebpf\": this program was built without eBPF mode; install clang and build it again, \
+                   or set mode = \"user\"";
     let file = path.display().to_string();
     let fault = ConfigDiagnostic { file: file.clone(), line: 0, column: 0, message: message.to_owned() };
     Err(ConfigErrors { file, faults: vec![fault] })
@@ -163,11 +165,11 @@ fn check_mode(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), ConfigE
 /// The frame handler, once the machine runs.
 type DeferredFrameHandler = Arc<OnceLock<Mutex<crate::FrameHandler>>>;
 
-const fn plane_mode(word: ModeWord, hook: HookWord) -> DataPlaneMode {
+const fn data_plane_mode_from_words(word: ModeWord, hook: EbpfHookName) -> DataPlaneMode {
     let hook = match hook {
-        HookWord::Auto => EbpfHook::Auto,
-        HookWord::Xdp => EbpfHook::Xdp,
-        HookWord::Tc => EbpfHook::Tc,
+        EbpfHookName::Auto => EbpfHook::Auto,
+        EbpfHookName::Xdp => EbpfHook::Xdp,
+        EbpfHookName::Tc => EbpfHook::Tc,
     };
     match word {
         ModeWord::User => DataPlaneMode::User,
@@ -191,20 +193,21 @@ const fn convert_usage(of: usher_pppoe::DataPlaneUsage) -> SessionUsage {
 ///
 /// # Errors
 /// The concentrator could not start, or the data plane failed.
-pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
-    protect_memory().map_err(system_error("switching core dumps off"))?;
+pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(), PppoeError> {
+    protect_memory().map_err(system_error("cannot disable core dumps"))?;
     let clock = wall_clock()?;
-    let mut loaded = prepare_concentrator(path.as_deref(), &clock)?;
+    let mut loaded = load_checked_concentrator_config(path.as_deref(), &clock)?;
     let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     // Check this first: a second instance would disturb the first one's log, exports and kernel state.
-    crate::control::ensure_unused(&loaded.file.listen.control).map_err(system_error("control socket"))?;
+    crate::control::ensure_control_socket_unused(&loaded.file.listen.control)
+        .map_err(system_error("control socket"))?;
     let base = base_folder(path.as_deref());
-    let ipfix = IpfixSender::start(&loaded.file).map_err(system_error("IPFIX"))?;
+    let ipfix = IpfixSender::start(&loaded.file).map_err(system_error("cannot start the IPFIX export"))?;
     let track = match &loaded.file.tracking {
         Some(table) => {
-            let (track, left) =
-                TrackLog::open(&base, table, unacknowledged_since(&loaded)).map_err(PppoeError::Track)?;
+            let (track, left) = SharedSessionLog::open(&base, table, unacknowledged_record_start(&loaded))
+                .map_err(PppoeError::Track)?;
             if let Some(ipfix) = &ipfix {
                 track.set_exporter(ipfix.clone(), &left.lost);
             }
@@ -213,21 +216,19 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
         }
         None => None,
     };
-    let audit = loaded
-        .file
-        .tracking
-        .as_ref()
-        .map_or_else(QueryAudit::default, |table| QueryAudit::from_tracking(&base, table));
-    let (telling, hearing, failed) =
+    let audit = loaded.file.tracking.as_ref().map_or_else(AddressQueryAuditLog::default, |table| {
+        AddressQueryAuditLog::from_tracking(&base, table)
+    });
+    let (command_sender, hearing, failed) =
         (CommandSender::default(), DeferredFrameHandler::default(), Arc::new(OnceLock::new()));
-    let gone = telling.clone();
+    let gone = command_sender.clone();
     let (table, aaa) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut());
     let within = RunningAaaServer::start(table, aaa, &base, start, move || {
         gone.send_command(AccessConcentratorCommand::Leave);
     });
     let within = within.map_err(PppoeError::EmbeddedServer)?;
-    let (known, dropped) = (CarriedSessionMap::default(), FramesLost::default());
-    let plane = Arc::new(start_plane(&loaded.file, &telling, &hearing, (&known, &dropped), &failed)?);
+    let (known, dropped) = (InstalledSessionMap::default(), DroppedFrameCounters::default());
+    let plane = Arc::new(start_plane(&loaded.file, &command_sender, &hearing, (&known, &dropped), &failed)?);
     let blocks = loaded.config.blocks.clone();
     let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
     let nat = nat::NatRules::start(&loaded.file, pools, blocks, &plane, lost)?;
@@ -236,15 +237,18 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
         Some(track) => {
             let table = nat.as_ref().map(nat::NatRules::netfilter_table).unwrap_or_default();
             let least = loaded.file.tracking.as_ref().map_or(0, |table| table.keep_free.bytes());
-            let gate = ConnectionGate { table, folder: track.folder(), least };
+            let gate = NewConnectionGate { table, folder: track.folder(), least };
             let followed =
-                translations::follow_translations(track, gate, &loaded.config.pools, ipfix.clone());
-            Some(followed.map_err(|error| PppoeError::Track(format!("translations: {error}")))?)
+                translations::start_translation_log(track, gate, &loaded.config.pools, ipfix.clone());
+            Some(
+                followed
+                    .map_err(|error| PppoeError::Track(format!("cannot follow translations: {error}")))?,
+            )
         }
         None => None,
     };
     loaded.config.metered = true;
-    update_ports(&mut loaded, &plane);
+    update_ppp_ports(&mut loaded, &plane);
     let sockets = bind_sockets(&loaded)?;
     let machine = AccessConcentrator::new(loaded.config, secure_rng()?);
     let machine = machine.map_err(|error| PppoeError::New(error.to_string()))?;
@@ -256,7 +260,12 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
         let told = told.into_iter().chain(translations.iter().flat_map(TranslationCounters::counter_values));
         told.chain(dropped.counter_values()).chain(connections_dropped(&table)).collect()
     };
-    let asked = control::ConcentratorControl::new(&telling, tracked, audit.clone(), (Arc::new(beside), held));
+    let asked = control::ConcentratorControlRequests::new(
+        &command_sender,
+        tracked,
+        audit.clone(),
+        (Arc::new(beside), held),
+    );
     let socket = &loaded.file.listen.control;
     control::start_control(socket, &asked).map_err(system_error("control socket"))?;
     tracing::info!(path = %socket.display(), "control socket");
@@ -272,7 +281,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
         track: track.clone(),
         audit,
         control: asked,
-        command_sender: telling.clone(),
+        command_sender: command_sender.clone(),
     };
     let leaving = plane.clone();
     let (sends, first) = (plane.clone(), loaded.file.clone());
@@ -282,11 +291,13 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
         machine,
         sockets,
         frames: Some(EthernetPorts {
-            send: Box::new(move |port: PortId, frame| sends.send_frame(port.0 as usize, frame)),
+            send: Box::new(move |port: LinkLayerPortId, frame| sends.send_frame(port.0 as usize, frame)),
             source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
         }),
         clock: SystemClock::start(),
-        helpers: HelperPool::new(HELPERS, move |job: JobRequest<ServiceJob>| run_job(track.as_ref(), &job)),
+        helpers: MachineWorkerPool::new(HELPERS, move |job: JobRequest<ConcentratorJob>| {
+            run_job(track.as_ref(), &job)
+        }),
         event_handler: Box::new(move |event| teller.handle_event(event)),
         stop_condition: Box::new(|event| matches!(event, AccessConcentratorEvent::Left)),
         counted: |concentrator| {
@@ -299,7 +310,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
                 log::change_logging(loaded.file.log);
                 reload_notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
                 loaded.config.ports = first.listen.interfaces.clone();
-                update_ports(&mut loaded, &plane);
+                update_ppp_ports(&mut loaded, &plane);
                 tracing::info!("the configuration was read again");
                 if let Some(within) = &beside {
                     within.reload_config();
@@ -307,16 +318,16 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
                 Some(AccessConcentratorCommand::Configure(Box::new(loaded.config)))
             }
             Err(error) => {
-                tracing::error!("the configuration is not taken up: {error}");
+                tracing::error!("reload failed; the old configuration stays: {error}");
                 None
             }
         }),
-        sources: vec![telling.command_source()],
+        sources: vec![command_sender.command_source()],
         farewell: Box::new(move || {
             leaving.report_usage();
             Some(AccessConcentratorCommand::Leave)
         }),
-        // Wait for the responses to the last accounting records.
+        // At the stop, wait for the responses to the last accounting records.
         waits_for_stop: true,
     })?;
     match failed.get() {
@@ -328,13 +339,13 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
 
 /// Counts frames that were dropped because the machine's queue was full.
 #[derive(Clone, Debug, Default)]
-struct FramesLost(Arc<[AtomicU64; 2]>);
+struct DroppedFrameCounters(Arc<[AtomicU64; 2]>);
 
-impl FramesLost {
+impl DroppedFrameCounters {
     const NAMES: [(FrameKind, &str); 2] =
         [(FrameKind::Session, "frames_of_sessions_lost"), (FrameKind::Other, "frames_lost")];
 
-    fn count_lost(&self, kind: FrameKind) {
+    fn count_lost_frame(&self, kind: FrameKind) {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
     fn counter_values(&self) -> impl Iterator<Item = (String, u64)> {
@@ -348,10 +359,10 @@ impl FramesLost {
 fn connections_dropped(table: &Weak<NetfilterTable>) -> Vec<(String, u64)> {
     let Some(table) = table.upgrade() else { return Vec::new() };
     match table.drop_counts() {
-        Ok(DropCounts { limited, held, unnamed }) => {
+        Ok(NewConnectionDropCounts { limited, held, unnamed }) => {
             let counted = [
                 ("connections_limited", limited),
-                ("connections_held_back", held),
+                ("connections_dropped", held),
                 ("translations_unnamed", unnamed),
             ];
             counted.map(|(name, n)| (name.to_owned(), n)).to_vec()
@@ -364,47 +375,47 @@ fn connections_dropped(table: &Weak<NetfilterTable>) -> Vec<(String, u64)> {
 }
 
 /// Returns the time that lies this far in the past.
-fn time_ago(by: usher_core::Duration) -> WallTime {
+fn wall_time_before_now(by: usher_core::Duration) -> WallTime {
     WallTime::from_unix_secs(wall_time().unix_secs().saturating_sub(by.as_secs()))
 }
 
 fn start_plane(
-    file: &ConcentratorFile,
-    telling: &CommandSender<AccessConcentratorCommand>,
+    file: &ConcentratorConfigFile,
+    command_sender: &CommandSender<AccessConcentratorCommand>,
     hearing: &DeferredFrameHandler,
-    (known, lost): (&CarriedSessionMap, &FramesLost),
+    (known, lost): (&InstalledSessionMap, &DroppedFrameCounters),
     failed: &Arc<OnceLock<String>>,
 ) -> Result<PppoeDataPlane, usher_pppoe::StartError> {
-    let interface = |name: &String| PortConfig { interface: name.clone() };
+    let interface = |name: &String| AccessPortConfig { interface: name.clone() };
     let config = usher_pppoe::DataPlaneConfig {
         ports: file.listen.interfaces.iter().map(interface).collect(),
-        mode: plane_mode(file.data.mode, file.data.hook),
+        mode: data_plane_mode_from_words(file.data.mode, file.data.hook),
         device: file.data.device.clone(),
         report: Some(Duration::from_nanos(file.data.report.get().as_nanos())),
         closed: true,
     };
-    let (telling, hearing, failed) = (telling.clone(), hearing.clone(), failed.clone());
+    let (command_sender, hearing, failed) = (command_sender.clone(), hearing.clone(), failed.clone());
     let (known, lost) = (known.clone(), lost.clone());
     let hears = move |event| match event {
         usher_pppoe::DataPlaneEvent::Frame { port, data } => {
             if let Some(teller) = hearing.get() {
-                let port = PortId(u32::try_from(port).unwrap_or(u32::MAX));
-                let kind = known.frame_kind(port, &data, Instant::now());
+                let port = LinkLayerPortId(u32::try_from(port).unwrap_or(u32::MAX));
+                let kind = known.frame_quota_kind(port, &data, Instant::now());
                 let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
-                // An overload drops frames, as on any network.
+                // If the queue is full, the frame is dropped and counted, as on any overloaded network.
                 if !teller(port, kind, data) {
-                    lost.count_lost(kind);
+                    lost.count_lost_frame(kind);
                 }
             }
         }
         usher_pppoe::DataPlaneEvent::UsageReport(all) => {
             let all = all.into_iter().map(|(number, of)| (number, convert_usage(of))).collect();
-            telling.send_command(AccessConcentratorCommand::UsageReport(all));
+            command_sender.send_command(AccessConcentratorCommand::UsageReport(all));
         }
         usher_pppoe::DataPlaneEvent::Failed(why) => {
             tracing::error!("the data plane has failed: {why}");
             let _ = failed.set(why);
-            telling.send_command(AccessConcentratorCommand::Leave);
+            command_sender.send_command(AccessConcentratorCommand::Leave);
         }
     };
     let plane = PppoeDataPlane::start(&config, Box::new(hears))?;
@@ -412,18 +423,18 @@ fn start_plane(
     plane.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     for port in plane.ports() {
         if let Some(hook) = port.hook {
-            tracing::info!(interface = port.interface, hook = %hook, "PPPoE is taken off here");
+            tracing::info!(interface = port.interface, hook = %hook, "PPPoE hook");
         }
     }
     Ok(plane)
 }
 
 /// Updates the ports with the state of their interfaces.
-fn update_ports(loaded: &mut LoadedConcentratorConfig, plane: &PppoeDataPlane) {
+fn update_ppp_ports(loaded: &mut LoadedConcentratorConfig, plane: &PppoeDataPlane) {
     let template = loaded.config.ppp.ports.first().copied();
     let ports = plane.ports().iter().zip(0_u32..).filter_map(|(state, n)| {
         let mut port = template?;
-        (port.port, port.address, port.mtu) = (PortId(n), MacAddress(state.mac), state.mtu);
+        (port.port, port.address, port.mtu) = (LinkLayerPortId(n), MacAddress(state.mac), state.mtu);
         Some(port)
     });
     loaded.config.ppp.ports = ports.collect();
@@ -436,7 +447,7 @@ fn bind_sockets(loaded: &LoadedConcentratorConfig) -> Result<DriverSockets, Pppo
     let udp = dynamic.map(|dynamic| {
         let address = dynamic.listen;
         let socket = bind_udp(address, &alone);
-        let what = "dynamic authorisation";
+        let what = "dynamic authorization";
         let socket = socket.map_err(|error| ServeError::Listen { address, what, error })?;
         tracing::info!(%address, what, "listening");
         Ok::<_, ServeError>((DYNAMIC_SOCKET, socket))
@@ -451,39 +462,40 @@ fn bind_sockets(loaded: &LoadedConcentratorConfig) -> Result<DriverSockets, Pppo
     Ok(DriverSockets {
         udp: udp.transpose()?.into_iter().collect(),
         listeners: listeners.collect::<Result<_, _>>()?,
-        outgoing: Some(protect_outgoing(&loaded.outgoing, file.aaa.as_ref())),
+        outgoing: Some(select_outgoing_tls(&loaded.outgoing, file.aaa.as_ref())),
         settings: DriverConfig::default(),
         ..DriverSockets::default()
     })
 }
 
 /// Does a job.
-fn run_job(track: Option<&TrackLog>, job: &JobRequest<ServiceJob>) -> AccessConcentratorCommand {
+fn run_job(track: Option<&SharedSessionLog>, job: &JobRequest<ConcentratorJob>) -> AccessConcentratorCommand {
     match (&job.job, track) {
-        (ServiceJob::Log(record), Some(track)) => {
+        (ConcentratorJob::Log(record), Some(track)) => {
             let written = track.write_durably(record);
             if let Err(error) = &written {
-                tracing::error!(%error, "the log of sessions cannot be written: nobody is let in until it can");
+                tracing::error!(%error, "cannot write the session log: logins fail until it is writable");
             }
             AccessConcentratorCommand::Logged { token: job.token, is_stored: written.is_ok() }
         }
-        (ServiceJob::Translation(connection), _) => {
-            AccessConcentratorCommand::Translated { token: job.token, inner: nat::inner_end(connection) }
-        }
-        (ServiceJob::Log(_), None) => {
+        (ConcentratorJob::Translation(connection), _) => AccessConcentratorCommand::Translated {
+            token: job.token,
+            inner: nat::inside_endpoint(connection),
+        },
+        (ConcentratorJob::Log(_), None) => {
             AccessConcentratorCommand::Logged { token: job.token, is_stored: false }
         }
     }
 }
 
 /// The notices after a reload: warnings, and changes against the `first` configuration that need a restart.
-fn reload_notices(first: &ConcentratorFile, again: &LoadedConcentratorConfig) -> Vec<String> {
+fn reload_notices(first: &ConcentratorConfigFile, again: &LoadedConcentratorConfig) -> Vec<String> {
     let (a, b) = (first, &again.file);
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let later = [
         ("listen", a.listen != b.listen),
         ("pool", text(&a.pool) != text(&b.pool)),
-        // Users stay with the authentication of this start, local or AAA.
+        // A reload cannot switch the authentication of users between local and AAA.
         ("user", a.aaa.is_some() != b.aaa.is_some()),
         ("aaa", text(&a.aaa) != text(&b.aaa)),
         ("tracking", a.tracking != b.tracking),
@@ -498,14 +510,14 @@ fn reload_notices(first: &ConcentratorFile, again: &LoadedConcentratorConfig) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::NoEnvironment;
+    use usher_config::EmptyConfigEnvironment;
 
     const SITE: &str = "[listen]\ninterfaces = [\"eth1\"]\n[service]\naddress = \"10.0.0.1\"\npools = [\"p\"]\n[[pool]]\nname = \"p\"\n\
                         ranges = [\"10.0.0.0/24\"]\n";
 
     #[test]
     fn a_mode_that_this_build_lacks_is_a_fault() {
-        let check = |mode, has_ebpf| check_mode(Path::new("pppoe.toml"), mode, has_ebpf);
+        let check = |mode, has_ebpf| check_mode_support(Path::new("pppoe.toml"), mode, has_ebpf);
         assert_eq!(check(ModeWord::Ebpf, true), Ok(()));
         assert_eq!(check(ModeWord::User, false), Ok(()));
         let faults = check(ModeWord::Ebpf, false).unwrap_err();
@@ -515,8 +527,13 @@ mod tests {
     #[test]
     fn a_reload_tells_what_waits_for_a_start() {
         let read = |text: &str| {
-            config::parse("pppoe.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
-                .unwrap()
+            config::parse(
+                "pppoe.toml",
+                text,
+                &EmptyConfigEnvironment,
+                &SharedWallClock::from_time(WallTime::UNIX_EPOCH),
+            )
+            .unwrap()
         };
         let first = read(SITE).file;
         assert!(

@@ -1,7 +1,7 @@
 //! Runs one machine on a live driver until a signal ends it.
 
-use crate::jobs::{JobQueue, JobShare};
-use crate::{SignalEvent, SignalListener, WorkDone, notify};
+use crate::jobs::{JobFairnessKey, JobQueue};
+use crate::{SignalEvent, SignalListener, WorkUnitCounters, notify};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use usher_core::{
-    Instant, JobRequest, ListenerId, Machine, MachineInput, NoJob, PortId, WorkLabel, WorkRecord,
+    Instant, JobRequest, LinkLayerPortId, ListenerId, Machine, MachineInput, NoJob, WorkLabel, WorkRecord,
 };
-use usher_live::{Driver, DriverListener, DriverRole, DriverSockets, Mailbox, SocketOptions, SystemClock};
+use usher_live::{Driver, DriverRole, DriverSockets, DriverTcpListener, Mailbox, SocketOptions, SystemClock};
 
 /// Why a service does not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,11 +39,7 @@ pub enum ServeError {
 /// Returns a hint for privileged ports.
 fn port_hint(address: &SocketAddr, error: &io::Error) -> &'static str {
     let low = error.kind() == io::ErrorKind::PermissionDenied && address.port() < 1024;
-    if low {
-        "; ports below 1024 are for root, or a program with the capability CAP_NET_BIND_SERVICE"
-    } else {
-        ""
-    }
+    if low { "; a port below 1024 needs root or the capability CAP_NET_BIND_SERVICE" } else { "" }
 }
 
 fn system_error(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
@@ -69,33 +65,33 @@ pub fn bind_listener(
     what: &'static str,
     address: SocketAddr,
     id: ListenerId,
-) -> Result<DriverListener, ServeError> {
+) -> Result<DriverTcpListener, ServeError> {
     let options = SocketOptions { shared: false, ..SocketOptions::default() };
     let socket = usher_live::listen_tcp(address, &options);
     let socket = socket.map_err(|error| ServeError::Listen { address, what, error })?;
-    Ok(DriverListener { id, socket, tls: None })
+    Ok(DriverTcpListener { id, socket, tls: None })
 }
 
 /// Jobs of several machines, each with the index of its machine. Hosts take turns.
-pub type MachineJobs<M> = JobQueue<Option<IpAddr>, (usize, JobRequest<<M as Machine>::Job>)>;
+pub type MachineJobQueue<M> = JobQueue<Option<IpAddr>, (usize, JobRequest<<M as Machine>::Job>)>;
 
 /// Does a job of a machine on a worker thread.
 type JobWorker<M> =
     Arc<dyn Fn(JobRequest<<M as Machine>::Job>) -> <M as Machine>::Command + Send + Sync + 'static>;
 
 /// Worker threads for the jobs of machines.
-pub struct HelperPool<M: Machine> {
+pub struct MachineWorkerPool<M: Machine> {
     /// Returns the command with the job's result.
     helper: JobWorker<M>,
     /// The number of concurrent jobs.
     threads: usize,
     /// The pending jobs.
-    jobs: Arc<MachineJobs<M>>,
+    jobs: Arc<MachineJobQueue<M>>,
     /// Makes the result of a job that is refused because the queue is full.
     unable: fn(JobRequest<M::Job>) -> Option<M::Command>,
 }
 
-impl<M: Machine> HelperPool<M> {
+impl<M: Machine> MachineWorkerPool<M> {
     /// Creates a pool for a machine that bounds its jobs itself.
     pub fn new(
         threads: usize,
@@ -105,9 +101,9 @@ impl<M: Machine> HelperPool<M> {
     }
     /// Bounds the queue. `unable` makes the result of a refused job.
     #[must_use]
-    pub fn with_queue(
+    pub fn with_bounded_job_queue(
         self,
-        jobs: Arc<MachineJobs<M>>,
+        jobs: Arc<MachineJobQueue<M>>,
         unable: fn(JobRequest<M::Job>) -> Option<M::Command>,
     ) -> Self {
         Self { jobs, unable, ..self }
@@ -122,7 +118,7 @@ pub type CommandSource<C> = Box<dyn FnOnce(SendCommand<C>) + Send>;
 
 /// Passes a received frame to a machine. False: the frame is dropped, because the queue is full or the machine has
 /// ended.
-pub type FrameHandler = Box<dyn Fn(PortId, FrameKind, Vec<u8>) -> bool + Send>;
+pub type FrameHandler = Box<dyn Fn(LinkLayerPortId, FrameKind, Vec<u8>) -> bool + Send>;
 
 /// The queue quota of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +130,7 @@ pub enum FrameKind {
 }
 
 /// Sends a frame by a port. The frame begins with the destination address.
-pub type FrameSender = Box<dyn FnMut(PortId, &[u8]) + Send>;
+pub type FrameSender = Box<dyn FnMut(LinkLayerPortId, &[u8]) + Send>;
 
 /// Ethernet ports, which the host supplies instead of the driver.
 pub struct EthernetPorts {
@@ -162,14 +158,14 @@ impl FrameQuota {
         &self.0[kind as usize]
     }
     /// Reserves room for a frame. False: there is none.
-    fn try_reserve(&self, kind: FrameKind) -> bool {
+    fn try_reserve_frame_room(&self, kind: FrameKind) -> bool {
         let free = self.waiting_count(kind).fetch_add(1, Ordering::Relaxed) < FRAMES;
         if !free {
-            self.give_back(kind);
+            self.release_frame_room(kind);
         }
         free
     }
-    fn give_back(&self, kind: FrameKind) {
+    fn release_frame_room(&self, kind: FrameKind) {
         self.waiting_count(kind).fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -190,7 +186,7 @@ pub struct HostedMachine<M: Machine> {
     /// Its clock.
     pub clock: SystemClock,
     /// The pool that does its jobs.
-    pub helpers: HelperPool<M>,
+    pub helpers: MachineWorkerPool<M>,
     /// Receives its events.
     pub event_handler: Box<dyn FnMut(M::Event) + Send>,
     /// True at the machine's last event, after which the program ends.
@@ -198,7 +194,7 @@ pub struct HostedMachine<M: Machine> {
     /// Its counters by name. The log has them each minute if they have changed, and at the end.
     pub counted: fn(&M) -> Vec<(&'static str, u64)>,
     /// Accumulates its work, if a reader needs it.
-    pub work: Option<WorkDone>,
+    pub work: Option<WorkUnitCounters>,
     /// Reloads the configuration on SIGHUP. `None`: the machine keeps its configuration.
     pub reload: Box<dyn FnMut() -> Option<M::Command>>,
     /// Further sources of commands.
@@ -218,15 +214,15 @@ impl<M: Machine> fmt::Debug for HostedMachine<M> {
 /// The interval at which the log has the counters.
 const COUNTED: Duration = Duration::from_secs(60);
 
-enum MachineMessage<C> {
+enum HostedMachineMessage<C> {
     Command(C),
-    Frame(PortId, FrameKind, Vec<u8>),
+    Frame(LinkLayerPortId, FrameKind, Vec<u8>),
     Count,
     Stop(Option<C>),
 }
 
 /// The handlers of machines' events.
-struct EventHandlers<M: Machine> {
+struct MachineEventHandlers<M: Machine> {
     event_handler: Box<dyn FnMut(M::Event) + Send>,
     stop_condition: StopCondition<M>,
 }
@@ -235,15 +231,15 @@ struct EventHandlers<M: Machine> {
 struct MachineRole<M: Machine> {
     number: usize,
     machine: M,
-    jobs: Arc<MachineJobs<M>>,
+    jobs: Arc<MachineJobQueue<M>>,
     unable: fn(JobRequest<M::Job>) -> Option<M::Command>,
     /// The mailboxes of all machines, once all exist.
     mailboxes: Arc<OnceLock<Arc<MachineMailboxes<M::Command>>>>,
-    event_handlers: Arc<Mutex<EventHandlers<M>>>,
+    event_handlers: Arc<Mutex<MachineEventHandlers<M>>>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     last_counts: Vec<(&'static str, u64)>,
     /// Accumulates its work, and holds the part that is not accumulated yet.
-    done: Option<WorkDone>,
+    done: Option<WorkUnitCounters>,
     work: Vec<(WorkLabel, u64)>,
     /// Sends frames.
     sends: Option<FrameSender>,
@@ -255,7 +251,7 @@ struct MachineRole<M: Machine> {
 
 impl<M: Machine> MachineRole<M> {
     /// Logs the counters if they have changed.
-    fn log_counters(&mut self) {
+    fn log_changed_counters(&mut self) {
         let mut counted = (self.counted)(&self.machine);
         counted.retain(|(_, n)| *n > 0);
         if counted != self.last_counts {
@@ -268,13 +264,13 @@ impl<M: Machine> MachineRole<M> {
 
 impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
     type Machine = M;
-    type Message = MachineMessage<M::Command>;
+    type Message = HostedMachineMessage<M::Command>;
 
     fn machine(&mut self) -> &mut M {
         &mut self.machine
     }
     fn on_event(&mut self, _: Instant, event: M::Event) {
-        // An event handler may read the work done so far.
+        // Count the pending work now, because the event handler may read these counts.
         if let Some(done) = &self.done {
             done.add_work(self.work.drain(..));
         }
@@ -284,9 +280,9 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
     }
     fn on_job(&mut self, _: Instant, job: JobRequest<M::Job>) {
         let origin = job.origin.clone();
-        let whose = JobShare { share: origin.host(), origin, ..JobShare::default() };
+        let whose = JobFairnessKey { share: origin.host(), origin, ..JobFairnessKey::default() };
         let Some((number, refused)) = self.jobs.enqueue_job(whose, (self.number, job)) else { return };
-        // A machine must tolerate a missing job result.
+        // If the refused job has no command to report it, the machine gets no result, which it must tolerate.
         if let (Some(command), Some(mailboxes)) = ((self.unable)(refused), self.mailboxes.get()) {
             mailboxes.deliver_answer(number, command);
         }
@@ -302,25 +298,25 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
     }
     fn on_message(&mut self, now: Instant, message: Self::Message) {
         match message {
-            // The machine may have abandoned the request.
-            MachineMessage::Command(command) => drop(self.machine.handle_command(now, command)),
-            MachineMessage::Frame(port, kind, data) => {
-                self.waiting.give_back(kind);
+            // An error is ignored: the machine may have abandoned the request.
+            HostedMachineMessage::Command(command) => drop(self.machine.handle_command(now, command)),
+            HostedMachineMessage::Frame(port, kind, data) => {
+                self.waiting.release_frame_room(kind);
                 self.machine.handle_input(now, MachineInput::Frame { port, data: &data });
             }
-            MachineMessage::Count => self.log_counters(),
-            MachineMessage::Stop(farewell) => {
+            HostedMachineMessage::Count => self.log_changed_counters(),
+            HostedMachineMessage::Stop(farewell) => {
                 let lingers = self.waits_for_stop && farewell.is_some();
                 if let Some(command) = farewell {
-                    // The machine ends whatever its reply.
+                    // The result is ignored: the machine ends in any case.
                     let _ = self.machine.handle_command(now, command);
                 }
-                self.log_counters();
+                self.log_changed_counters();
                 self.stopped |= !lingers;
             }
         }
     }
-    fn send_frame(&mut self, port: PortId, frame: &[u8]) -> bool {
+    fn send_frame(&mut self, port: LinkLayerPortId, frame: &[u8]) -> bool {
         self.sends.as_mut().map(|send| send(port, frame)).is_some()
     }
     fn is_stopped(&self) -> bool {
@@ -333,7 +329,7 @@ pub type ShardRouter<C> = Arc<dyn Fn(C) -> Vec<(usize, C)> + Send + Sync>;
 
 /// The mailboxes of machines by index.
 struct MachineMailboxes<C> {
-    all: Vec<Mailbox<MachineMessage<C>>>,
+    all: Vec<Mailbox<HostedMachineMessage<C>>>,
     share: ShardRouter<C>,
 }
 
@@ -341,7 +337,7 @@ impl<C: Send + 'static> MachineMailboxes<C> {
     /// Delivers the result of a job. A machine that has ended needs none.
     fn deliver_answer(&self, number: usize, command: C) {
         if let Some(mailbox) = self.all.get(number) {
-            mailbox.send(MachineMessage::Command(command));
+            mailbox.send(HostedMachineMessage::Command(command));
         }
     }
     /// Sends a command to its machines. False once one of them has ended.
@@ -349,11 +345,11 @@ impl<C: Send + 'static> MachineMailboxes<C> {
         let told = (self.share)(command).into_iter();
         told.fold(true, |all, (number, command)| {
             let mailbox = self.all.get(number);
-            mailbox.is_some_and(|mailbox| mailbox.send(MachineMessage::Command(command))) && all
+            mailbox.is_some_and(|mailbox| mailbox.send(HostedMachineMessage::Command(command))) && all
         })
     }
     /// Ends all machines, each with the last command.
-    fn stop_all(&self, farewell: Option<C>) {
+    fn stop_all_machines(&self, farewell: Option<C>) {
         let mut last: Vec<Option<C>> = self.all.iter().map(|_| None).collect();
         for (number, command) in farewell.into_iter().flat_map(|command| (self.share)(command)) {
             if let Some(place) = last.get_mut(number) {
@@ -361,7 +357,7 @@ impl<C: Send + 'static> MachineMailboxes<C> {
             }
         }
         for (mailbox, last) in self.all.iter().zip(last) {
-            mailbox.send(MachineMessage::Stop(last));
+            mailbox.send(HostedMachineMessage::Stop(last));
         }
     }
 }
@@ -374,7 +370,7 @@ pub fn serve_machine<M>(hosted: HostedMachine<M>) -> Result<(), ServeError>
 where
     M: Machine<Command: Send, Event: Send, Job: Send> + Send + 'static,
 {
-    serve_shards(hosted, Vec::new(), Arc::new(|command| vec![(0, command)]))
+    serve_sharded_machines(hosted, Vec::new(), Arc::new(|command| vec![(0, command)]))
 }
 
 /// Serves with several machines, each on a thread with its own sockets. `hosted` has the sockets of machine 0, and
@@ -382,7 +378,7 @@ where
 ///
 /// # Errors
 /// The service could not start, or one of its threads failed.
-pub fn serve_shards<M>(
+pub fn serve_sharded_machines<M>(
     hosted: HostedMachine<M>,
     others: Vec<(M, DriverSockets)>,
     share: ShardRouter<M::Command>,
@@ -407,12 +403,12 @@ where
         waits_for_stop: lingers,
     } = hosted;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(system_error("runtime"))?;
-    let HelperPool { helper, threads, jobs, unable } = helpers;
+    let runtime = runtime.map_err(system_error("cannot start the runtime"))?;
+    let MachineWorkerPool { helper, threads, jobs, unable } = helpers;
     let told = Arc::new(OnceLock::new());
-    let hears = Arc::new(Mutex::new(EventHandlers { event_handler: said, stop_condition: over }));
+    let hears = Arc::new(Mutex::new(MachineEventHandlers { event_handler: said, stop_condition: over }));
     let machines = std::iter::once((machine, sockets)).chain(others).enumerate();
-    // The first machine has the Ethernet ports.
+    // Only the first of the machines gets the Ethernet ports.
     let (mut sends, frames) = match frames {
         Some(EthernetPorts { send, source }) => (Some(send), Some(source)),
         None => (None, None),
@@ -443,18 +439,18 @@ where
         .unzip();
     if let (Some(source), Some(first)) = (frames, all.first().cloned()) {
         source(Box::new(move |port, kind, data| {
-            if !waiting.try_reserve(kind) {
+            if !waiting.try_reserve_frame_room(kind) {
                 return false;
             }
-            let taken = first.send(MachineMessage::Frame(port, kind, data));
+            let taken = first.send(HostedMachineMessage::Frame(port, kind, data));
             if !taken {
-                waiting.give_back(kind);
+                waiting.release_frame_room(kind);
             }
             taken
         }));
     }
     let mailboxes = Arc::new(MachineMailboxes { all, share });
-    // No driver runs yet, and only this call sets them.
+    // The result is ignored: only this call sets the mailboxes, and no driver runs yet.
     let _ = told.set(mailboxes.clone());
     for _ in 0..threads.max(1) {
         let (jobs, helper, mailboxes) = (jobs.clone(), helper.clone(), mailboxes.clone());
@@ -467,7 +463,7 @@ where
             std::thread::Builder::new()
                 .name(format!("{name}-job"))
                 .spawn(body)
-                .map_err(system_error("thread"))?,
+                .map_err(system_error("cannot start a thread"))?,
         );
     }
     for source in sources {
@@ -477,18 +473,23 @@ where
             std::thread::Builder::new()
                 .name(format!("{name}-told"))
                 .spawn(body)
-                .map_err(system_error("thread"))?,
+                .map_err(system_error("cannot start a thread"))?,
         );
     }
     let mut shards = Vec::new();
     for driver in drivers {
         let run = async move || driver.run().await.map(drop);
         let shard = usher_live::spawn_shard(name, None, run);
-        shards
-            .push(shard.map_err(|e| ServeError::System { what: "the driver", error: io::Error::other(e) })?);
+        shards.push(
+            shard.map_err(|e| ServeError::System {
+                what: "cannot start a shard",
+                error: io::Error::other(e),
+            })?,
+        );
     }
     let told = runtime.block_on(async {
-        let mut signals = SignalListener::start_listening().map_err(system_error("signals"))?;
+        let mut signals =
+            SignalListener::start_listening().map_err(system_error("cannot listen for signals"))?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "started");
         notify::notify_ready();
         let mut tick = tokio::time::interval(Duration::from_secs(1));
@@ -496,7 +497,7 @@ where
         loop {
             tokio::select! {
                 _ = count.tick() => mailboxes.all.iter().for_each(|mailbox| {
-                    mailbox.send(MachineMessage::Count);
+                    mailbox.send(HostedMachineMessage::Count);
                 }),
                 _ = tick.tick() => {
                     if shards.iter().any(usher_live::Shard::is_finished) {
@@ -517,20 +518,21 @@ where
         }
     })?;
     if let Some(signals) = told {
-        signals.end_by_the_next();
+        signals.exit_on_next_signal();
         notify::notify_stopping();
         tracing::info!("stopping");
-        mailboxes.stop_all(farewell());
+        mailboxes.stop_all_machines(farewell());
     } else {
-        // One machine has ended by itself: end the others.
-        mailboxes.stop_all(None);
+        // One machine has ended by itself, so end the others too.
+        mailboxes.stop_all_machines(None);
     }
     let ended: Vec<_> = shards.into_iter().map(usher_live::Shard::join).collect();
     jobs.close_queue();
     tracing::info!("stopped");
-    let whole =
-        ended.into_iter().try_for_each(|ended| ended.unwrap_or_else(|_| Err(io::Error::other("it failed"))));
-    whole.map_err(system_error("the driver"))
+    let whole = ended
+        .into_iter()
+        .try_for_each(|ended| ended.unwrap_or_else(|_| Err(io::Error::other("its thread has panicked"))));
+    whole.map_err(system_error("a shard has failed"))
 }
 
 /// A machine on a driver until an expected event.
@@ -586,10 +588,10 @@ mod tests {
     #[test]
     fn a_flood_of_frames_leaves_sessions_that_are_there_their_room() {
         let room = FrameQuota::default();
-        let taken = |kind, n: usize| (0..n).filter(|_| room.try_reserve(kind)).count();
+        let taken = |kind, n: usize| (0..n).filter(|_| room.try_reserve_frame_room(kind)).count();
         assert_eq!(taken(FrameKind::Other, 100_000), FRAMES);
         assert_eq!(taken(FrameKind::Session, FRAMES + 10), FRAMES);
-        room.give_back(FrameKind::Other);
+        room.release_frame_room(FrameKind::Other);
         assert_eq!((taken(FrameKind::Session, 5), taken(FrameKind::Other, 5)), (0, 1));
     }
 }

@@ -1,7 +1,7 @@
 //! Setup that services share.
 
 use crate::ServeError;
-use crate::{TlsPeer, TlsPeers};
+use crate::{TlsPeer, TlsServersByAddress};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 use usher_access_config::AaaTable;
 use usher_config::ConfigDiagnostic;
 use usher_core::{SecureRng, TransportProtocol, WallTime};
-use usher_crypto::certificate::CertificateMatch;
-use usher_crypto::tls::{ClientConfig, WallClock};
-use usher_live::{OutgoingSecurity, SecuritySelector, TlsClient};
+use usher_crypto::certificate::PeerCertificateCondition;
+use usher_crypto::tls::{ClientConfig, SharedWallClock};
+use usher_live::{ConnectionSecuritySelector, OutgoingConnectionSecurity, TlsClient};
 
 /// Returns a cryptographically secure random number generator.
 ///
@@ -19,8 +19,9 @@ use usher_live::{OutgoingSecurity, SecuritySelector, TlsClient};
 /// The system has no randomness.
 pub(crate) fn secure_rng() -> Result<SecureRng, ServeError> {
     let mut seed = [0; 32];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| ServeError::System { what: "the system's chance", error: error.into() })?;
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).map_err(|error| {
+        ServeError::System { what: "cannot get random numbers from the system", error: error.into() }
+    })?;
     Ok(SecureRng::from_seed(seed))
 }
 
@@ -36,8 +37,8 @@ pub(crate) fn wall_time() -> WallTime {
 ///
 /// # Errors
 /// A thread is unavailable.
-pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
-    let clock = WallClock::from_time(wall_time());
+pub(crate) fn wall_clock() -> Result<SharedWallClock, ServeError> {
+    let clock = SharedWallClock::from_time(wall_time());
     let moved = clock.clone();
     let follow = move || {
         loop {
@@ -48,23 +49,25 @@ pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
     std::thread::Builder::new()
         .name("wall-clock".to_owned())
         .spawn(follow)
-        .map_err(|error| ServeError::System { what: "a thread", error })?;
+        .map_err(|error| ServeError::System { what: "cannot start a thread", error })?;
     Ok(clock)
 }
 
 /// Returns the TLS settings of outgoing connections by destination. The log says why a connection to a configured
 /// server fails.
-pub(crate) fn protect_outgoing(
+pub(crate) fn select_outgoing_tls(
     protected: &BTreeMap<SocketAddr, ClientConfig>,
     table: Option<&AaaTable>,
-) -> SecuritySelector {
-    let peers = TlsPeers::default();
+) -> ConnectionSecuritySelector {
+    let peers = TlsServersByAddress::default();
     peers.replace_peers(table.map(tls_peers).unwrap_or_default());
     let client = |config: &ClientConfig| TlsClient::with_observer(config.clone(), peers.observer());
     let protected: BTreeMap<SocketAddr, TlsClient> =
         protected.iter().map(|(address, config)| (*address, client(config))).collect();
     Arc::new(move |address| {
-        protected.get(&address).map_or(OutgoingSecurity::Plain, |tls| OutgoingSecurity::Tls(tls.clone()))
+        protected
+            .get(&address)
+            .map_or(OutgoingConnectionSecurity::Plain, |tls| OutgoingConnectionSecurity::Tls(tls.clone()))
     })
 }
 
@@ -72,7 +75,7 @@ pub(crate) fn protect_outgoing(
 fn tls_peers(table: &AaaTable) -> BTreeMap<SocketAddr, TlsPeer> {
     let peer = |name: &str, may: Option<&String>| TlsPeer {
         name: name.to_owned(),
-        certificates: may.cloned().map(CertificateMatch::Name).into_iter().collect(),
+        certificates: may.cloned().map(PeerCertificateCondition::Name).into_iter().collect(),
     };
     let radius = table.radius.iter().filter(|server| server.transport == TransportProtocol::Tls);
     let radius = radius.map(|server| {
@@ -81,7 +84,7 @@ fn tls_peers(table: &AaaTable) -> BTreeMap<SocketAddr, TlsPeer> {
     });
     let diameter = table.diameter.iter().flat_map(|diameter| &diameter.peer);
     let diameter = diameter.filter(|server| server.transport == TransportProtocol::Tls);
-    // A Diameter peer's certificate contains its identity.
+    // The certificate of a Diameter peer must contain its Diameter identity.
     let diameter = diameter.map(|server| (server.address, peer(&server.identity, Some(&server.identity))));
     radius.chain(diameter).collect()
 }
@@ -98,8 +101,7 @@ pub(crate) fn config_notices(
     later: &[(&str, bool)],
 ) -> Vec<String> {
     let waits = later.iter().filter(|(_, changed)| *changed);
-    let waits = waits.map(|(key, _)| {
-        format!("{key} has changed: that takes full effect when the {what} is started again")
-    });
+    let waits =
+        waits.map(|(key, _)| format!("{key} has changed: restart the {what} to apply the change in full"));
     fault_texts(warnings).into_iter().chain(waits).collect()
 }

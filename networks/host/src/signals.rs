@@ -43,7 +43,7 @@ impl SignalListener {
     }
 
     /// Makes the next signal to end stop the program at once, with code 1.
-    pub fn end_by_the_next(mut self) {
+    pub fn exit_on_next_signal(mut self) {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {

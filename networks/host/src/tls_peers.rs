@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::certificate::PeerCertificateCondition;
 use usher_crypto::tls::TlsError;
 use usher_crypto::x509::CertificateInfo;
-use usher_live::{TlsObserver, TlsOutcome};
+use usher_live::{TlsConnectionOutcome, TlsObserver};
 
 /// A fault is logged again after this time without it. An unreachable server is tried at least each minute.
 const FORGOTTEN: Duration = Duration::from_secs(600);
@@ -18,12 +18,12 @@ pub struct TlsPeer {
     /// The name for people.
     pub name: String,
     /// The accepted certificates. Empty: any that its authority has issued.
-    pub certificates: Vec<CertificateMatch>,
+    pub certificates: Vec<PeerCertificateCondition>,
 }
 
 /// Why a server is unreachable.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct PeerFault {
+struct TlsPeerError {
     why: String,
     /// True while the fault is current.
     lasts: bool,
@@ -33,14 +33,14 @@ struct PeerFault {
 #[derive(Debug, Default)]
 struct PeerTable {
     peers: BTreeMap<SocketAddr, TlsPeer>,
-    faults: BTreeMap<SocketAddr, PeerFault>,
+    faults: BTreeMap<SocketAddr, TlsPeerError>,
 }
 
 /// Servers by address. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct TlsPeers(Arc<Mutex<PeerTable>>);
+pub struct TlsServersByAddress(Arc<Mutex<PeerTable>>);
 
-impl TlsPeers {
+impl TlsServersByAddress {
     fn lock_table(&self) -> MutexGuard<'_, PeerTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,21 +59,21 @@ impl TlsPeers {
         let peers = self.clone();
         Arc::new(move |address, outcome| {
             if let Some((server, why)) = peers.record_outcome(address, outcome, Instant::now()) {
-                tracing::warn!(server, %address, why, "a server is not reached by TLS");
+                tracing::warn!(server, %address, why, "TLS connection to a server failed");
             }
         })
     }
 
     /// Returns why a server is unreachable now, if TLS or its certificate is the cause.
     #[must_use]
-    pub fn peer_fault(&self, address: SocketAddr) -> Option<String> {
+    pub fn tls_peer_fault(&self, address: SocketAddr) -> Option<String> {
         let state = self.lock_table();
         state.faults.get(&address).filter(|fault| fault.lasts).map(|fault| fault.why.clone())
     }
 
     /// Lists all servers that are unreachable for such a cause, by name.
     #[must_use]
-    pub fn peer_faults(&self) -> Vec<(String, String)> {
+    pub fn tls_peer_faults(&self) -> Vec<(String, String)> {
         let state = self.lock_table();
         let lasting = state.faults.iter().filter(|(_, fault)| fault.lasts);
         lasting.map(|(address, fault)| (state.peer_name(*address), fault.why.clone())).collect()
@@ -83,18 +83,19 @@ impl TlsPeers {
     fn record_outcome(
         &self,
         address: SocketAddr,
-        outcome: &TlsOutcome<'_>,
+        outcome: &TlsConnectionOutcome<'_>,
         now: Instant,
     ) -> Option<(String, String)> {
         let mut state = self.lock_table();
-        let Some(why) = state.refusal_reason(address, outcome) else {
-            // A TLS 1.3 server reports later that it rejects this side's certificate.
+        let Some(why) = state.tls_refusal_reason(address, outcome) else {
+            // The connection has no fault yet, but keep the earlier one: a TLS 1.3 server reports only later that it
+            // rejects this side's certificate.
             if let Some(fault) = state.faults.get_mut(&address) {
                 fault.lasts = false;
             }
             return None;
         };
-        let fault = PeerFault { why: why.clone(), lasts: true, observed_at: now };
+        let fault = TlsPeerError { why: why.clone(), lasts: true, observed_at: now };
         let before = state.faults.insert(address, fault);
         let is_known = before.is_some_and(|before| {
             before.why == why && now.saturating_duration_since(before.observed_at) < FORGOTTEN
@@ -109,37 +110,36 @@ impl PeerTable {
     }
 
     /// Returns why a connection is refused, if it is.
-    fn refusal_reason(&self, address: SocketAddr, outcome: &TlsOutcome<'_>) -> Option<String> {
+    fn tls_refusal_reason(&self, address: SocketAddr, outcome: &TlsConnectionOutcome<'_>) -> Option<String> {
         let shown = match outcome {
-            TlsOutcome::Failed(TlsError::Failed(fault, said)) => {
-                return Some(format!("{} ({said})", fault.describe_for("the server")));
+            TlsConnectionOutcome::Failed(TlsError::Failed(fault, said)) => {
+                return Some(format!("{} ({said})", fault.describe_with_peer_name("the server")));
             }
-            TlsOutcome::Failed(error) => return Some(error.fault().describe_for("the server").to_string()),
-            TlsOutcome::Up(shown) => *shown,
+            TlsConnectionOutcome::Failed(error) => {
+                return Some(error.fault().describe_with_peer_name("the server").to_string());
+            }
+            TlsConnectionOutcome::Up(shown) => *shown,
         };
         let may = self.peers.get(&address).map(|peer| &*peer.certificates).filter(|may| !may.is_empty())?;
-        let Some(shown) = shown else { return Some("the server shows no certificate".to_owned()) };
+        let Some(shown) = shown else { return Some("the server sends no certificate".to_owned()) };
         if may.iter().any(|may| may.matches_certificate(shown)) {
             return None;
         }
         let wanted: Vec<_> = may.iter().map(describe_certificate).collect();
         let mut names = CertificateInfo::of_der(shown).map(|said| said.names).unwrap_or_default();
-        // The subject repeats an alternative name.
+        // The certificate's subject may repeat one of its alternative names, so remove duplicates.
         names.sort_unstable();
         names.dedup();
         let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
-        Some(format!(
-            "the server's certificate is another's: it is of {names}, and should be of {}",
-            wanted.join(" or ")
-        ))
+        Some(format!("the server's certificate is for {names} and should be for {}", wanted.join(" or ")))
     }
 }
 
 /// Describes the configured certificate.
-fn describe_certificate(may: &CertificateMatch) -> String {
+fn describe_certificate(may: &PeerCertificateCondition) -> String {
     match may {
-        CertificateMatch::Name(name) => name.clone(),
-        CertificateMatch::Fingerprint(print) => {
+        PeerCertificateCondition::Name(name) => name.clone(),
+        PeerCertificateCondition::Fingerprint(print) => {
             let octets: String = print.iter().map(|octet| format!("{octet:02x}")).collect();
             format!("the fingerprint {octets}")
         }
@@ -157,39 +157,41 @@ mod tests {
         let address: SocketAddr = "192.0.2.1:2083".parse().unwrap();
         let of = |name: &str| TlsPeer {
             name: "home".to_owned(),
-            certificates: vec![CertificateMatch::Name(name.to_owned())],
+            certificates: vec![PeerCertificateCondition::Name(name.to_owned())],
         };
-        let peers = TlsPeers::default();
+        let peers = TlsServersByAddress::default();
         peers.replace_peers([(address, of("other.example"))].into());
         let server = fixtures::server_credentials(1);
-        let (begun, leaf) = (Instant::now(), TlsOutcome::Up(Some(server.leaf_certificate())));
+        let (begun, leaf) = (Instant::now(), TlsConnectionOutcome::Up(Some(server.leaf_certificate())));
         let expired = TlsError::Failed(
             TlsFault::Certificate(CertificateFault::Expired),
             "it ended yesterday".to_owned(),
         );
-        let take = |outcome: &TlsOutcome<'_>, seconds| {
+        let take = |outcome: &TlsConnectionOutcome<'_>, seconds| {
             peers.record_outcome(address, outcome, begun + Duration::from_secs(seconds)).map(|(_, why)| why)
         };
         let name = take(&leaf, 0).unwrap();
         assert!(
-            name.contains(fixtures::SERVER_NAME) && name.ends_with("should be of other.example"),
+            name.contains(fixtures::SERVER_NAME) && name.ends_with("should be for other.example"),
             "{name}"
         );
-        assert_eq!((take(&leaf, 60), peers.peer_fault(address)), (None, Some(name.clone())));
-        let expired = TlsOutcome::Failed(&expired);
+        assert_eq!((take(&leaf, 60), peers.tls_peer_fault(address)), (None, Some(name.clone())));
+        let expired = TlsConnectionOutcome::Failed(&expired);
         let why = take(&expired, 120).unwrap();
         assert!(why.ends_with("has expired (it ended yesterday)"), "{why}");
         assert_eq!(
-            (take(&expired, 180), peers.peer_faults()),
+            (take(&expired, 180), peers.tls_peer_faults()),
             (None, vec![("home".to_owned(), why.clone())])
         );
         // The server is reached, and then is not: the same fault is not logged again so soon.
         peers.replace_peers([(address, of(fixtures::SERVER_NAME))].into());
-        assert_eq!((take(&leaf, 200), peers.peer_fault(address)), (None, None));
-        assert_eq!((take(&expired, 210), peers.peer_fault(address)), (None, Some(why.clone())));
+        assert_eq!((take(&leaf, 200), peers.tls_peer_fault(address)), (None, None));
+        assert_eq!((take(&expired, 210), peers.tls_peer_fault(address)), (None, Some(why.clone())));
         assert_eq!(take(&expired, 210 + FORGOTTEN.as_secs()), Some(why));
-        assert!(take(&TlsOutcome::Up(None), 1000).is_some_and(|why| why.contains("no certificate")));
+        assert!(
+            take(&TlsConnectionOutcome::Up(None), 1000).is_some_and(|why| why.contains("no certificate"))
+        );
         peers.replace_peers(BTreeMap::new());
-        assert!(peers.peer_faults().is_empty(), "it is nobody's any more");
+        assert!(peers.tls_peer_faults().is_empty(), "it is nobody's any more");
     }
 }

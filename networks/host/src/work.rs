@@ -6,9 +6,9 @@ use usher_core::WorkLabel;
 
 /// Units of work of all shards and workers together, since the program's start.
 #[derive(Clone, Debug, Default)]
-pub struct WorkDone(Arc<Mutex<BTreeMap<&'static str, u64>>>);
+pub struct WorkUnitCounters(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 
-impl WorkDone {
+impl WorkUnitCounters {
     /// Adds work.
     pub fn add_work(&self, work: impl IntoIterator<Item = (WorkLabel, u64)>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

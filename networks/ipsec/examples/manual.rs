@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::SecureRng;
 use usher_crypto::cipher::CipherAlgorithm;
-use usher_esp::plane::{IpsecMode, OuterPath};
+use usher_esp::plane::{IpsecMode, OuterAddresses};
 use usher_esp::{EspKeys, EspTransform, IpsecOperation, SaLifetime, SaPair, TrafficSelector};
 use usher_ipsec::{EspTunnel, TunnelConfig};
 
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         mode: IpsecMode::Tunnel,
         local: traffic(end),
         remote: traffic(other),
-        outer: OuterPath { local: address(local)?, remote: address(remote)?, encapsulated: true },
+        outer: OuterAddresses { local: address(local)?, remote: address(remote)?, encapsulated: true },
         policy: None,
         lifetime: SaLifetime::default(),
         window: SaPair::WINDOW,

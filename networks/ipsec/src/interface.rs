@@ -1,6 +1,6 @@
 //! The XFRM interface of Linux (xfrm_interface), found by the number of its SAs and policies (`if_id`).
 
-use crate::kernel::{KernelConfig, KernelError};
+use crate::kernel::{KernelEspConfig, KernelEspError};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
@@ -65,25 +65,25 @@ fn run_with_timeout(command: &mut Command, within: Duration) -> io::Result<Optio
 pub(crate) fn remove_interface(number: u32) -> io::Result<()> {
     let Some(name) = find_interface(number)? else { return Ok(()) };
     let mut command = Command::new("ip");
-    // The folder of system programs is not in every user's path.
+    // ip(8) is in sbin, which is not in every user's PATH.
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(["link", "delete", "dev", &name]).env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let done = run_with_timeout(&mut command, LETS_GO)
-        .map_err(|error| io::Error::new(error.kind(), format!("ip(8), of iproute2: {error}")))?;
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot run ip(8) of iproute2: {error}")))?;
     match done {
         Some(status) if status.success() => Ok(()),
-        // It was removed in the meantime.
+        // ip(8) failed, but the interface no longer exists: another program removed it in the meantime.
         Some(_) if find_interface(number)?.is_none() => Ok(()),
-        Some(status) => Err(io::Error::other(format!("ip link delete dev {name}: {status}"))),
+        Some(status) => Err(io::Error::other(format!("`ip link delete dev {name}` failed: {status}"))),
         None => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("the kernel does not let go of {name}: it has miscounted who uses it"),
+            format!("the kernel does not release {name}: its reference count is wrong"),
         )),
     }
 }
 
 /// Creates the interface and returns its name.
-pub(crate) fn create_interface(config: &KernelConfig) -> Result<String, KernelError> {
+pub(crate) fn create_interface(config: &KernelEspConfig) -> Result<String, KernelEspError> {
     let named = |name: &str| {
         let mut message = LinkMessage::default();
         message.header.flags = LinkFlags::Up;
@@ -110,7 +110,7 @@ pub(crate) fn create_interface(config: &KernelConfig) -> Result<String, KernelEr
             break;
         }
     }
-    Err(KernelError::Interface { name: config.device.clone(), error: last })
+    Err(KernelEspError::Interface { name: config.device.clone(), error: last })
 }
 
 #[cfg(test)]

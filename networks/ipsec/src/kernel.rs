@@ -4,7 +4,8 @@
 
 use crate::tunnel::{StartError, TunnelEvent, open_udp_port};
 use crate::xfrm::{
-    self, PolicyDirection, ReplayState, ReportedState, XfrmAction, XfrmRequest, XfrmSelector, XfrmState,
+    self, SaReplayState, XfrmPolicyAction, XfrmPolicyDirection, XfrmRequest, XfrmSelector, XfrmState,
+    XfrmStateReport,
 };
 use crate::{interface, sys};
 use netlink_sys::protocols::NETLINK_XFRM;
@@ -18,10 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use usher_esp::plane::{EspEvent, OuterPath, SaUsage};
+use usher_esp::plane::{EspEvent, OuterAddresses, SaUsage};
 use usher_esp::sa::{SaExpiry, TrafficVolume};
 use usher_esp::{
-    IpsecOperation, PolicyAction, PolicyId, SaLifetime, SaPair, SecurityPolicy, TrafficSelector,
+    IpsecOperation, PolicyAction, SaLifetime, SaPair, SecurityPolicy, SecurityPolicyId, TrafficSelector,
 };
 
 /// The interval at which usage is read.
@@ -39,7 +40,7 @@ const GROUPS: [u32; 2] = [1, 2];
 
 /// The configuration of the kernel's ESP.
 #[derive(Clone, Debug)]
-pub struct KernelConfig {
+pub struct KernelEspConfig {
     /// The interface's name. The kernel replaces `%d` by a number.
     pub device: String,
     /// The interface's MTU in octets.
@@ -56,7 +57,7 @@ pub struct KernelConfig {
 
 /// Why the kernel's ESP cannot be used, or an operation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum KernelError {
+pub enum KernelEspError {
     /// The kernel has no XFRM, or permission is missing.
     #[error(
         "the kernel's ESP cannot be used: {0}; this needs root or CAP_NET_ADMIN, and a kernel with XFRM (modprobe xfrm_user esp4 esp6 xfrm_interface)"
@@ -64,7 +65,7 @@ pub enum KernelError {
     Xfrm(io::Error),
     /// The interface cannot be created.
     #[error(
-        "no XFRM interface \"{name}\": {error}; the kernel needs xfrm_interface (modprobe xfrm_interface)"
+        "cannot create XFRM interface \"{name}\": {error}; the kernel needs xfrm_interface (modprobe xfrm_interface)"
     )]
     Interface {
         /// The interface's name.
@@ -73,7 +74,7 @@ pub enum KernelError {
         error: io::Error,
     },
     /// The interface cannot be removed.
-    #[error("the XFRM interface of number {number} cannot be taken away: {error}")]
+    #[error("cannot remove the XFRM interface with number {number}: {error}")]
     Left {
         /// The interface's number.
         number: u32,
@@ -85,7 +86,8 @@ pub enum KernelError {
     Start(#[from] StartError),
     /// The kernel lacks the algorithm or ESP.
     #[error(
-        "the kernel takes no SA {spi:08x} with {algorithms}: {error}; it may lack the algorithm or ESP itself (modprobe esp4 esp6)"
+        "the kernel rejects SA {spi:08x} with {algorithms}: {error}; it may lack the algorithm or ESP itself \
+         (modprobe esp4 esp6)"
     )]
     State {
         /// The SPI.
@@ -96,24 +98,24 @@ pub enum KernelError {
         error: io::Error,
     },
     /// The kernel rejects a policy.
-    #[error("the kernel takes no policy: {0}")]
+    #[error("the kernel rejects a policy: {0}")]
     Policy(io::Error),
     /// The traffic selectors of a pair need too many kernel selectors.
-    #[error(
-        "the traffic of SA {0:08x} is in more than 256 parts for the kernel, or of ports that cannot be seen"
-    )]
+    #[error("SA {0:08x} needs more than 256 kernel selectors, or has ports that the kernel cannot match")]
     Traffic(u32),
     /// No pair receives at this SPI.
-    #[error("no SA receives at SPI {0:08x}")]
+    #[error("no SA has the inbound SPI {0:08x}")]
     UnknownSpi(u32),
     /// The kernel's interface does not support this.
-    #[error("a policy that forwards: what is led to the interface goes by an SA or nowhere")]
+    #[error(
+        "the XFRM interface does not support a policy that forwards: its packets use an SA, or are dropped"
+    )]
     Forward,
 }
 
 /// An installed SA pair.
 #[derive(Debug)]
-struct InstalledPair {
+struct InstalledSaPair {
     pair: SaPair,
     reqid: u32,
     selectors: Vec<XfrmSelector>,
@@ -124,9 +126,9 @@ struct InstalledPair {
     before: SaUsage,
 }
 
-impl InstalledPair {
+impl InstalledSaPair {
     /// Updates the usage from the kernel's volumes of the current SAs.
-    fn record_volumes(&mut self, received: Option<TrafficVolume>, sent: Option<TrafficVolume>) {
+    fn record_sa_volumes(&mut self, received: Option<TrafficVolume>, sent: Option<TrafficVolume>) {
         let plus = |a: TrafficVolume, b: TrafficVolume| TrafficVolume {
             packets: a.packets + b.packets,
             octets: a.octets + b.octets,
@@ -155,12 +157,12 @@ fn remaining_lifetime(of: SaLifetime, used: TrafficVolume) -> SaLifetime {
 #[derive(Debug)]
 struct KernelState {
     socket: Socket,
-    config: KernelConfig,
-    pairs: BTreeMap<u32, InstalledPair>,
+    config: KernelEspConfig,
+    pairs: BTreeMap<u32, InstalledSaPair>,
     /// The pairs of each selector, the newest last.
     by_selector: BTreeMap<XfrmSelector, Vec<u32>>,
     /// The policies for traffic without a pair, with their priority: discard, or acquire an SA.
-    policies: BTreeMap<XfrmSelector, (PolicyId, u32, XfrmAction)>,
+    policies: BTreeMap<XfrmSelector, (SecurityPolicyId, u32, XfrmPolicyAction)>,
     next: u32,
     /// Events for the thread to emit.
     pending_events: Vec<TunnelEvent>,
@@ -194,15 +196,15 @@ impl KernelEsp {
     /// program.
     ///
     /// # Errors
-    /// [`KernelError`].
+    /// [`KernelEspError`].
     pub fn start(
-        config: KernelConfig,
+        config: KernelEspConfig,
         said: Box<dyn FnMut(TunnelEvent) + Send>,
-    ) -> Result<Self, KernelError> {
-        let requests = open_xfrm_socket().map_err(KernelError::Xfrm)?;
-        let heard = open_xfrm_socket().map_err(KernelError::Xfrm)?;
+    ) -> Result<Self, KernelEspError> {
+        let requests = open_xfrm_socket().map_err(KernelEspError::Xfrm)?;
+        let heard = open_xfrm_socket().map_err(KernelEspError::Xfrm)?;
         for group in GROUPS {
-            heard.add_membership(group).map_err(KernelError::Xfrm)?;
+            heard.add_membership(group).map_err(KernelEspError::Xfrm)?;
         }
         let mut ports = Vec::new();
         for address in &config.udp {
@@ -216,7 +218,7 @@ impl KernelEsp {
                 Ok(port.socket)
             });
             ports.push(port.map_err(|error| StartError::Bind {
-                what: "ESP within UDP",
+                what: "ESP in UDP",
                 address: *address,
                 error,
             })?);
@@ -230,12 +232,12 @@ impl KernelEsp {
             next: 1,
             pending_events: Vec::new(),
         };
-        known.purge_all().map_err(KernelError::Xfrm)?;
+        known.purge_interface_state().map_err(KernelEspError::Xfrm)?;
         let number = known.config.number;
         match interface::remove_interface(number) {
-            // An invisible leftover does no harm.
+            // TimedOut: the kernel still holds the interface, but invisibly. Its number can be reused, so go on.
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {
-                return Err(KernelError::Left { number, error });
+                return Err(KernelEspError::Left { number, error });
             }
             _ => {}
         }
@@ -244,7 +246,7 @@ impl KernelEsp {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
         let (known, ends) = (Arc::new(Mutex::new(known)), Arc::new(AtomicBool::new(false)));
-        let listener = KernelListener {
+        let listener = XfrmEventListener {
             state: known.clone(),
             netlink_socket: heard,
             wake: wake.clone(),
@@ -265,14 +267,14 @@ impl KernelEsp {
     /// Changes SAs before it returns. Policies are set by [`KernelEsp::set_policies`].
     ///
     /// # Errors
-    /// [`KernelError`].
-    pub fn apply_operation(&self, operation: IpsecOperation) -> Result<(), KernelError> {
+    /// [`KernelEspError`].
+    pub fn apply_operation(&self, operation: IpsecOperation) -> Result<(), KernelEspError> {
         let mut known = lock_state(&self.state);
         let done = match operation {
             IpsecOperation::Install(pair) => known.install_pair(*pair),
-            IpsecOperation::Remove { inbound } => known.remove_pair(inbound),
-            IpsecOperation::Move { inbound, outer } => known.move_pair(inbound, outer),
-            // Packets wait in the kernel, which drops them by itself.
+            IpsecOperation::Remove { inbound } => known.remove_sa_pair(inbound),
+            IpsecOperation::Move { inbound, outer } => known.move_sa_pair(inbound, outer),
+            // Packets without an SA wait in the kernel, which drops them by itself, so there is nothing to do.
             IpsecOperation::Policies(_) | IpsecOperation::Abandon(_) => Ok(()),
         };
         let says = !known.pending_events.is_empty();
@@ -286,19 +288,19 @@ impl KernelEsp {
     /// request. If the local endpoint is unspecified, the system chooses it.
     ///
     /// # Errors
-    /// [`KernelError`].
+    /// [`KernelEspError`].
     pub fn set_policies(
         &self,
         policies: Vec<SecurityPolicy>,
-        ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
-    ) -> Result<(), KernelError> {
+        ends: &dyn Fn(SecurityPolicyId) -> Option<(IpAddr, IpAddr)>,
+    ) -> Result<(), KernelEspError> {
         lock_state(&self.state).set_policies(policies, ends)
     }
     /// Returns the usage of all pairs by inbound SPI. The kernel counts the outer header among the octets.
     #[must_use]
     pub fn all_usages(&self) -> Vec<(u32, SaUsage)> {
         let mut known = lock_state(&self.state);
-        // After an error, the next query has the current values.
+        // An error is ignored: the usages below are then the last known ones, and the next query updates them.
         let _ = known.poll_usages();
         known.pairs.iter().map(|(inbound, held)| (*inbound, held.usage)).collect()
     }
@@ -316,20 +318,20 @@ impl KernelEsp {
     /// Removes all its state from the kernel, as dropping it does, but reports errors.
     ///
     /// # Errors
-    /// [`KernelError`]: some state remains, which the next [`KernelEsp::start`] removes if possible.
-    pub fn stop(mut self) -> Result<(), KernelError> {
+    /// [`KernelEspError`]: some state remains, which the next [`KernelEsp::start`] removes if possible.
+    pub fn stop(mut self) -> Result<(), KernelEspError> {
         self.shut_down()
     }
-    fn shut_down(&mut self) -> Result<(), KernelError> {
+    fn shut_down(&mut self) -> Result<(), KernelEspError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         self.ends.store(true, Ordering::Relaxed);
         self.wake_thread();
         let _ = thread.join();
         let mut known = lock_state(&self.state);
-        let purged = known.purge_all();
+        let purged = known.purge_interface_state();
         let removed = interface::remove_interface(known.config.number);
-        removed.map_err(|error| KernelError::Left { number: known.config.number, error })?;
-        purged.map_err(KernelError::Xfrm)
+        removed.map_err(|error| KernelEspError::Left { number: known.config.number, error })?;
+        purged.map_err(KernelEspError::Xfrm)
     }
     fn wake_thread(&self) {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
@@ -338,28 +340,28 @@ impl KernelEsp {
 
 impl Drop for KernelEsp {
     fn drop(&mut self) {
-        // The next start removes any remains.
+        // An error is ignored: the next start removes whatever remains.
         let _ = self.shut_down();
     }
 }
 
 impl KernelState {
     /// Sends a request and reads its replies.
-    fn send_request(&mut self, request: &[u8]) -> io::Result<Vec<xfrm::KernelMessage>> {
+    fn send_request(&mut self, request: &[u8]) -> io::Result<Vec<xfrm::XfrmMessage>> {
         self.socket.send(request, 0)?;
         let mut all = Vec::new();
         loop {
             for said in xfrm::parse_messages(&self.socket.recv_from_full()?.0) {
                 match said {
-                    xfrm::KernelMessage::Done(Ok(())) => return Ok(all),
-                    xfrm::KernelMessage::Done(Err(code)) => return Err(io::Error::from_raw_os_error(code)),
+                    xfrm::XfrmMessage::Done(Ok(())) => return Ok(all),
+                    xfrm::XfrmMessage::Done(Err(code)) => return Err(io::Error::from_raw_os_error(code)),
                     said => all.push(said),
                 }
             }
         }
     }
     /// Sends a request to remove an object that may be gone already.
-    fn remove_it(&mut self, request: &[u8]) -> io::Result<()> {
+    fn remove_if_present(&mut self, request: &[u8]) -> io::Result<()> {
         match self.send_request(request) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             // ESRCH: the SA does not exist.
@@ -367,74 +369,77 @@ impl KernelState {
             done => done.map(drop),
         }
     }
-    fn list_states(&mut self) -> io::Result<Vec<ReportedState>> {
+    fn list_states(&mut self) -> io::Result<Vec<XfrmStateReport>> {
         let number = self.config.number;
-        let all = self.send_request(&XfrmRequest::dump_all(xfrm::GETSA))?;
+        let all = self.send_request(&XfrmRequest::build_dump_request(xfrm::GETSA))?;
         let state = |said| match said {
-            xfrm::KernelMessage::State(told) if told.interface == number => Some(told),
+            xfrm::XfrmMessage::State(told) if told.interface == number => Some(told),
             _ => None,
         };
         Ok(all.into_iter().filter_map(state).collect())
     }
     /// Reads both SAs of a pair, the inbound one first, if they exist.
-    fn query_pair(&mut self, pair: &SaPair) -> io::Result<[Option<ReportedState>; 2]> {
-        let OuterPath { local, remote, .. } = pair.outer;
-        let mut one =
-            |to: IpAddr, spi: u32| match self.send_request(&XfrmRequest::for_state(xfrm::GETSA, to, spi)) {
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
-                Err(error) => Err(error),
-                Ok(all) => Ok(all.into_iter().find_map(|said| match said {
-                    xfrm::KernelMessage::State(told) => Some(told),
-                    _ => None,
-                })),
-            };
+    fn query_pair(&mut self, pair: &SaPair) -> io::Result<[Option<XfrmStateReport>; 2]> {
+        let OuterAddresses { local, remote, .. } = pair.outer;
+        let mut one = |to: IpAddr, spi: u32| match self.send_request(&XfrmRequest::build_sa_request(
+            xfrm::GETSA,
+            to,
+            spi,
+        )) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+            Err(error) => Err(error),
+            Ok(all) => Ok(all.into_iter().find_map(|said| match said {
+                xfrm::XfrmMessage::State(told) => Some(told),
+                _ => None,
+            })),
+        };
         Ok([one(local.ip(), pair.inbound)?, one(remote.ip(), pair.outbound)?])
     }
     /// Removes all state of the interface.
-    fn purge_all(&mut self) -> io::Result<()> {
+    fn purge_interface_state(&mut self) -> io::Result<()> {
         let number = self.config.number;
-        // Policies first: a packet that needs a removed SA would otherwise leave an acquire behind.
-        for said in self.send_request(&XfrmRequest::dump_all(xfrm::GETPOLICY))? {
-            if let xfrm::KernelMessage::Policy(told) = said
+        // Delete policies before SAs: otherwise a packet whose SA is gone would leave an acquire behind.
+        for said in self.send_request(&XfrmRequest::build_dump_request(xfrm::GETPOLICY))? {
+            if let xfrm::XfrmMessage::Policy(told) = said
                 && told.interface == number
             {
-                self.remove_it(&XfrmRequest::no_such_policy(&told, number))?;
+                self.remove_if_present(&XfrmRequest::build_reported_policy_deletion(&told, number))?;
             }
         }
         for told in self.list_states()? {
-            self.remove_it(&XfrmRequest::for_state(xfrm::DELSA, told.to, told.spi))?;
+            self.remove_if_present(&XfrmRequest::build_sa_request(xfrm::DELSA, told.to, told.spi))?;
         }
         Ok(())
     }
 
     /// `numbers`: the states from which the inbound and the outbound SA continue.
-    fn add_states(
+    fn add_sa_states(
         &mut self,
-        held: &InstalledPair,
-        numbers: [Option<ReplayState>; 2],
-    ) -> Result<(), KernelError> {
+        held: &InstalledSaPair,
+        numbers: [Option<SaReplayState>; 2],
+    ) -> Result<(), KernelEspError> {
         let [goes, comes] = pair_states(held, &self.config);
         for (state, numbers) in [comes, goes].iter().zip(numbers) {
-            let message = XfrmRequest::add_state(state, numbers.as_ref());
+            let message = XfrmRequest::build_state_addition(state, numbers.as_ref());
             self.send_request(&message).map_err(|error| {
                 let transform = &held.pair.transform;
                 let algorithms = format!("{:?} and {:?}", transform.cipher, transform.integrity);
-                KernelError::State { spi: state.spi, algorithms, error }
+                KernelEspError::State { spi: state.spi, algorithms, error }
             })?;
         }
         Ok(())
     }
     fn delete_states(&mut self, pair: &SaPair) -> io::Result<()> {
-        let OuterPath { local, remote, .. } = pair.outer;
-        self.remove_it(&XfrmRequest::for_state(xfrm::DELSA, local.ip(), pair.inbound))?;
-        self.remove_it(&XfrmRequest::for_state(xfrm::DELSA, remote.ip(), pair.outbound))
+        let OuterAddresses { local, remote, .. } = pair.outer;
+        self.remove_if_present(&XfrmRequest::build_sa_request(xfrm::DELSA, local.ip(), pair.inbound))?;
+        self.remove_if_present(&XfrmRequest::build_sa_request(xfrm::DELSA, remote.ip(), pair.outbound))
     }
 
-    fn install_pair(&mut self, mut pair: SaPair) -> Result<(), KernelError> {
+    fn install_pair(&mut self, mut pair: SaPair) -> Result<(), KernelEspError> {
         let inbound = pair.inbound;
         let selectors = xfrm::xfrm_selectors(&pair.local, &pair.remote, &self.config.networks, PARTS)
             .filter(|selectors| !selectors.is_empty())
-            .ok_or(KernelError::Traffic(inbound))?;
+            .ok_or(KernelEspError::Traffic(inbound))?;
         if !pair.transform.extended_sequence_numbers {
             let SaLifetime { soft_packets, hard_packets, .. } = &mut pair.lifetime;
             *soft_packets = Some(soft_packets.unwrap_or(NEARLY).min(NEARLY));
@@ -442,20 +447,21 @@ impl KernelState {
         }
         let before = pair.replaces.and_then(|old| self.pairs.get(&old));
         let reqid = match (pair.policy, before) {
-            // Pending packets use an SA only if it has the reqid of the acquire.
-            (Some(PolicyId(n)), _) => policy_number(n),
+            // Reuse the reqid of the acquire: packets that wait for an SA use it only if its reqid is the same.
+            (Some(SecurityPolicyId(n)), _) => policy_reqid(n),
             (None, Some(before)) => before.reqid,
             (None, None) => {
                 self.next += 1;
                 self.next
             }
         };
-        // The peer may not have installed it yet (RFC 7296 §2.8).
+        // A pair that waits for the peer is not used for sending while it replaces another: the peer may not have
+        // installed it yet (RFC 7296 §2.8).
         let active = !pair.after_peer || before.is_none();
         let (usage, before) = (SaUsage::default(), SaUsage::default());
-        let held = InstalledPair { pair, reqid, selectors, active, usage, before };
-        if let Err(error) = self.add_states(&held, [None, None]) {
-            // The first of the two may exist.
+        let held = InstalledSaPair { pair, reqid, selectors, active, usage, before };
+        if let Err(error) = self.add_sa_states(&held, [None, None]) {
+            // The first of the two SAs may have been created, so delete both.
             let _ = self.delete_states(&held.pair);
             return Err(error);
         }
@@ -466,17 +472,17 @@ impl KernelState {
         }
         let done = self.update_policies(&selectors);
         if done.is_err() {
-            let _ = self.remove_pair(inbound);
+            let _ = self.remove_sa_pair(inbound);
             self.pending_events.clear();
         }
         done
     }
 
-    fn remove_pair(&mut self, inbound: u32) -> Result<(), KernelError> {
-        let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
-        // Its last usage.
+    fn remove_sa_pair(&mut self, inbound: u32) -> Result<(), KernelEspError> {
+        let mut held = self.pairs.remove(&inbound).ok_or(KernelEspError::UnknownSpi(inbound))?;
+        // Read the last usage of the pair before it is deleted.
         let [comes, goes] = self.query_pair(&held.pair).unwrap_or_default();
-        held.record_volumes(comes.map(|told| told.volume), goes.map(|told| told.volume));
+        held.record_sa_volumes(comes.map(|told| told.volume), goes.map(|told| told.volume));
         for selector in &held.selectors {
             if let Some(all) = self.by_selector.get_mut(selector) {
                 all.retain(|other| *other != inbound);
@@ -485,11 +491,11 @@ impl KernelState {
                 }
             }
         }
-        // From now on the pair that replaced it is used.
+        // From now on, use the pair that replaces the removed one.
         for other in self.pairs.values_mut().filter(|other| other.pair.replaces == Some(inbound)) {
             other.active = true;
         }
-        // Policies first: none may refer to a removed SA.
+        // Update policies before deleting the SAs, because no policy may refer to a deleted SA.
         let done = self.update_policies(&held.selectors);
         let _ = self.delete_states(&held.pair);
         self.pending_events.push(TunnelEvent::Plane(EspEvent::Removed { inbound, usage: held.usage }));
@@ -498,35 +504,36 @@ impl KernelState {
 
     /// Moves a pair to other outer addresses. The kernel cannot move SAs, so they are re-created and continue with
     /// their sequence numbers.
-    fn move_pair(&mut self, inbound: u32, outer: OuterPath) -> Result<(), KernelError> {
-        let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
+    fn move_sa_pair(&mut self, inbound: u32, outer: OuterAddresses) -> Result<(), KernelEspError> {
+        let mut held = self.pairs.remove(&inbound).ok_or(KernelEspError::UnknownSpi(inbound))?;
         let [comes, goes] = match self.query_pair(&held.pair) {
             Ok(both) => both,
             Err(error) => {
                 self.pairs.insert(inbound, held);
-                return Err(KernelError::Xfrm(error));
+                return Err(KernelEspError::Xfrm(error));
             }
         };
-        // The new SAs count from zero.
-        held.record_volumes(comes.as_ref().map(|told| told.volume), goes.as_ref().map(|told| told.volume));
+        // The counters of the new SAs start from zero, so keep the usage so far as the base.
+        held.record_sa_volumes(comes.as_ref().map(|told| told.volume), goes.as_ref().map(|told| told.volume));
         held.before = held.usage;
         let _ = self.delete_states(&held.pair);
         held.pair.outer = outer;
-        let numbers = [comes.map(|told| told.numbers), goes.map(|told| told.numbers.advance_by(LEAP))];
-        let added = self.add_states(&held, numbers);
+        let numbers =
+            [comes.map(|told| told.numbers), goes.map(|told| told.numbers.advance_outbound_sequence(LEAP))];
+        let added = self.add_sa_states(&held, numbers);
         let selectors = held.selectors.clone();
         self.pairs.insert(inbound, held);
         added.and_then(|()| self.update_policies(&selectors))
     }
 
     /// Updates the kernel's policies of these selectors from the pairs and policies.
-    fn update_policies(&mut self, selectors: &[XfrmSelector]) -> Result<(), KernelError> {
+    fn update_policies(&mut self, selectors: &[XfrmSelector]) -> Result<(), KernelEspError> {
         let number = self.config.number;
         for selector in selectors {
             let pairs = self.by_selector.get(selector).map(Vec::as_slice).unwrap_or_default();
-            let pairs: Vec<&InstalledPair> =
+            let pairs: Vec<&InstalledSaPair> =
                 pairs.iter().filter_map(|inbound| self.pairs.get(inbound)).collect();
-            let protect = |held: &InstalledPair, spi| XfrmAction::Protect {
+            let protect = |held: &InstalledSaPair, spi| XfrmPolicyAction::Protect {
                 reqid: held.reqid,
                 outer: (held.pair.outer.local.ip(), held.pair.outer.remote.ip()),
                 mode: held.pair.mode,
@@ -538,16 +545,17 @@ impl KernelState {
                 .find(|held| held.active)
                 .map(|held| protect(held, Some(held.pair.outbound)));
             let comes = pairs.last().map(|held| protect(held, None));
-            // Narrower selectors come before wider ones, and pairs before acquire policies.
+            // The kernel takes the lowest number first: a narrower selector before a wider one, an installed pair before a
+            // policy that only asks for an SA.
             let bits = u32::from(selector.local.network.1) + u32::from(selector.remote.network.1);
             let mut wanted = vec![
-                (PolicyDirection::Out, goes.map(|deed| (deed, 2000 - bits))),
-                (PolicyDirection::In, comes.map(|deed| (deed, 2000 - bits))),
-                (PolicyDirection::Forward, comes.map(|deed| (deed, 2000 - bits))),
+                (XfrmPolicyDirection::Out, goes.map(|deed| (deed, 2000 - bits))),
+                (XfrmPolicyDirection::In, comes.map(|deed| (deed, 2000 - bits))),
+                (XfrmPolicyDirection::Forward, comes.map(|deed| (deed, 2000 - bits))),
             ];
             if let Some((_, order, deed)) = self.policies.get(selector) {
                 // Discard applies to both directions, whatever an SA covers.
-                if *deed == XfrmAction::Discard {
+                if *deed == XfrmPolicyAction::Discard {
                     wanted.iter_mut().for_each(|(_, wanted)| *wanted = Some((*deed, *order)));
                 } else if wanted[0].1.is_none() {
                     wanted[0].1 = Some((*deed, 4000 + order));
@@ -562,9 +570,10 @@ impl KernelState {
                             (deed, priority, number),
                         ))
                         .map(drop),
-                    None => self.remove_it(&XfrmRequest::no_policy(selector, direction, number)),
+                    None => self
+                        .remove_if_present(&XfrmRequest::build_policy_deletion(selector, direction, number)),
                 };
-                done.map_err(KernelError::Policy)?;
+                done.map_err(KernelEspError::Policy)?;
             }
         }
         Ok(())
@@ -573,21 +582,21 @@ impl KernelState {
     fn set_policies(
         &mut self,
         policies: Vec<SecurityPolicy>,
-        ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
-    ) -> Result<(), KernelError> {
+        ends: &dyn Fn(SecurityPolicyId) -> Option<(IpAddr, IpAddr)>,
+    ) -> Result<(), KernelEspError> {
         let mut wanted = BTreeMap::new();
         for (order, policy) in (0..).zip(policies) {
             let deed = match policy.action {
-                PolicyAction::Discard => XfrmAction::Discard,
-                PolicyAction::Forward => return Err(KernelError::Forward),
+                PolicyAction::Discard => XfrmPolicyAction::Discard,
+                PolicyAction::Forward => return Err(KernelEspError::Forward),
                 PolicyAction::Protect => {
                     let Some(outer) = ends(policy.id) else { continue };
-                    let (reqid, mode) = (policy_number(policy.id.0), usher_esp::plane::IpsecMode::Tunnel);
-                    XfrmAction::Protect { reqid, outer, mode, spi: None }
+                    let (reqid, mode) = (policy_reqid(policy.id.0), usher_esp::plane::IpsecMode::Tunnel);
+                    XfrmPolicyAction::Protect { reqid, outer, mode, spi: None }
                 }
             };
             let parts = xfrm::xfrm_selectors(&policy.local, &policy.remote, &self.config.networks, PARTS);
-            for selector in parts.ok_or(KernelError::Traffic(0))? {
+            for selector in parts.ok_or(KernelEspError::Traffic(0))? {
                 wanted.entry(selector).or_insert((policy.id, order, deed));
             }
         }
@@ -606,7 +615,7 @@ impl KernelState {
             let of = |spi: u32, to: IpAddr| told.get(&(spi, to)).copied();
             let outer = held.pair.outer;
             let before = held.usage;
-            held.record_volumes(
+            held.record_sa_volumes(
                 of(held.pair.inbound, outer.local.ip()),
                 of(held.pair.outbound, outer.remote.ip()),
             );
@@ -623,15 +632,15 @@ impl KernelState {
     }
 
     /// Converts a notification of the kernel to an event.
-    fn event_from_notice(&self, said: &xfrm::KernelMessage) -> Option<EspEvent> {
+    fn event_from_notice(&self, said: &xfrm::XfrmMessage) -> Option<EspEvent> {
         match said {
-            xfrm::KernelMessage::Acquire { flow, policy } => {
+            xfrm::XfrmMessage::Acquire { flow, policy } => {
                 let found =
                     self.policies.iter().find(|(selector, _)| xfrm::encode_selector(selector) == *policy);
                 found.map(|(_, (policy, ..))| EspEvent::Acquire { policy: *policy, flow: *flow })
             }
-            xfrm::KernelMessage::Expire { spi, hard } => {
-                let of = |held: &&InstalledPair| [held.pair.inbound, held.pair.outbound].contains(spi);
+            xfrm::XfrmMessage::Expire { spi, hard } => {
+                let of = |held: &&InstalledSaPair| [held.pair.inbound, held.pair.outbound].contains(spi);
                 let expiry = if *hard { SaExpiry::Hard } else { SaExpiry::Soft };
                 let held = self.pairs.values().find(of)?;
                 Some(EspEvent::Expire { inbound: held.pair.inbound, expiry })
@@ -642,14 +651,14 @@ impl KernelState {
 }
 
 /// Returns the reqid of SAs that a policy has acquired. Other SAs have other reqids.
-const fn policy_number(id: u32) -> u32 {
+const fn policy_reqid(id: u32) -> u32 {
     1 << 30 | id
 }
 
 /// Returns both SAs of a pair: outbound, then inbound.
-fn pair_states<'a>(held: &'a InstalledPair, config: &KernelConfig) -> [XfrmState<'a>; 2] {
+fn pair_states<'a>(held: &'a InstalledSaPair, config: &KernelEspConfig) -> [XfrmState<'a>; 2] {
     let pair = &held.pair;
-    let OuterPath { local, remote, encapsulated } = pair.outer;
+    let OuterAddresses { local, remote, encapsulated } = pair.outer;
     let (here, there) = ((local.ip(), local.port()), (remote.ip(), remote.port()));
     let goes = XfrmState {
         spi: pair.outbound,
@@ -678,7 +687,7 @@ fn pair_states<'a>(held: &'a InstalledPair, config: &KernelConfig) -> [XfrmState
 }
 
 /// Receives the kernel's notifications on its own thread.
-struct KernelListener {
+struct XfrmEventListener {
     state: Arc<Mutex<KernelState>>,
     netlink_socket: Socket,
     wake: Arc<OwnedFd>,
@@ -686,7 +695,7 @@ struct KernelListener {
     event_handler: Box<dyn FnMut(TunnelEvent) + Send>,
 }
 
-impl KernelListener {
+impl XfrmEventListener {
     fn run(mut self) {
         let patience = Timespec::try_from(LOOK).ok();
         while !self.ends.load(Ordering::Relaxed) {
@@ -703,7 +712,7 @@ impl KernelListener {
             if woken {
                 let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
             }
-            // An overflow loses notifications: the kernel repeats acquires that are still needed.
+            // After an overflow, notifications are lost. The kernel repeats those acquires that are still needed.
             let told = if heard {
                 self.netlink_socket.recv_from_full().map(|(octets, _)| octets)
             } else {

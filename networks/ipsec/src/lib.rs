@@ -21,6 +21,6 @@ mod tunnel;
 mod worker;
 mod xfrm;
 
-pub use kernel::{KernelConfig, KernelError, KernelEsp};
+pub use kernel::{KernelEsp, KernelEspConfig, KernelEspError};
 pub use tunnel::{EspTunnel, StartError, TunnelConfig, TunnelEvent};
 pub use worker::TunnelCounters;

@@ -34,7 +34,7 @@ fn set_option(socket: &Socket, level: libc::c_int, name: libc::c_int, value: lib
 
 /// Has the kernel report the local address and class of each datagram, and fragment datagrams that are too long for a
 /// link.
-pub(crate) fn prepare_socket(socket: &Socket, ipv6: bool) -> io::Result<()> {
+pub(crate) fn set_ike_socket_options(socket: &Socket, ipv6: bool) -> io::Result<()> {
     if ipv6 {
         set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
@@ -65,7 +65,7 @@ pub(crate) fn attach_port_filter(socket: &Socket) -> io::Result<()> {
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let give = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // A read beyond the datagram's end gives 0.
+    // If the filter loads a word beyond the datagram's end, it ends with result 0.
     let mut steps = [step(word, 0, 0, 0), step(equal, 0, 1, 0), step(give, 0, 0, 0), step(give, 0, 0, 1)];
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
@@ -135,13 +135,13 @@ pub(crate) struct ReceivedMessage<'a> {
 }
 
 /// Receives batches.
-pub(crate) struct BatchReceiver {
+pub(crate) struct DatagramBatchReceiver {
     slots: MessageSlots,
     data: Vec<u8>,
     count: usize,
 }
 
-impl BatchReceiver {
+impl DatagramBatchReceiver {
     pub(crate) fn new() -> Self {
         Self { slots: MessageSlots::new(), data: vec![0; BATCH * JOINED], count: 0 }
     }
@@ -196,7 +196,8 @@ fn address_of(storage: &libc::sockaddr_storage, length: usize) -> Option<SocketA
     let at: *const libc::sockaddr_storage = storage;
     match i32::from(storage.ss_family) {
         libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the family says that the storage, which is larger and aligned for all, holds this one.
+            // SAFETY: the address family states that the storage holds this structure. The storage is larger and
+            // aligned for it.
             let v4 = unsafe { &*at.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
@@ -215,7 +216,7 @@ fn address_of(storage: &libc::sockaddr_storage, length: usize) -> Option<SocketA
 fn parse_control(control: &ControlBuffer, length: usize, arrived: &mut ReceivedMessage<'_>) {
     let (mut at, end) = (0, length.min(CONTROL));
     while at + HEAD <= end {
-        // SAFETY: the octets are as many as a header has, which is plain bits.
+        // SAFETY: this range has as many octets as a header, which is plain bits.
         let head = unsafe { control.0.as_ptr().add(at).cast::<libc::cmsghdr>().read_unaligned() };
         if head.cmsg_len < HEAD || head.cmsg_len > end - at {
             break;
@@ -223,7 +224,7 @@ fn parse_control(control: &ControlBuffer, length: usize, arrived: &mut ReceivedM
         let body = &control.0[at + HEAD..at + head.cmsg_len];
         let number = body.first_chunk().map(|octets| libc::c_int::from_ne_bytes(*octets));
         match (head.cmsg_level, head.cmsg_type) {
-            // The destination comes after the interface index and the local address for replies.
+            // The packet's destination is the third field, after the interface index and the local address for replies.
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 let octets = body.get(8..12).and_then(|octets| octets.first_chunk::<4>());
                 arrived.local = octets.map(|octets| Ipv4Addr::from(*octets).into()).or(arrived.local);
@@ -259,11 +260,11 @@ pub(crate) struct OutgoingMessage<'a> {
 }
 
 /// Sends batches.
-pub(crate) struct BatchSender {
+pub(crate) struct DatagramBatchSender {
     slots: MessageSlots,
 }
 
-impl BatchSender {
+impl DatagramBatchSender {
     pub(crate) fn new() -> Self {
         Self { slots: MessageSlots::new() }
     }
@@ -278,7 +279,7 @@ impl BatchSender {
     ) -> io::Result<usize> {
         let count = messages.len().min(BATCH);
         for (at, message) in messages[..count].iter().enumerate() {
-            // The system reads what this points at and does not write it.
+            // The pointer is mutable only by type: the system reads this memory and does not write it.
             let base = message.octets.as_ptr().cast_mut().cast();
             self.slots.vectors[at] = libc::iovec { iov_base: base, iov_len: message.octets.len() };
             let name = write_address(&mut self.slots.names[at], message.remote);

@@ -1,7 +1,7 @@
 //! The public interface of a tunnel.
 
 use crate::sys;
-use crate::worker::{TunnelCommand, TunnelCounters, TunnelPort, TunnelWorker, WorkerParts};
+use crate::worker::{TunnelCommand, TunnelCounters, TunnelSocket, TunnelWorker, TunnelWorkerParts};
 use rustix::event::{EventfdFlags, eventfd};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use usher_core::SecureRng;
-use usher_device::{OffloadSupport, TunDevice, open_tun};
-use usher_esp::plane::{OperationError, OuterPath, SaUsage};
+use usher_device::{SegmentationOffloads, TunDevice, open_tun};
+use usher_esp::plane::{IpsecOperationError, OuterAddresses, SaUsage};
 use usher_esp::{EspDataPlane, EspEvent, IpsecOperation, plane};
 
 /// The configuration of a tunnel.
@@ -69,7 +69,7 @@ pub enum TunnelEvent {
     /// An IKE message, without the non-ESP marker.
     Ike {
         /// Its source and its local address.
-        outer: OuterPath,
+        outer: OuterAddresses,
         /// The message.
         message: Vec<u8>,
     },
@@ -83,7 +83,9 @@ pub enum TunnelEvent {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The TUN device cannot be created.
-    #[error("no TUN device \"{name}\": {error}; this needs root or CAP_NET_ADMIN, and /dev/net/tun")]
+    #[error(
+        "cannot create TUN device \"{name}\": {error}; this needs root or CAP_NET_ADMIN, and /dev/net/tun"
+    )]
     Device {
         /// The device's name.
         name: String,
@@ -101,7 +103,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// A thread or a descriptor is unavailable.
-    #[error("{what}: {error}")]
+    #[error("cannot create {what}: {error}")]
     System {
         /// The operation that failed.
         what: &'static str,
@@ -114,7 +116,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct EspTunnel {
     device: String,
-    offers: OffloadSupport,
+    offers: SegmentationOffloads,
     messages: Sender<TunnelCommand>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
@@ -134,12 +136,12 @@ impl EspTunnel {
         let name = &config.device;
         let TunDevice { file: device, name: made, tcp, udp } =
             open_tun(name, config.mtu).map_err(|error| StartError::Device { name: name.clone(), error })?;
-        let offers = OffloadSupport { tcp: tcp && config.offload, udp: udp && config.offload };
+        let offers = SegmentationOffloads { tcp: tcp && config.offload, udp: udp && config.offload };
         let mut ports = Vec::new();
         for address in &config.udp {
             let port = open_udp_port(*address, config);
             ports.push(port.map_err(|error| StartError::Bind {
-                what: "ESP within UDP",
+                what: "ESP in UDP",
                 address: *address,
                 error,
             })?);
@@ -151,13 +153,13 @@ impl EspTunnel {
         }
         let system = |what| move |error| StartError::System { what, error };
         let forward = match config.mark {
-            Some(mark) => open_forward_sockets(mark).map_err(system("a socket to forward by"))?,
+            Some(mark) => open_forward_sockets(mark).map_err(system("a socket for forwarded packets"))?,
             None => Vec::new(),
         };
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
         let (messages, receiver) = channel();
-        let parts = WorkerParts {
+        let parts = TunnelWorkerParts {
             device,
             ports,
             forward,
@@ -196,8 +198,8 @@ impl EspTunnel {
     /// ([`TunnelEvent::Failed`]).
     ///
     /// # Errors
-    /// [`OperationError`].
-    pub fn apply_operation(&self, operation: IpsecOperation) -> Result<(), OperationError> {
+    /// [`IpsecOperationError`].
+    pub fn apply_operation(&self, operation: IpsecOperation) -> Result<(), IpsecOperationError> {
         let answered = self.send_message(|answer| TunnelCommand::Apply(operation, answer));
         answered.and_then(|answered| answered.recv().ok()).unwrap_or(Ok(()))
     }
@@ -219,7 +221,7 @@ impl EspTunnel {
         answered.and_then(|answered| answered.recv().ok()).unwrap_or_default()
     }
     /// Sends a datagram that is not ESP from the UDP port: an IKE message with its marker, or a keepalive.
-    pub fn send_datagram(&self, outer: OuterPath, datagram: Vec<u8>) {
+    pub fn send_datagram(&self, outer: OuterAddresses, datagram: Vec<u8>) {
         let _ = self.send_message(|answer| TunnelCommand::Send(outer, datagram, answer));
     }
 }
@@ -240,12 +242,12 @@ fn configure_socket(socket: Socket, address: SocketAddr, config: &TunnelConfig) 
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    sys::prepare_socket(&socket, address.is_ipv6())?;
+    sys::set_ike_socket_options(&socket, address.is_ipv6())?;
     set_buffers(socket, config)
 }
 
 fn set_buffers(socket: Socket, config: &TunnelConfig) -> io::Result<Socket> {
-    // The system may grant less.
+    // The system may grant smaller buffers, without an error.
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
     if let Some(mark) = config.mark {
@@ -255,7 +257,7 @@ fn set_buffers(socket: Socket, config: &TunnelConfig) -> io::Result<Socket> {
 }
 
 /// Opens a socket for packets in UDP.
-pub(crate) fn open_udp_port(address: SocketAddr, config: &TunnelConfig) -> io::Result<TunnelPort> {
+pub(crate) fn open_udp_port(address: SocketAddr, config: &TunnelConfig) -> io::Result<TunnelSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     let socket = configure_socket(socket, address, config)?;
     if config.shares_ike_port {
@@ -269,21 +271,21 @@ pub(crate) fn open_udp_port(address: SocketAddr, config: &TunnelConfig) -> io::R
         sys::enable_receive_offload(&socket)?;
     }
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-    Ok(TunnelPort { socket, local: bound, encapsulated: true })
+    Ok(TunnelSocket { socket, local: bound, encapsulated: true })
 }
 
 /// Opens a socket for ESP packets without UDP.
-fn open_esp_port(address: SocketAddr, config: &TunnelConfig) -> io::Result<TunnelPort> {
+fn open_esp_port(address: SocketAddr, config: &TunnelConfig) -> io::Result<TunnelSocket> {
     let protocol = Protocol::from(i32::from(usher_esp::packet::PROTOCOL));
     let socket = Socket::new(Domain::for_address(address), Type::RAW, Some(protocol))?;
     let socket = if address.is_ipv6() {
-        sys::prepare_socket(&socket, true)?;
+        sys::set_ike_socket_options(&socket, true)?;
         set_buffers(socket, config)?
     } else {
         configure_socket(socket, address, config)?
     };
     socket.bind(&address.into())?;
-    Ok(TunnelPort { socket, local: address, encapsulated: false })
+    Ok(TunnelSocket { socket, local: address, encapsulated: false })
 }
 
 /// Opens the sockets for packets of bypass policies, one per family.

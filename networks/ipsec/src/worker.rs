@@ -1,6 +1,6 @@
 //! The thread of a tunnel, which moves whole batches between the device and the network.
 
-use crate::sys::{self, BatchReceiver, OutgoingMessage};
+use crate::sys::{self, DatagramBatchReceiver, OutgoingMessage};
 use crate::tunnel::TunnelEvent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -12,37 +12,39 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant as Clock};
 use usher_core::Instant;
-use usher_device::{JOINED, OffloadSupport, PacketSegments, SegmentJoiner, VNET_HEADER, VnetHeader};
+use usher_device::{JOINED, PacketCoalescer, PacketSegments, SegmentationOffloads, VNET_HEADER, VnetHeader};
 use usher_esp::ip::{self, IpPacket};
-use usher_esp::plane::{OperationError, OutboundDecision, OuterPath, PacketArrival, ReceivedPacket, SaUsage};
+use usher_esp::plane::{
+    IpsecOperationError, OutboundDecision, OuterAddresses, PacketArrival, ReceivedPacket, SaUsage,
+};
 use usher_esp::{EncapsulatedDatagram, EspDataPlane, IpsecOperation};
 
 usher_core::counters! {
-    /// What a tunnel moved, and what the system did not take.
+    /// The traffic of a tunnel, and its drops.
     pub struct TunnelCounters {
-        /// Packets that the system gave to the device; several that it left to us to cut are one.
+        /// Packets read from the device. A batch that this program segments counts as one.
         device_in,
-        /// Packets that were written to the device; several that it will cut are one.
+        /// Packets written to the device. A batch that the system segments counts as one.
         device_out,
-        /// Messages that came: datagrams, or several that were joined.
+        /// Messages received: datagrams, or batches of them.
         messages_in,
-        /// Messages that went.
+        /// Messages sent.
         messages_out,
-        /// Packets of ESP that went.
+        /// ESP packets sent.
         packets_out,
-        /// Messages that the system would not cut, so that each packet of them went by itself.
+        /// Batches that the system did not segment: their packets were sent one by one.
         not_cut,
         /// Packets that the system did not send.
         not_sent,
-        /// Packets that the device did not take.
+        /// Packets that the device did not accept.
         not_written,
-        /// What the device gave and was no packet, or one of which the system said what cannot be.
+        /// Data from the device that is not a valid packet, or has an invalid header of the system.
         malformed,
-        /// Packets that were to go on as they are, and could not: no mark leads them past the device.
+        /// Packets not sent in the clear: no mark routes them past the device.
         not_forwarded,
-        /// Packets of an SA whose family or kind of packet no socket is for.
+        /// Packets of an SA without a socket for its IP family and encapsulation.
         no_socket,
-        /// Messages of IKE that were handed over.
+        /// IKE messages passed on.
         ike,
     }
 }
@@ -50,25 +52,25 @@ usher_core::counters! {
 /// A command to a tunnel.
 #[derive(Debug)]
 pub(crate) enum TunnelCommand {
-    Apply(IpsecOperation, Sender<Result<(), OperationError>>),
+    Apply(IpsecOperation, Sender<Result<(), IpsecOperationError>>),
     Usage(u32, Sender<Option<SaUsage>>),
     Usages(Sender<Vec<(u32, SaUsage)>>),
     Counters(Sender<(usher_esp::EspCounters, TunnelCounters)>),
-    Send(OuterPath, Vec<u8>, Sender<()>),
+    Send(OuterAddresses, Vec<u8>, Sender<()>),
     Stop(Sender<()>),
 }
 
 /// A socket and its purpose.
 #[derive(Debug)]
-pub(crate) struct TunnelPort {
+pub(crate) struct TunnelSocket {
     pub(crate) socket: Socket,
     pub(crate) local: SocketAddr,
     pub(crate) encapsulated: bool,
 }
 
-impl TunnelPort {
+impl TunnelSocket {
     /// True if packets of this path use it.
-    fn is_for(&self, outer: &OuterPath) -> bool {
+    fn is_for(&self, outer: &OuterAddresses) -> bool {
         let (ip, port) = (self.local.ip(), self.local.port());
         self.encapsulated == outer.encapsulated
             && ip.is_ipv4() == outer.local.is_ipv4()
@@ -78,11 +80,11 @@ impl TunnelPort {
 }
 
 /// The parts of a worker.
-pub(crate) struct WorkerParts {
+pub(crate) struct TunnelWorkerParts {
     pub(crate) device: File,
-    pub(crate) ports: Vec<TunnelPort>,
+    pub(crate) ports: Vec<TunnelSocket>,
     pub(crate) forward: Vec<Socket>,
-    pub(crate) offers: OffloadSupport,
+    pub(crate) offers: SegmentationOffloads,
     pub(crate) plane: EspDataPlane,
     pub(crate) report: Option<Duration>,
     pub(crate) messages: Receiver<TunnelCommand>,
@@ -92,9 +94,9 @@ pub(crate) struct WorkerParts {
 
 /// Consecutive ESP packets of equal length and path, which are sent as one message. The last may be shorter.
 #[derive(Clone, Copy, Debug)]
-struct PacketTrain {
+struct EspPacketBatch {
     port: usize,
-    outer: OuterPath,
+    outer: OuterAddresses,
     class: u8,
     from: usize,
     to: usize,
@@ -111,18 +113,18 @@ const SEALED: usize = 1 << 19;
 const TURN: usize = 8;
 
 /// Sealed packets that wait for transmission.
-struct SealedPackets {
+struct EncryptedPacketBuffer {
     octets: Vec<u8>,
     end: usize,
-    trains: Vec<PacketTrain>,
+    trains: Vec<EspPacketBatch>,
 }
 
-impl SealedPackets {
+impl EncryptedPacketBuffer {
     /// Appends a packet of `length` octets on this path. `seal` writes it, and returns true on success.
-    fn add_packet(
+    fn add_packet_to_batch(
         &mut self,
         port: usize,
-        outer: OuterPath,
+        outer: OuterAddresses,
         class: u8,
         length: usize,
         seal: impl FnOnce(&mut [u8]) -> bool,
@@ -146,7 +148,7 @@ impl SealedPackets {
                 return;
             }
         }
-        self.trains.push(PacketTrain { port, outer, class, from, to, each: length });
+        self.trains.push(EspPacketBatch { port, outer, class, from, to, each: length });
     }
     /// True if the segments of another packet may not fit.
     fn is_full(&self) -> bool {
@@ -156,7 +158,7 @@ impl SealedPackets {
 
 pub(crate) struct TunnelWorker {
     device: File,
-    ports: Vec<TunnelPort>,
+    ports: Vec<TunnelSocket>,
     forward: Vec<Socket>,
     plane: EspDataPlane,
     report: Option<Duration>,
@@ -168,16 +170,16 @@ pub(crate) struct TunnelWorker {
     wake: Arc<OwnedFd>,
     event_handler: Box<dyn FnMut(TunnelEvent) + Send>,
     clock: Clock,
-    inbox: BatchReceiver,
-    outbox: sys::BatchSender,
-    sealed: SealedPackets,
-    joiner: SegmentJoiner,
+    inbox: DatagramBatchReceiver,
+    outbox: sys::DatagramBatchSender,
+    sealed: EncryptedPacketBuffer,
+    joiner: PacketCoalescer,
     counters: TunnelCounters,
 }
 
 impl TunnelWorker {
-    pub(crate) fn new(parts: WorkerParts) -> Self {
-        let WorkerParts {
+    pub(crate) fn new(parts: TunnelWorkerParts) -> Self {
+        let TunnelWorkerParts {
             device,
             ports,
             forward,
@@ -200,10 +202,10 @@ impl TunnelWorker {
             wake,
             event_handler: said,
             clock: Clock::now(),
-            inbox: BatchReceiver::new(),
-            outbox: sys::BatchSender::new(),
-            sealed: SealedPackets { octets: vec![0; SEALED], end: 0, trains: Vec::new() },
-            joiner: SegmentJoiner::new(offers),
+            inbox: DatagramBatchReceiver::new(),
+            outbox: sys::DatagramBatchSender::new(),
+            sealed: EncryptedPacketBuffer { octets: vec![0; SEALED], end: 0, trains: Vec::new() },
+            joiner: PacketCoalescer::new(offers),
             counters: TunnelCounters::default(),
         }
     }
@@ -216,7 +218,7 @@ impl TunnelWorker {
                 let came = self.receive_to_device()?;
                 self.report_events();
                 self.unreported |= went || came;
-                self.report_usages();
+                self.report_due_sa_usages();
                 Ok(went || came)
             })();
             let busy = match turn {
@@ -239,7 +241,7 @@ impl TunnelWorker {
     }
 
     /// Reports the usage of pairs if it is due.
-    fn report_usages(&mut self) {
+    fn report_due_sa_usages(&mut self) {
         if self.unreported && self.report.is_some_and(|every| self.reported.elapsed() >= every) {
             (self.unreported, self.reported) = (false, Clock::now());
             let changed = self.plane.take_changed_usages();
@@ -255,13 +257,13 @@ impl TunnelWorker {
         all.extend(self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)));
         let left = self.report.filter(|_| self.unreported);
         let left = left.map(|every| every.saturating_sub(self.reported.elapsed()));
-        // The duration is always in the kernel's range here. Without one, wait for packets only.
+        // A duration here always fits the kernel's type. If there is none, wait for packets without a time limit.
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut all, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(format!("cannot wait for packets: {e}")),
         }
-        // A read resets the counter to 0. Before a wake-up there is nothing to read.
+        // Reading resets the eventfd's counter to 0. It fails if no wake-up happened, which is no error here.
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         Ok(())
     }
@@ -278,7 +280,7 @@ impl TunnelWorker {
             TunnelCommand::Apply(operation, answer) => {
                 let now = self.now();
                 let done = self.plane.apply_operation(now, operation);
-                while let Some(released) = self.plane.poll_released() {
+                while let Some(released) = self.plane.poll_released_packet() {
                     let Some(place) = buf.get_mut(..released.len()) else { continue };
                     place.copy_from_slice(&released);
                     self.process_packet(now, VnetHeader::default(), place);
@@ -299,7 +301,7 @@ impl TunnelWorker {
             }
             TunnelCommand::Send(outer, datagram, answer) => {
                 if let Some(port) = self.find_port(&outer) {
-                    self.sealed.add_packet(port, outer, 0, datagram.len(), |place| {
+                    self.sealed.add_packet_to_batch(port, outer, 0, datagram.len(), |place| {
                         place.copy_from_slice(&datagram);
                         true
                     });
@@ -315,7 +317,7 @@ impl TunnelWorker {
         true
     }
 
-    fn find_port(&mut self, outer: &OuterPath) -> Option<usize> {
+    fn find_port(&mut self, outer: &OuterAddresses) -> Option<usize> {
         let found = self.ports.iter().position(|port| port.is_for(outer));
         if found.is_none() {
             self.counters.no_socket += 1;
@@ -330,7 +332,7 @@ impl TunnelWorker {
             let length = match rustix::io::read(&self.device, &mut *buf) {
                 Ok(length) => length,
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                Err(e) => return Err(format!("the device is gone: {e}")),
+                Err(e) => return Err(format!("cannot read from the device: {e}")),
             };
             any = true;
             self.counters.device_in += 1;
@@ -386,7 +388,7 @@ impl TunnelWorker {
             let whole = segments.len(n);
             let payload = whole - skipped;
             let length = transform.packet_len(payload);
-            // Room for headers that transport mode leaves out: they are written and then overwritten.
+            // Leave room for the headers that transport mode removes: they are decrypted to here and then overwritten.
             let room = length.max(headroom + whole);
             let end = self.sealed.end;
             let Some(place) = self.sealed.octets.get_mut(end..end + room) else { return };
@@ -395,7 +397,7 @@ impl TunnelWorker {
                 place.copy_within(headroom + skipped..headroom + whole, headroom);
             }
             let plane = &mut self.plane;
-            self.sealed.add_packet(port, carried.outer, carried.traffic_class, length, |place| {
+            self.sealed.add_packet_to_batch(port, carried.outer, carried.traffic_class, length, |place| {
                 plane.seal(spi, place, payload, carried.next_header).is_some()
             });
         }
@@ -403,13 +405,13 @@ impl TunnelWorker {
 
     /// Sends the sealed packets.
     fn flush_sealed(&mut self) {
-        let SealedPackets { octets, end, trains } = &mut self.sealed;
+        let EncryptedPacketBuffer { octets, end, trains } = &mut self.sealed;
         let mut rest = &trains[..];
         while let Some(first) = rest.first() {
             let port = &self.ports[first.port];
             let count = rest.iter().take_while(|train| train.port == first.port).take(sys::BATCH).count();
             let departing =
-                |train: &PacketTrain, range: std::ops::Range<usize>, whole: bool| OutgoingMessage {
+                |train: &EspPacketBatch, range: std::ops::Range<usize>, whole: bool| OutgoingMessage {
                     local: if port.local.ip().is_unspecified() {
                         train.outer.local.ip()
                     } else {
@@ -425,14 +427,14 @@ impl TunnelWorker {
                 };
             let messages: Vec<_> =
                 rest[..count].iter().map(|train| departing(train, train.from..train.to, true)).collect();
-            let packets = |train: &PacketTrain| (train.to - train.from).div_ceil(train.each) as u64;
+            let packets = |train: &EspPacketBatch| (train.to - train.from).div_ceil(train.each) as u64;
             let sent = match self.outbox.send_batch(&port.socket, &messages) {
                 Ok(sent) => {
                     self.counters.messages_out += sent as u64;
                     self.counters.packets_out += rest[..sent].iter().map(packets).sum::<u64>();
                     sent
                 }
-                // The packet with its headers exceeds the MTU, or the link cannot segment: send each packet
+                // The packet with its headers exceeds the MTU, or the interface cannot segment it, so send each packet
                 // separately.
                 Err(_) if packets(first) > 1 => {
                     self.counters.not_cut += 1;
@@ -471,15 +473,15 @@ impl TunnelWorker {
             match inbox.receive_batch(&port.socket) {
                 Ok(0) => continue,
                 Ok(count) => counters.messages_in += count as u64,
-                // An error about an earlier packet, such as an unreachable port.
+                // The error concerns an earlier packet, for example an unreachable port, so read on.
                 Err(_) => continue,
             }
             any = true;
             for arrived in inbox.received_messages() {
                 let local = SocketAddr::new(arrived.local.unwrap_or(port.local.ip()), port.local.port());
-                let outer = OuterPath { local, remote: arrived.remote, encapsulated: port.encapsulated };
+                let outer = OuterAddresses { local, remote: arrived.remote, encapsulated: port.encapsulated };
                 let arrival = PacketArrival { outer, traffic_class: arrived.class };
-                // A raw IPv4 socket includes the header.
+                // A raw IPv4 socket delivers packets with their IP header, which is skipped.
                 let raw = !port.encapsulated && local.is_ipv4();
                 let skipped =
                     if raw { IpPacket::parse(arrived.octets).map_or(0, |packet| packet.header) } else { 0 };
@@ -490,7 +492,7 @@ impl TunnelWorker {
                             EncapsulatedDatagram::Esp(_)
                         )
                     {
-                        if plane.handle_non_esp(octets).is_some() {
+                        if plane.handle_non_esp_datagram(octets).is_some() {
                             counters.ike += 1;
                             said(TunnelEvent::Ike { outer, message: octets.to_vec() });
                         }
@@ -530,7 +532,7 @@ impl TunnelWorker {
 }
 
 /// The unspecified address, for a socket that is bound to one.
-fn unspecified_address(port: &TunnelPort) -> IpAddr {
+fn unspecified_address(port: &TunnelSocket) -> IpAddr {
     if port.local.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0u16; 8]) }
 }
 

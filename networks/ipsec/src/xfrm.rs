@@ -48,7 +48,7 @@ const ESP_IN_UDP: u16 = 2;
 
 /// The direction of a policy (`XFRM_POLICY_IN` and its siblings).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum PolicyDirection {
+pub(crate) enum XfrmPolicyDirection {
     In = 0,
     Out = 1,
     Forward = 2,
@@ -57,15 +57,15 @@ pub(crate) enum PolicyDirection {
 /// Traffic that the kernel can match by prefixes and masks, seen outbound: the local end first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct XfrmSelector {
-    pub(crate) local: SelectorEnd,
-    pub(crate) remote: SelectorEnd,
+    pub(crate) local: XfrmSelectorEnd,
+    pub(crate) remote: XfrmSelectorEnd,
     /// 0: any.
     pub(crate) protocol: u8,
 }
 
 /// One end of a selector.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct SelectorEnd {
+pub(crate) struct XfrmSelectorEnd {
     pub(crate) network: (IpAddr, u8),
     /// A port and its mask.
     pub(crate) port: (u16, u16),
@@ -73,7 +73,7 @@ pub(crate) struct SelectorEnd {
 
 /// The action of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum XfrmAction {
+pub(crate) enum XfrmPolicyAction {
     Discard,
     /// Protect by SAs with this reqid between these addresses. Outbound, by the SA with this SPI, or by any.
     Protect {
@@ -105,16 +105,16 @@ pub(crate) struct XfrmState<'a> {
 
 /// The replay state of an SA: the last sequence number sent, the highest received, and the window.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ReplayState(Vec<u8>);
+pub(crate) struct SaReplayState(Vec<u8>);
 
 /// An SA as the kernel reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ReportedState {
+pub(crate) struct XfrmStateReport {
     pub(crate) spi: u32,
     pub(crate) to: IpAddr,
     pub(crate) volume: TrafficVolume,
     pub(crate) interface: u32,
-    pub(crate) numbers: ReplayState,
+    pub(crate) numbers: SaReplayState,
 }
 
 /// A message under construction.
@@ -173,10 +173,10 @@ impl XfrmRequest {
     }
 
     /// `struct xfrm_selector`.
-    fn write_selector(&mut self, selector: &XfrmSelector, direction: PolicyDirection) -> &mut Self {
+    fn write_selector(&mut self, selector: &XfrmSelector, direction: XfrmPolicyDirection) -> &mut Self {
         let (source, destination) = match direction {
-            PolicyDirection::Out => (&selector.local, &selector.remote),
-            PolicyDirection::In | PolicyDirection::Forward => (&selector.remote, &selector.local),
+            XfrmPolicyDirection::Out => (&selector.local, &selector.remote),
+            XfrmPolicyDirection::In | XfrmPolicyDirection::Forward => (&selector.remote, &selector.local),
         };
         self.write_address(destination.network.0).write_address(source.network.0);
         for side in [destination, source] {
@@ -188,7 +188,7 @@ impl XfrmRequest {
         self.write_u8(selector.protocol).write_zeros(3).write_u32(0).write_u32(0)
     }
     /// `struct xfrm_id`.
-    fn write_id(&mut self, to: IpAddr, spi: u32) -> &mut Self {
+    fn write_xfrm_id(&mut self, to: IpAddr, spi: u32) -> &mut Self {
         self.write_address(to).write_bytes(&spi.to_be_bytes()).write_u8(ESP).write_zeros(3)
     }
     /// `struct xfrm_lifetime_cfg`.
@@ -204,12 +204,12 @@ impl XfrmRequest {
     /// Builds a policy that replaces any other with its selector.
     pub(crate) fn update_policy(
         selector: &XfrmSelector,
-        direction: PolicyDirection,
-        (deed, priority, interface): (XfrmAction, u32, u32),
+        direction: XfrmPolicyDirection,
+        (deed, priority, interface): (XfrmPolicyAction, u32, u32),
     ) -> Vec<u8> {
         let mut message = Self::new(UPDPOLICY, ACK);
         message.write_selector(selector, direction).write_lifetime(&SaLifetime::default()).write_zeros(32);
-        let discards = u8::from(deed == XfrmAction::Discard);
+        let discards = u8::from(deed == XfrmPolicyAction::Discard);
         message
             .write_u32(priority)
             .write_u32(0)
@@ -218,18 +218,18 @@ impl XfrmRequest {
             .write_u8(0)
             .write_u8(0)
             .write_zeros(4);
-        if let XfrmAction::Protect { reqid, outer, mode, spi } = deed {
-            let (from, to) = if direction == PolicyDirection::Out { outer } else { (outer.1, outer.0) };
+        if let XfrmPolicyAction::Protect { reqid, outer, mode, spi } = deed {
+            let (from, to) = if direction == XfrmPolicyDirection::Out { outer } else { (outer.1, outer.0) };
             let mut template = Self(Vec::new());
-            template.write_id(to, spi.filter(|_| direction == PolicyDirection::Out).unwrap_or(0));
+            template.write_xfrm_id(to, spi.filter(|_| direction == XfrmPolicyDirection::Out).unwrap_or(0));
             template
                 .write_u16(address_family(to))
                 .write_zeros(2)
                 .write_address(from)
                 .write_u32(reqid)
-                .write_u8(mode_of(mode))
+                .write_u8(xfrm_mode_number(mode))
                 .write_zeros(3);
-            // Any algorithms.
+            // All bits are set in the three masks, which allows any algorithms.
             template.write_u32(u32::MAX).write_u32(u32::MAX).write_u32(u32::MAX);
             message.write_attribute(TMPL, &template.0);
         }
@@ -238,14 +238,18 @@ impl XfrmRequest {
     }
 
     /// Builds the removal of a policy.
-    pub(crate) fn no_policy(selector: &XfrmSelector, direction: PolicyDirection, interface: u32) -> Vec<u8> {
+    pub(crate) fn build_policy_deletion(
+        selector: &XfrmSelector,
+        direction: XfrmPolicyDirection,
+        interface: u32,
+    ) -> Vec<u8> {
         let mut message = Self::new(DELPOLICY, ACK);
         message.write_selector(selector, direction).write_u32(0).write_u8(direction as u8).write_zeros(3);
         message.write_attribute(IF_ID, &interface.to_ne_bytes());
         message.finish_message()
     }
     /// Builds the removal of a policy that the kernel has reported.
-    pub(crate) fn no_such_policy(told: &ReportedPolicy, interface: u32) -> Vec<u8> {
+    pub(crate) fn build_reported_policy_deletion(told: &XfrmPolicyReport, interface: u32) -> Vec<u8> {
         let mut message = Self::new(DELPOLICY, ACK);
         message.write_bytes(&told.selector).write_u32(0).write_u8(told.direction).write_zeros(3);
         message.write_attribute(IF_ID, &interface.to_ne_bytes());
@@ -253,15 +257,15 @@ impl XfrmRequest {
     }
 
     /// Builds a new SA, which continues from `numbers` if given.
-    pub(crate) fn add_state(state: &XfrmState<'_>, numbers: Option<&ReplayState>) -> Vec<u8> {
+    pub(crate) fn build_state_addition(state: &XfrmState<'_>, numbers: Option<&SaReplayState>) -> Vec<u8> {
         let mut message = Self::new(NEWSA, ACK | CREATE | EXCL);
         let flags = if state.transform.extended_sequence_numbers { ESN | AF_UNSPEC } else { AF_UNSPEC };
         let flags = if state.mode == IpsecMode::Tunnel { flags } else { flags & !AF_UNSPEC };
-        message.write_zeros(SELECTOR).write_id(state.to.0, state.spi).write_address(state.from.0);
+        message.write_zeros(SELECTOR).write_xfrm_id(state.to.0, state.spi).write_address(state.from.0);
         message.write_lifetime(&state.lifetime).write_zeros(32 + 12).write_u32(0).write_u32(state.reqid);
         message
             .write_u16(address_family(state.to.0))
-            .write_u8(mode_of(state.mode))
+            .write_u8(xfrm_mode_number(state.mode))
             .write_u8(0)
             .write_u8(flags)
             .write_zeros(7);
@@ -310,7 +314,7 @@ impl XfrmRequest {
             message.write_attribute(ENCAP, &content.write_zeros(18).0);
         }
         match numbers {
-            Some(ReplayState(numbers)) => message.write_attribute(REPLAY_ESN_VAL, numbers),
+            Some(SaReplayState(numbers)) => message.write_attribute(REPLAY_ESN_VAL, numbers),
             None => {
                 let words = state.window.div_ceil(32);
                 let mut content = Self(Vec::new());
@@ -330,7 +334,7 @@ impl XfrmRequest {
     }
 
     /// Builds the removal or the query of an SA.
-    pub(crate) fn for_state(kind: u16, to: IpAddr, spi: u32) -> Vec<u8> {
+    pub(crate) fn build_sa_request(kind: u16, to: IpAddr, spi: u32) -> Vec<u8> {
         let mut message = Self::new(kind, ACK);
         message
             .write_address(to)
@@ -341,12 +345,12 @@ impl XfrmRequest {
         message.finish_message()
     }
     /// Builds a dump of all SAs or all policies.
-    pub(crate) fn dump_all(kind: u16) -> Vec<u8> {
+    pub(crate) fn build_dump_request(kind: u16) -> Vec<u8> {
         Self::new(kind, DUMP).finish_message()
     }
 }
 
-const fn mode_of(mode: IpsecMode) -> u8 {
+const fn xfrm_mode_number(mode: IpsecMode) -> u8 {
     match mode {
         IpsecMode::Transport => 0,
         IpsecMode::Tunnel => 1,
@@ -355,7 +359,7 @@ const fn mode_of(mode: IpsecMode) -> u8 {
 
 /// The identity of a policy as the kernel reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ReportedPolicy {
+pub(crate) struct XfrmPolicyReport {
     selector: Vec<u8>,
     direction: u8,
     pub(crate) interface: u32,
@@ -363,11 +367,11 @@ pub(crate) struct ReportedPolicy {
 
 /// A message of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum KernelMessage {
+pub(crate) enum XfrmMessage {
     /// The result of a request.
     Done(Result<(), i32>),
-    State(ReportedState),
-    Policy(ReportedPolicy),
+    State(XfrmStateReport),
+    Policy(XfrmPolicyReport),
     /// A packet of this flow needs an SA, by the policy with this selector.
     Acquire {
         flow: PacketFlow,
@@ -423,25 +427,25 @@ impl<'a> OctetView<'a> {
     }
 }
 
-fn parse_message(kind: u16, body: &[u8]) -> Option<KernelMessage> {
+fn parse_message(kind: u16, body: &[u8]) -> Option<XfrmMessage> {
     let body = OctetView(body);
     Some(match kind {
         2 => {
             let code = i32::from_ne_bytes(body.array_at(0)?);
-            KernelMessage::Done(if code == 0 { Ok(()) } else { Err(code.wrapping_neg()) })
+            XfrmMessage::Done(if code == 0 { Ok(()) } else { Err(code.wrapping_neg()) })
         }
-        3 => KernelMessage::Done(Ok(())),
+        3 => XfrmMessage::Done(Ok(())),
         NEWSA => {
             let numbers = body.find_attribute(SA, REPLAY_ESN_VAL).unwrap_or_default().to_vec();
-            KernelMessage::State(ReportedState {
+            XfrmMessage::State(XfrmStateReport {
                 spi: u32::from_be_bytes(body.array_at(72)?),
                 to: body.address_at(SELECTOR, body.u16_at(212)?)?,
                 volume: TrafficVolume { octets: body.u64_at(160)?, packets: body.u64_at(168)? },
                 interface: body.interface_number(SA),
-                numbers: ReplayState(numbers),
+                numbers: SaReplayState(numbers),
             })
         }
-        NEWPOLICY => KernelMessage::Policy(ReportedPolicy {
+        NEWPOLICY => XfrmMessage::Policy(XfrmPolicyReport {
             selector: body.slice_at(0, SELECTOR)?.to_vec(),
             direction: *body.slice_at(160, 1)?.first()?,
             interface: body.interface_number(POLICY),
@@ -453,9 +457,9 @@ fn parse_message(kind: u16, body: &[u8]) -> Option<KernelMessage> {
             let ports = Some((port(76)?, port(72)?)).filter(|ports| *ports != (0, 0));
             let protocol = *body.slice_at(84, 1)?.first()?;
             let flow = PacketFlow { protocol, source, destination, ports };
-            KernelMessage::Acquire { flow, policy: body.slice_at(96, SELECTOR)?.to_vec() }
+            XfrmMessage::Acquire { flow, policy: body.slice_at(96, SELECTOR)?.to_vec() }
         }
-        EXPIRE => KernelMessage::Expire {
+        EXPIRE => XfrmMessage::Expire {
             spi: u32::from_be_bytes(body.array_at(72)?),
             hard: *body.slice_at(SA, 1)?.first()? != 0,
         },
@@ -464,7 +468,7 @@ fn parse_message(kind: u16, body: &[u8]) -> Option<KernelMessage> {
 }
 
 /// Parses a datagram of the kernel. Skips messages that it cannot read.
-pub(crate) fn parse_messages(mut octets: &[u8]) -> Vec<KernelMessage> {
+pub(crate) fn parse_messages(mut octets: &[u8]) -> Vec<XfrmMessage> {
     let mut all = Vec::new();
     while let Some(length) = OctetView(octets).u32_at(0) {
         let Ok(length) = usize::try_from(length) else { break };
@@ -481,10 +485,10 @@ const EXCL: u16 = 0x200;
 const CREATE: u16 = 0x400;
 const DUMP: u16 = 0x300;
 
-impl ReplayState {
+impl SaReplayState {
     /// Advances by `packets`, which may have left since the state was read: no sequence number may be reused.
-    pub(crate) fn advance_by(mut self, packets: u32) -> Self {
-        // `oseq` and `oseq_hi` of `struct xfrm_replay_state_esn`.
+    pub(crate) fn advance_outbound_sequence(mut self, packets: u32) -> Self {
+        // Offsets 4 and 12 are `oseq` and `oseq_hi` of `struct xfrm_replay_state_esn`.
         let (low, high) = (OctetView(&self.0).u32_at(4), OctetView(&self.0).u32_at(12));
         if let (Some(low), Some(high)) = (low, high) {
             let (low, carry) = low.overflowing_add(packets);
@@ -515,7 +519,7 @@ pub(crate) fn xfrm_selectors(
     networks: &dyn Fn(&TrafficSelector) -> Vec<(IpAddr, u8)>,
     most: usize,
 ) -> Option<Vec<XfrmSelector>> {
-    let sides = |selector: &TrafficSelector| -> Option<Vec<SelectorEnd>> {
+    let sides = |selector: &TrafficSelector| -> Option<Vec<XfrmSelectorEnd>> {
         let ports = match (selector.start_port, selector.end_port) {
             (0, u16::MAX) => vec![(0, 0)],
             (first, last) if first <= last => port_prefixes(first, last),
@@ -523,7 +527,7 @@ pub(crate) fn xfrm_selectors(
         };
         let networks = networks(selector);
         let each = networks.iter().flat_map(|network| ports.iter().map(|port| (*network, *port)));
-        Some(each.map(|(network, port)| SelectorEnd { network, port }).collect())
+        Some(each.map(|(network, port)| XfrmSelectorEnd { network, port }).collect())
     };
     let mut all = Vec::new();
     for (one, other) in local.iter().flat_map(|one| remote.iter().map(move |other| (one, other))) {
@@ -551,7 +555,7 @@ pub(crate) fn xfrm_selectors(
 /// Encodes an outbound policy's selector as the kernel does.
 pub(crate) fn encode_selector(selector: &XfrmSelector) -> Vec<u8> {
     let mut message = XfrmRequest(Vec::new());
-    message.write_selector(selector, PolicyDirection::Out);
+    message.write_selector(selector, XfrmPolicyDirection::Out);
     message.0
 }
 
@@ -562,7 +566,7 @@ mod tests {
     use usher_crypto::SecretValue;
 
     fn test_selector() -> XfrmSelector {
-        let side = |address: [u8; 4]| SelectorEnd { network: (address.into(), 24), port: (0, 0) };
+        let side = |address: [u8; 4]| XfrmSelectorEnd { network: (address.into(), 24), port: (0, 0) };
         XfrmSelector { local: side([10, 1, 0, 0]), remote: side([10, 2, 0, 0]), protocol: 17 }
     }
 
@@ -570,19 +574,24 @@ mod tests {
     #[test]
     fn messages_are_laid_out_as_the_kernel_has_them() {
         let outer = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
-        let deed = XfrmAction::Protect { reqid: 7, outer, mode: IpsecMode::Tunnel, spi: Some(0x1234) };
-        let policy = XfrmRequest::update_policy(&test_selector(), PolicyDirection::Out, (deed, 100, 4500));
+        let deed = XfrmPolicyAction::Protect { reqid: 7, outer, mode: IpsecMode::Tunnel, spi: Some(0x1234) };
+        let policy =
+            XfrmRequest::update_policy(&test_selector(), XfrmPolicyDirection::Out, (deed, 100, 4500));
         assert_eq!(policy.len(), HEADER + POLICY + 4 + 64 + 8);
         assert_eq!(policy[HEADER..][..4], [10, 2, 0, 0]);
         assert_eq!(policy[HEADER + 16..][..4], [10, 1, 0, 0]);
         assert_eq!(policy[HEADER + POLICY + 4..][..4], [192, 0, 2, 2]);
         assert_eq!(policy[HEADER + POLICY + 4 + 16..][..4], [0, 0, 0x12, 0x34]);
-        let inwards = XfrmRequest::update_policy(&test_selector(), PolicyDirection::In, (deed, 100, 4500));
+        let inwards =
+            XfrmRequest::update_policy(&test_selector(), XfrmPolicyDirection::In, (deed, 100, 4500));
         assert_eq!(inwards[HEADER..][..4], [10, 1, 0, 0]);
         assert_eq!(inwards[HEADER + POLICY + 4..][..4], [192, 0, 2, 1]);
         assert_eq!(inwards[HEADER + POLICY + 4 + 16..][..4], [0; 4], "any SA of its number");
-        assert_eq!(XfrmRequest::no_policy(&test_selector(), PolicyDirection::Out, 1).len(), HEADER + 64 + 8);
-        assert_eq!(XfrmRequest::for_state(DELSA, outer.0, 1).len(), HEADER + 24);
+        assert_eq!(
+            XfrmRequest::build_policy_deletion(&test_selector(), XfrmPolicyDirection::Out, 1).len(),
+            HEADER + 64 + 8
+        );
+        assert_eq!(XfrmRequest::build_sa_request(DELSA, outer.0, 1).len(), HEADER + 24);
         let keys = EspKeys { cipher: SecretValue::from(&[3; 20][..]), integrity: SecretValue::from(&[][..]) };
         let transform = EspTransform {
             cipher: Some(CipherAlgorithm::AesGcm),
@@ -603,15 +612,18 @@ mod tests {
             mark: Some(9),
             interface: 4500,
         };
-        let octets = XfrmRequest::add_state(&state, None);
+        let octets = XfrmRequest::build_state_addition(&state, None);
         let algorithm = (4 + 64 + 4 + 4 + 20usize).next_multiple_of(4);
         assert_eq!(octets.len(), HEADER + SA + algorithm + (4 + 24) + (4 + 24 + 128) + 8 + 8);
         // As the kernel would report it.
-        let [KernelMessage::State(told)] = &parse_messages(&octets)[..] else { panic!("it is an SA") };
+        let [XfrmMessage::State(told)] = &parse_messages(&octets)[..] else { panic!("it is an SA") };
         assert_eq!((told.spi, told.to, told.interface), (0x0102_0304, outer.1, 4500));
-        let again = XfrmRequest::add_state(&state, Some(&told.numbers));
+        let again = XfrmRequest::build_state_addition(&state, Some(&told.numbers));
         assert_eq!(again, octets);
-        let later = XfrmRequest::add_state(&state, Some(&told.numbers.clone().advance_by(5)));
+        let later = XfrmRequest::build_state_addition(
+            &state,
+            Some(&told.numbers.clone().advance_outbound_sequence(5)),
+        );
         let at = HEADER + SA + algorithm + 28 + 4;
         assert_eq!(later[at + 4..at + 8], 5u32.to_ne_bytes());
     }

@@ -68,12 +68,12 @@ pub fn check_features(registry: &LabRegistry) -> Vec<LabFeature> {
         false,
         Path::new("/proc/sys/net/ipv6")
             .exists()
-            .then(|| "for studies that ask for it".to_owned())
-            .ok_or_else(|| "the kernel has none: studies with IPv4 run".to_owned()),
+            .then(|| "for studies with IPv6".to_owned())
+            .ok_or_else(|| "the kernel has no IPv6: only studies with IPv4 can run".to_owned()),
     );
     let turn = match &tried {
-        Ok(report) if report.real_time => Ok("the relay has its turn before all others".to_owned()),
-        Ok(_) => Err("no right to SCHED_FIFO: the relay is late when the machine is busy".to_owned()),
+        Ok(report) if report.real_time => Ok("the relay runs before all other threads".to_owned()),
+        Ok(_) => Err("no right to use SCHED_FIFO: the relay is late when the machine is busy".to_owned()),
         Err(why) => Err(why.clone()),
     };
     add("real-time turn", false, turn);
@@ -82,7 +82,7 @@ pub fn check_features(registry: &LabRegistry) -> Vec<LabFeature> {
     add(
         "cycle counter",
         false,
-        sys::cycle_counter()
+        sys::probe_cycle_counter()
             .map(|()| "perf can count cycles".to_owned())
             .map_err(|e| format!("perf counts no cycles: {e}")),
     );
@@ -93,14 +93,14 @@ fn check_clock_resolution() -> Result<String, String> {
     let resolution = clock_getres(ClockId::Monotonic);
     let nanoseconds = resolution.tv_sec.saturating_mul(1_000_000_000).saturating_add(resolution.tv_nsec as _);
     let text = format!("{nanoseconds} ns");
-    if nanoseconds <= 1000 { Ok(text) } else { Err(format!("{text}: delays are as coarse as that")) }
+    if nanoseconds <= 1000 { Ok(text) } else { Err(format!("{text}: delays are no finer than this")) }
 }
 
 fn check_sctp() -> Result<String, String> {
     let protocol = socket2::Protocol::from(libc::IPPROTO_SCTP);
     socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, Some(protocol))
-        .map(|_| "the kernel speaks it".to_owned())
-        .map_err(|e| format!("the kernel does not speak it: {e}"))
+        .map(|_| "the kernel supports it".to_owned())
+        .map_err(|e| format!("the kernel does not support it: {e}"))
 }
 
 /// Two hosts with a link of this delay.
@@ -181,7 +181,7 @@ pub fn measure_precision(
         std::thread::sleep(due.saturating_duration_since(std::time::Instant::now()));
     }
     let received = receiver.join().map_err(|_| LabError::Ended("receiver"))?;
-    let programs = delay_stats(&received.with_context(|| "receive what was sent".to_owned())?);
+    let programs = delay_stats(&received.with_context(|| "receive a datagram".to_owned())?);
     let relay = lab.stop_relay()?.map(|o| o.relay).unwrap_or_default();
     Ok(DelayMeasurement { rate, delay: DELAY.as_secs_f64(), programs, relay })
 }

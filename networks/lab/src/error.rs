@@ -13,7 +13,7 @@ pub enum LabError {
     Unfit(String),
     /// A right is missing.
     #[error("{0}")]
-    Permission(#[from] crate::MissingRights),
+    Permission(#[from] crate::NamespacePermissionError),
     /// The kernel rejected a step.
     #[error("the lab could not {doing}: {source}")]
     Kernel {

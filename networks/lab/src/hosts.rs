@@ -16,8 +16,8 @@ mod stream;
 
 pub(crate) use frame::EAPOL;
 pub use settings::{
-    KernelSettings, SysctlSetting, UnsupportedSetting, missing_settings, sctp_sysctls, sysctl_settings,
-    unsupported_sctp_settings, unsupported_settings,
+    KernelSettings, SysctlSetting, UnsupportedSetting, kernel_missing_settings, sctp_sysctls,
+    sysctl_settings, unsupported_sctp_settings, unsupported_settings,
 };
 
 use crate::error::{ErrorContext, LabError};
@@ -27,8 +27,8 @@ use crate::perf::PerfSampler;
 use crate::registry::LabRegistry;
 use crate::relay::RelayReport;
 use crate::topology::{HostSpec, LabTopology, LinkEnd, LinkSpec};
-use association::{AssocListener, AssociationSource};
-use datagram::BoundSocket;
+use association::{AssocListener, LabSctpAssociation};
+use datagram::LabUdpSocket;
 use frame::FramePort;
 use rustix::event::epoll;
 use std::borrow::Cow;
@@ -41,8 +41,8 @@ use stream::{StreamConnection, StreamListener};
 use usher_core::{ConnId, Instant, WallTime, WorkRecord};
 use usher_live::SystemClock;
 use usher_sim::{
-    AppDelivery, AppOperation, AppPart, Application, HostAddresses, HostId, HostPart, LinkId, LinkStats,
-    PacketTap, Payload, ReportObserver, SimulationParts, TransportConfig,
+    AppDelivery, AppOperation, Application, HostAddresses, HostId, LinkId, LinkStats, PacketTap, Payload,
+    ReportObserver, SimAppSpec, SimHostSpec, SimulationSpec, TransportConfig,
 };
 
 /// The names of a study's lab and its settings beyond the study.
@@ -61,7 +61,7 @@ pub struct LabSetup {
 }
 
 /// The number of samples in each library, by host.
-pub type LibrarySamples = BTreeMap<(HostId, &'static str), u64>;
+pub type SampleCountsByLibrary = BTreeMap<(HostId, &'static str), u64>;
 
 /// The hosts of a lab and their applications.
 #[derive(Debug)]
@@ -81,12 +81,12 @@ pub struct LabHosts<A: Application, O> {
     /// The lab's host and address of each host and interface.
     link_ends: Vec<LinkEnd>,
     addresses: HostAddresses,
-    hosts: Vec<HostPart>,
+    hosts: Vec<SimHostSpec>,
     apps: Vec<AppSlot<A>>,
-    sources: BTreeMap<u64, EventSource>,
+    sources: BTreeMap<u64, SocketEventSource>,
     next_source: u64,
     poller: OwnedFd,
-    due: BTreeSet<(Instant, DueEvent)>,
+    due: BTreeSet<(Instant, LabHostTimer)>,
     clock: Option<SystemClock>,
     /// The roles' wall time at [`Instant::ZERO`]: the study's, in which its certificates are valid.
     epoch: WallTime,
@@ -100,7 +100,7 @@ pub struct LabHosts<A: Application, O> {
     buffer: Vec<u8>,
     counters: LabHostCounters,
     octets_written: u64,
-    precision: TimerPrecision,
+    precision: TimerLatenessStats,
     failed: Option<LabError>,
     /// The event source of each application's port.
     frame_ports: BTreeMap<(u32, u32), u64>,
@@ -129,7 +129,7 @@ struct AppSlot<A> {
 
 /// A timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum DueEvent {
+enum LabHostTimer {
     /// An application's timer.
     App(u32),
     /// A slow application has read a piece of a connection.
@@ -138,16 +138,16 @@ enum DueEvent {
 
 /// The object of a socket event.
 #[derive(Debug)]
-enum EventSource {
-    Bound(BoundSocket),
+enum SocketEventSource {
+    Bound(LabUdpSocket),
     Listener(StreamListener),
     Stream(StreamConnection),
     AssocListener(AssocListener),
-    Assoc(AssociationSource),
+    Assoc(LabSctpAssociation),
     Frames(FramePort),
 }
 
-impl EventSource {
+impl SocketEventSource {
     /// Returns its application.
     const fn app_index(&self) -> u32 {
         match self {
@@ -162,22 +162,22 @@ impl EventSource {
 }
 
 usher_core::counters! {
-    /// What hosts dropped or could not do.
+    /// Counters of drops and failed operations of the hosts.
     pub struct LabHostCounters {
         /// Datagrams, connections and frames from an address that no host of the study has.
         unknown_sender,
-        /// Operations on a connection, port or socket that is not there.
+        /// Operations on a missing connection, port or socket.
         stale_operation,
-        /// Datagrams and frames that the kernel would not take: its buffer was full, or nobody was there.
+        /// Datagrams and frames that the kernel refused: its buffer was full, or there was no receiver.
         not_sent,
-        /// Sockets that could not be made.
+        /// Sockets that the kernel could not create.
         no_socket,
     }
 }
 
 /// The lateness of timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TimerPrecision {
+pub struct TimerLatenessStats {
     /// True if the hosts' thread had priority over ordinary threads (nice -15).
     pub preferred: bool,
     /// Expired timers.
@@ -195,7 +195,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// [`LabError::Unfit`]: the study uses a feature that a lab lacks. The errors of [`Lab::build`], or a port is in
     /// use.
     pub fn new(
-        parts: SimulationParts<A>,
+        parts: SimulationSpec<A>,
         setup: &LabSetup,
         registry: &LabRegistry,
         observer: O,
@@ -203,10 +203,10 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         stop: Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
         check_supported(&parts)?;
-        more_descriptors();
+        raise_open_file_limit();
         let (topology, places) = build_topology(&parts, setup);
         let lab = Lab::build(topology, registry)?;
-        let SimulationParts { addresses, hosts, apps, epoch, .. } = parts;
+        let SimulationSpec { addresses, hosts, apps, epoch, .. } = parts;
         let home =
             NetworkNamespace::current().with_context(|| "open the namespace of a thread".to_owned())?;
         let poller =
@@ -239,7 +239,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             buffer: vec![0; 1 << 18],
             counters: LabHostCounters::default(),
             octets_written: 0,
-            precision: TimerPrecision::default(),
+            precision: TimerLatenessStats::default(),
             failed: None,
             frame_ports: BTreeMap::new(),
             perf: setup.perf,
@@ -251,16 +251,16 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
         for host in 0..new.hosts.len() {
             if let Some(app) = new.hosts[host].frames_to {
-                new.open_frames(app, HostId(host as u32))?;
+                new.open_frame_ports(app, HostId(host as u32))?;
             }
         }
         Ok(new)
     }
 
     /// Adds an application and its sockets.
-    fn add_application(&mut self, part: AppPart<A>) -> Result<(), LabError> {
+    fn add_application(&mut self, part: SimAppSpec<A>) -> Result<(), LabError> {
         let number = self.apps.len() as u32;
-        let AppPart { app, host, transports, read_rate, read_size, sockets, listens, listens_sctp } = part;
+        let SimAppSpec { app, host, transports, read_rate, read_size, sockets, listens, listens_sctp } = part;
         self.apps.push(AppSlot {
             app,
             host,
@@ -290,16 +290,20 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     }
 
     /// Registers a socket with `epoll`.
-    fn register_source(&mut self, source: EventSource, flags: epoll::EventFlags) -> Result<u64, LabError> {
+    fn register_socket_source(
+        &mut self,
+        source: SocketEventSource,
+        flags: epoll::EventFlags,
+    ) -> Result<u64, LabError> {
         let number = self.next_source;
         self.next_source += 1;
         let fd = match &source {
-            EventSource::Bound(bound) => bound.socket.as_fd(),
-            EventSource::Listener(listener) => listener.socket.as_fd(),
-            EventSource::Stream(stream) => stream.socket.as_fd(),
-            EventSource::AssocListener(listener) => listener.socket.as_fd(),
-            EventSource::Assoc(assoc) => assoc.socket.as_fd(),
-            EventSource::Frames(frames) => frames.socket.as_fd(),
+            SocketEventSource::Bound(bound) => bound.socket.as_fd(),
+            SocketEventSource::Listener(listener) => listener.socket.as_fd(),
+            SocketEventSource::Stream(stream) => stream.socket.as_fd(),
+            SocketEventSource::AssocListener(listener) => listener.socket.as_fd(),
+            SocketEventSource::Assoc(assoc) => assoc.socket.as_fd(),
+            SocketEventSource::Frames(frames) => frames.socket.as_fd(),
         };
         epoll::add(&self.poller, fd, epoll::EventData::new_u64(number), flags)
             .with_context(|| "watch a socket".to_owned())?;
@@ -336,7 +340,7 @@ impl<A: Application, O> LabHosts<A, O> {
     }
     /// Ends the sampling. Returns the sampled event and the samples by library and host. `None`: sampling was not
     /// wanted, or perf is missing or lacks permission.
-    pub fn finish_sampling(&mut self) -> Option<(&'static str, LibrarySamples)> {
+    pub fn finish_sampling(&mut self) -> Option<(&'static str, SampleCountsByLibrary)> {
         let sampler = self.sampler.take()?;
         let event = sampler.event_name();
         let mut seen = BTreeMap::new();
@@ -358,7 +362,7 @@ impl<A: Application, O> LabHosts<A, O> {
         self.counters
     }
     /// Returns the lateness of timers.
-    pub fn precision(&self) -> TimerPrecision {
+    pub fn precision(&self) -> TimerLatenessStats {
         self.precision
     }
     /// Returns the network.
@@ -391,7 +395,7 @@ impl<A: Application, O> LabHosts<A, O> {
 
 impl<A: Application, O> Drop for LabHosts<A, O> {
     fn drop(&mut self) {
-        // The thread outlives this.
+        // Restore the niceness, because the thread outlives these hosts.
         if let Some(nice) = self.nice.take() {
             let _ = rustix::process::setpriority_process(None, nice);
         }
@@ -399,44 +403,45 @@ impl<A: Application, O> Drop for LabHosts<A, O> {
 }
 
 /// Raises the limit of open files to its maximum: each host and each socket of a lab needs one.
-fn more_descriptors() {
+fn raise_open_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If the limit cannot be raised, the missing file is reported later.
+    // An error is ignored: if the limit stays too low, opening a file fails later, and that is reported.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Rejects features of a study that links and this kernel lack.
-fn check_supported<A>(parts: &SimulationParts<A>) -> Result<(), LabError> {
+fn check_supported<A>(parts: &SimulationSpec<A>) -> Result<(), LabError> {
     let unfit = |what: &str| Err(LabError::Unfit(what.to_owned()));
     if parts.radios > 0 {
         return unfit(
-            "it has radio, 802.16 cells or 802.11 basic service sets, and the lab is of cables: give it a [lab] section that takes \
-             those out (`set = { \"cells.NAME.used\" = false }`) and has a link in their place",
+            "it uses radio (802.16 cells or 802.11 basic service sets), but the lab has only wired links. Add a \
+             [lab] section that switches the radio off (`set = { \"cells.NAME.used\" = false }`) and has a link in \
+             its place",
         );
     }
     if has_sctp(parts) && !usher_sctp::is_available() {
-        return Err(no_sctp());
+        return Err(missing_sctp_error());
     }
     if !parts.outages.is_empty() {
-        return unfit("it has outages, and a host of the lab does not fail");
+        return unfit("it has outages, but hosts of the lab cannot fail");
     }
     Ok(())
 }
 
 /// The error for a kernel without SCTP.
-fn no_sctp() -> LabError {
-    LabError::Unfit(format!("it has SCTP, and {}", usher_sctp::NoSctp))
+fn missing_sctp_error() -> LabError {
+    LabError::Unfit(format!("it uses SCTP, but {}", usher_sctp::SctpUnavailable))
 }
 
 /// True if a role of a study uses SCTP.
-fn has_sctp<A>(parts: &SimulationParts<A>) -> bool {
+fn has_sctp<A>(parts: &SimulationSpec<A>) -> bool {
     parts.apps.iter().any(|app| !app.listens_sctp.is_empty())
 }
 
 /// Returns the lab's network for a study's parts, and the place of each host and interface in it.
 fn build_topology<A: Application>(
-    parts: &SimulationParts<A>,
+    parts: &SimulationSpec<A>,
     setup: &LabSetup,
 ) -> (LabTopology, Vec<LinkEnd>) {
     let name = |names: &[String], n: usize| names.get(n).cloned().unwrap_or_else(|| n.to_string());
@@ -451,7 +456,7 @@ fn build_topology<A: Application>(
             name: name(&setup.hosts, n),
             addresses: vec![parts.addresses.address_of(id)],
             settings: transports
-                .map(|of| settings::of_namespace(of, sctp, &setup.kernel))
+                .map(|of| settings::namespace_settings(of, sctp, &setup.kernel))
                 .unwrap_or_default(),
             initial_window: transports.and_then(|of| settings::initial_window(&of.tcp)),
             quick_ack: transports.is_some_and(|of| of.tcp.delayed_ack.is_none()),

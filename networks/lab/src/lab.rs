@@ -4,8 +4,8 @@ use crate::error::{ErrorContext, LabError};
 use crate::link::{LinkTable, host_mac, relay_interface_index};
 use crate::namespace::{self, NetworkNamespace};
 use crate::netlink::{LOOPBACK, MAIN, Netlink, VethEnd};
-use crate::permission::{NamespaceRights, acquire_rights};
-use crate::registry::{LabRegistry, LabRemains, RegistryRecord};
+use crate::permission::{NamespacePrivilege, acquire_rights};
+use crate::registry::{LabRegistry, LabRegistryEntry, RemovedStaleLabs};
 use crate::relay::{RelayHandle, RelayReport};
 use crate::sys;
 use crate::topology::{LabTopology, LinkEnd};
@@ -24,12 +24,12 @@ const FIRST_TABLE: u8 = 100;
 #[derive(Debug)]
 pub struct Lab {
     topology: LabTopology,
-    rights: NamespaceRights,
+    rights: NamespacePrivilege,
     hosts: Vec<NetworkNamespace>,
     middle: NetworkNamespace,
     netlink: Mutex<Netlink>,
-    record: RegistryRecord,
-    left: LabRemains,
+    record: LabRegistryEntry,
+    left: RemovedStaleLabs,
     relay: Option<RelayHandle>,
 }
 
@@ -77,13 +77,13 @@ impl Lab {
 
     /// Returns the kind of rights with which it was built.
     #[must_use]
-    pub const fn rights(&self) -> NamespaceRights {
+    pub const fn rights(&self) -> NamespacePrivilege {
         self.rights
     }
 
     /// Returns the remains of earlier labs that were cleaned up.
     #[must_use]
-    pub const fn earlier_remains(&self) -> &LabRemains {
+    pub const fn earlier_remains(&self) -> &RemovedStaleLabs {
         &self.left
     }
 
@@ -116,7 +116,7 @@ impl Lab {
         clock: SystemClock,
         tap: Option<Box<dyn PacketTap>>,
     ) -> Result<(), LabError> {
-        // A second start is a new run with fresh links.
+        // A second start is a new run, so the relay with its links is built anew.
         self.relay = None;
         let longest = self.topology.links.iter().map(|l| l.config.mtu as usize).max().unwrap_or(0);
         let links = LinkTable::new(&self.topology);
@@ -146,7 +146,7 @@ impl Lab {
     /// [`LabError::Topology`] for a missing link, [`LabError::Kernel`].
     pub fn set_carrier(&self, link: usize, end: usize, in_: bool) -> Result<(), LabError> {
         if link >= self.topology.links.len() || end > 1 {
-            return Err(LabError::Topology(format!("there is no end {end} of a link {link}")));
+            return Err(LabError::Topology(format!("link {link} does not exist or has no end {end}")));
         }
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         netlink.set_up(relay_interface_index(link, end), in_)
@@ -161,7 +161,7 @@ impl Lab {
     /// # Panics
     /// The host does not exist.
     pub fn spawn_program(&self, host: usize, command: &mut Command) -> Result<Child, LabError> {
-        self.record.mark_command(command);
+        self.record.mark_lab_command(command);
         let program = Path::new(command.get_program()).display().to_string();
         let started = self.hosts[host].run_inside(|| command.spawn())?;
         started.with_context(|| format!("start {program} on {}", self.topology.hosts[host].name))
@@ -196,7 +196,7 @@ fn build_network(
     for host in &topology.hosts {
         let namespace = NetworkNamespace::unshare()
             .with_context(|| format!("make a network namespace for {}", host.name))?;
-        silence_namespace()?;
+        disable_namespace_autoconfiguration()?;
         hosts.push(namespace);
     }
     let middle =
@@ -237,7 +237,7 @@ fn has_ipv6() -> bool {
 
 /// Silences the calling thread's namespace: no router solicitations, no autoconfigured addresses, no redirects.
 /// Accepts packets by another interface than replies use.
-fn silence_namespace() -> Result<(), LabError> {
+fn disable_namespace_autoconfiguration() -> Result<(), LabError> {
     for which in ["all", "default"] {
         for (setting, value) in [("rp_filter", "0"), ("send_redirects", "0"), ("accept_redirects", "0")] {
             namespace::write_sysctl(&format!("ipv4/conf/{which}/{setting}"), value)?;
@@ -265,8 +265,8 @@ fn configure_host(topology: &LabTopology, host: usize) -> Result<Netlink, LabErr
     netlink.set_up(LOOPBACK, true)?;
     for (place, (_, _)) in topology.ports(host).enumerate() {
         let name = device_name(place);
-        sys::offloads_off(&name)
-            .with_context(|| format!("switch off what {name} of {} leaves to hardware", spec.name))?;
+        sys::disable_offloads(&name)
+            .with_context(|| format!("switch off the offloads of {name} of {}", spec.name))?;
         netlink.set_up(interface_index(place), true)?;
     }
     for (n, address) in spec.addresses.iter().enumerate() {
@@ -286,7 +286,7 @@ fn configure_host(topology: &LabTopology, host: usize) -> Result<Netlink, LabErr
             netlink.add_route(table, way.to, interface_index(out), *address, metrics.collect())?;
         }
         if n > 0 {
-            netlink.add_rule(*address, table)?;
+            netlink.add_source_routing_rule(*address, table)?;
         }
     }
     spec.settings.iter().try_for_each(|(path, value)| namespace::write_sysctl(path, value))?;

@@ -25,16 +25,16 @@ mod topology;
 pub use check::{DelayMeasurement, LabFeature, check_features, measure_precision};
 pub use error::LabError;
 pub use hosts::{
-    KernelSettings, LabHostCounters, LabHosts, LabSetup, LibrarySamples, SysctlSetting, TimerPrecision,
-    UnsupportedSetting, missing_settings, sctp_sysctls, sysctl_settings, unsupported_sctp_settings,
-    unsupported_settings,
+    KernelSettings, LabHostCounters, LabHosts, LabSetup, SampleCountsByLibrary, SysctlSetting,
+    TimerLatenessStats, UnsupportedSetting, kernel_missing_settings, sctp_sysctls, sysctl_settings,
+    unsupported_sctp_settings, unsupported_settings,
 };
 pub use lab::{Lab, RelayOutcome};
 pub use namespace::NetworkNamespace;
 pub use perf::{CRYPTOGRAPHY, PerfSampler, ProfileSample, SampleTarget};
-pub use permission::{MissingRights, NamespaceRights, acquire_rights};
-pub use registry::{LabRegistry, LabRemains, ListedHost, ListedLab};
+pub use permission::{NamespacePermissionError, NamespacePrivilege, acquire_rights};
+pub use registry::{LabHostInfo, LabRegistry, RemovedStaleLabs, RunningLabInfo};
 pub use relay::{DelayStats, RelayReport};
 pub use topology::{HostSpec, LabTopology, LinkEnd, LinkSpec};
 /// The test for SCTP in this kernel, and its error.
-pub use usher_sctp::{NoSctp, is_available as has_sctp};
+pub use usher_sctp::{SctpUnavailable, is_available as has_sctp};

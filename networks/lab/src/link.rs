@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 use usher_core::Instant;
-use usher_core::impair::{Channel, PacketFate};
+use usher_core::impair::{Channel, PacketOutcome};
 use usher_sim::{DISCARD_PORT, LinkFraming, LinkStats};
 
 use crate::hosts::EAPOL;
@@ -121,7 +121,7 @@ impl LinkTable {
     ) {
         let index = (interface as usize).wrapping_sub(FIRST as usize);
         let (Some(direction), Some(packet)) =
-            (self.directions.get_mut(index), PacketInfo::parse_frame(octets))
+            (self.directions.get_mut(index), RelayedPacketInfo::parse_frame(octets))
         else {
             self.ignored += 1;
             return;
@@ -137,7 +137,7 @@ impl LinkTable {
         if let Some(point) = direction.leaves {
             leaves(point, at, on_link(&frame, direction.framing));
         }
-        // A frame without an IP packet has its header on links without framing too.
+        // A frame without an IP packet counts with its Ethernet header, even on links without framing.
         let own = if packet.to.is_some() { 0 } else { ETHERNET as u32 };
         let bytes = (octets.len() - ETHERNET) as u32 + direction.framing.overhead().max(own);
         let stats = &mut direction.stats;
@@ -148,7 +148,7 @@ impl LinkTable {
             stats.background_bytes += u64::from(bytes);
         }
         match direction.channel.offer_packet(at, bytes) {
-            PacketFate::Delivered { arrives, corrupted, duplicate_arrives: again, .. } => {
+            PacketOutcome::Delivered { arrives, corrupted, duplicate_arrives: again, .. } => {
                 stats.corrupted += u64::from(corrupted);
                 if let Some(again) = again {
                     stats.duplicated += 1;
@@ -161,7 +161,7 @@ impl LinkTable {
             }
             lost => {
                 match lost {
-                    PacketFate::QueueFull => stats.queue_full += 1,
+                    PacketOutcome::QueueFull => stats.queue_full += 1,
                     _ => stats.lost += 1,
                 }
                 stats.dropped_bytes += u64::from(bytes);
@@ -211,7 +211,7 @@ impl LinkTable {
             if let Some(last) = frame.last_mut() {
                 *last ^= 1;
             }
-            let to = PacketInfo::parse_frame(&frame).and_then(|p| p.to);
+            let to = RelayedPacketInfo::parse_frame(&frame).and_then(|p| p.to);
             withheld = !to.is_some_and(|to| direction.receiver.contains(&to));
         }
         let capture = direction.arrives.map(|point| (point, direction.framing));
@@ -251,13 +251,13 @@ pub(crate) fn on_link(frame: &[u8], framing: LinkFraming) -> &[u8] {
 
 /// The relay's view of a packet.
 #[derive(Clone, Copy, Debug)]
-struct PacketInfo {
+struct RelayedPacketInfo {
     /// The IP destination. `None`: an EAPOL frame, which stays on the link and keeps its addresses.
     to: Option<IpAddr>,
     background: bool,
 }
 
-impl PacketInfo {
+impl RelayedPacketInfo {
     /// Parses a frame for one receiver with an IP packet, or an EAPOL frame. `None` for all others, which the
     /// simulator does not have: neighbor discovery, multicast and other traffic of the kernel.
     fn parse_frame(frame: &[u8]) -> Option<Self> {

@@ -76,7 +76,7 @@ impl Netlink {
         let answer = self.exchange_message(header, message).and_then(|answer| match answer.payload {
             NetlinkPayload::Error(answer) if answer.code.is_none() => Ok(()),
             NetlinkPayload::Error(answer) => Err(answer.to_io()),
-            _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
+            _ => Err(io::Error::other("the kernel's answer does not match the request")),
         });
         answer.with_context(|| format!("{} in {}", what(), self.name))
     }
@@ -100,11 +100,11 @@ impl Netlink {
         let begun = Instant::now();
         while !self
             .in_use(address)
-            .with_context(|| format!("ask for the route to {address} in {}", self.name))?
+            .with_context(|| format!("look up the route to {address} in {}", self.name))?
         {
             if begun.elapsed() >= KERNEL_TIMEOUT {
                 return Err(io::Error::from(io::ErrorKind::TimedOut))
-                    .with_context(|| format!("have {address} in use in {}", self.name));
+                    .with_context(|| format!("bring {address} into use in {}", self.name));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -126,9 +126,9 @@ impl Netlink {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
                 Ok(route.header.kind == RouteType::Local)
             }
-            // There is no route to it.
+            // The kernel has no route to the address, so it is not local.
             NetlinkPayload::Error(_) => Ok(false),
-            _ => Err(io::Error::other("the kernel's answer is none to what was asked")),
+            _ => Err(io::Error::other("the kernel's answer does not match the request")),
         }
     }
 
@@ -214,14 +214,14 @@ impl Netlink {
             message.attributes.push(RouteAttribute::Metrics(metrics));
         }
         let what = || {
-            let to = to.map_or_else(|| "everybody".to_owned(), |to| to.to_string());
+            let to = to.map_or_else(|| "all hosts".to_owned(), |to| to.to_string());
             format!("make a route to {to} by interface {index}")
         };
         self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRoute(message))
     }
 
     /// Adds a rule: packets with this source use a routing table of their own.
-    pub(crate) fn add_rule(&mut self, source: IpAddr, table: u8) -> Result<(), LabError> {
+    pub(crate) fn add_source_routing_rule(&mut self, source: IpAddr, table: u8) -> Result<(), LabError> {
         let mut message = RuleMessage::default();
         message.header.family = address_family(source);
         message.header.src_len = prefix_length(source);

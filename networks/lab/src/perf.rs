@@ -44,7 +44,7 @@ impl PerfSampler {
     /// Starts to sample. `None`: perf is missing or lacks permission.
     #[must_use]
     pub fn start(sampled: SampleTarget) -> Option<Self> {
-        let event = available_event()?;
+        let event = available_perf_event()?;
         let (of, number) = match sampled {
             SampleTarget::Process(pid) => ("-p", pid),
             SampleTarget::Thread(tid) => ("-t", tid),
@@ -61,11 +61,11 @@ impl PerfSampler {
         let (begins, begun) = channel();
         let data = std::thread::spawn(move || {
             let mut data = vec![0; 8];
-            // Its first octets arrive when it has opened its counters, which takes long on a busy machine.
+            // Wait for perf's first octets: they arrive once its counters are open, which takes long on a busy machine.
             let first = stdout.read(&mut data).unwrap_or(0);
             data.truncate(first);
             let _ = begins.send(());
-            // Data before an error are still used.
+            // An error is ignored: data read before it is still used.
             let _ = stdout.read_to_end(&mut data);
             data
         });
@@ -94,7 +94,7 @@ impl PerfSampler {
     fn interrupt_perf(&mut self) {
         let interrupted = Command::new("kill").args(["-INT", &self.recorder.id().to_string()]).status();
         if !interrupted.is_ok_and(|status| status.success()) {
-            // It has ended by itself, or cannot be ended gracefully.
+            // perf has ended by itself, or did not accept the interrupt, so kill it.
             let _ = self.recorder.kill();
         }
         let _ = self.recorder.wait();
@@ -110,7 +110,7 @@ impl Drop for PerfSampler {
     }
 }
 
-fn available_event() -> Option<&'static str> {
+fn available_perf_event() -> Option<&'static str> {
     EVENTS.into_iter().find(|event| {
         let tried = Command::new("perf").args(["stat", "-x,", "-e", event, "true"]).output();
         tried.is_ok_and(|out| out.status.success() && !String::from_utf8_lossy(&out.stderr).contains("<not "))
@@ -128,7 +128,7 @@ fn decode_recording(data: Vec<u8>) -> Option<String> {
         .ok()?;
     let mut stdin = reader.stdin.take()?;
     let writer = std::thread::spawn(move || {
-        // The reader may have closed the pipe.
+        // A write error is ignored: the reader may have closed the pipe.
         let _ = stdin.write_all(&data);
     });
     let said = reader.wait_with_output().ok()?;
@@ -145,7 +145,7 @@ fn parse_samples(text: &str) -> Vec<ProfileSample> {
             seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(part.parse().ok()?)?;
         let (_, rest) = rest.trim_start().split_once(' ')?;
         let (symbol, object) = rest.rsplit_once(" (")?;
-        Some(ProfileSample { at_ns, library: library_of(object.trim_end_matches(')'), symbol) })
+        Some(ProfileSample { at_ns, library: library_of_symbol(object.trim_end_matches(')'), symbol) })
     };
     text.lines().filter_map(sample).collect()
 }
@@ -173,7 +173,7 @@ const RUST_CRYPTO: &[&str] = &[
 ];
 
 /// Returns the library of a symbol: all are linked into one file.
-fn library_of(object: &str, symbol: &str) -> &'static str {
+fn library_of_symbol(object: &str, symbol: &str) -> &'static str {
     let symbol = symbol.trim_start_matches('<');
     let begins = |names: &[&str]| names.iter().any(|name| symbol.starts_with(name));
     let file = object.rsplit('/').next().unwrap_or(object);
@@ -232,7 +232,7 @@ mod tests {
         // perf can start late on a busy machine: each retry gives it more work to sample.
         let seen = [300, 1_200, 4_800, 19_200].map(Duration::from_millis).into_iter().find(|work| {
             let Some(sampler) = PerfSampler::start(SampleTarget::Thread(tid)) else {
-                assert_eq!(available_event(), None, "perf is there");
+                assert_eq!(available_perf_event(), None, "perf is there");
                 return true;
             };
             let end = ran() + work.as_nanos() as u64;

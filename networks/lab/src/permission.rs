@@ -8,14 +8,14 @@ use std::io;
 /// The source of this process's right to create network namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NamespaceRights {
+pub enum NamespacePrivilege {
     /// Its own: root, or CAP_SYS_ADMIN and CAP_NET_ADMIN.
     Own,
     /// The rights within a user namespace (user_namespaces(7)).
     UserNamespace,
 }
 
-impl fmt::Display for NamespaceRights {
+impl fmt::Display for NamespacePrivilege {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Own => "own rights",
@@ -27,33 +27,38 @@ impl fmt::Display for NamespaceRights {
 /// The missing right, and how to get it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "the lab makes network namespaces and joins them by veth links; for that it needs CAP_SYS_ADMIN and CAP_NET_ADMIN, or a \
+    "the lab creates network namespaces and veth links between them. It needs CAP_SYS_ADMIN and CAP_NET_ADMIN, or a \
      user namespace, and has neither: {0}"
 )]
-pub struct MissingRights(pub(crate) String);
+pub struct NamespacePermissionError(pub(crate) String);
 
 /// Makes sure that this process may create network namespaces. Without the right, it moves for the rest of its life
 /// into a user namespace where it is root. Only a process with a single thread can do that, so call this first.
 ///
 /// # Errors
-/// [`MissingRights`], which names the setting or right that is missing.
-pub fn acquire_rights() -> Result<NamespaceRights, MissingRights> {
+/// [`NamespacePermissionError`], which names the setting or right that is missing.
+pub fn acquire_rights() -> Result<NamespacePrivilege, NamespacePermissionError> {
     if probe_unshare().is_ok() {
-        return Ok(if in_user_namespace() { NamespaceRights::UserNamespace } else { NamespaceRights::Own });
+        return Ok(if is_in_user_namespace() {
+            NamespacePrivilege::UserNamespace
+        } else {
+            NamespacePrivilege::Own
+        });
     }
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     wait_single_threaded();
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| MissingRights(why_no_user_namespace(e.into())))?;
+    unshare(CloneFlags::CLONE_NEWUSER)
+        .map_err(|e| NamespacePermissionError(why_no_user_namespace(e.into())))?;
     let map = |file: &str, text: String| {
         fs::write(format!("/proc/self/{file}"), text).map_err(|e| {
-            MissingRights(format!("/proc/self/{file} of the new user namespace cannot be written: {e}"))
+            NamespacePermissionError(format!("cannot write /proc/self/{file} of the new user namespace: {e}"))
         })
     };
     map("setgroups", "deny".to_owned())?;
     map("uid_map", format!("0 {uid} 1"))?;
     map("gid_map", format!("0 {gid} 1"))?;
-    probe_unshare().map_err(|e| MissingRights(why_no_network_namespace(&e)))?;
-    Ok(NamespaceRights::UserNamespace)
+    probe_unshare().map_err(|e| NamespacePermissionError(why_no_network_namespace(&e)))?;
+    Ok(NamespacePrivilege::UserNamespace)
 }
 
 /// Tests whether a network namespace can be created, in a thread that ends afterwards.
@@ -61,7 +66,7 @@ fn probe_unshare() -> io::Result<()> {
     let tried = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET));
     match tried.join() {
         Ok(result) => Ok(result?),
-        Err(_) => Err(io::Error::other("the thread that tried ended")),
+        Err(_) => Err(io::Error::other("the thread that tried it panicked")),
     }
 }
 
@@ -81,8 +86,8 @@ fn wait_single_threaded() {
 }
 
 /// True if this process is in a user namespace other than the system's initial one.
-pub(crate) fn in_user_namespace() -> bool {
-    // The initial one maps all ids to themselves (user_namespaces(7)).
+pub(crate) fn is_in_user_namespace() -> bool {
+    // The initial user namespace maps all ids to themselves (user_namespaces(7)).
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let words: Vec<&str> = map.split_whitespace().collect();
     !words.is_empty() && words != ["0", "0", "4294967295"]
@@ -103,7 +108,8 @@ fn why_no_user_namespace(error: io::Error) -> String {
     }
     if threads > 1 {
         return format!(
-            "this process has {threads} threads already, and only one with a single thread may enter a user namespace: run as root"
+            "this process has {threads} threads, but only a process with one thread may enter a user namespace: run \
+             as root"
         );
     }
     let cause = match error.raw_os_error() {
@@ -111,7 +117,7 @@ fn why_no_user_namespace(error: io::Error) -> String {
         Some(libc::EINVAL) => " (the kernel is built without CONFIG_USER_NS)",
         _ => "",
     };
-    format!("a user namespace cannot be made{cause}: {error}; run as root")
+    format!("cannot create a user namespace{cause}: {error}; run as root")
 }
 
 fn why_no_network_namespace(error: &io::Error) -> String {
@@ -123,5 +129,5 @@ fn why_no_network_namespace(error: &io::Error) -> String {
     if read_sysctl("user/max_net_namespaces").as_deref() == Some("0") {
         return "/proc/sys/user/max_net_namespaces is 0: set it to some thousands".to_owned();
     }
-    format!("within a user namespace a network namespace cannot be made either: {error}; run as root")
+    format!("cannot create a network namespace, even in a user namespace: {error}; run as root")
 }

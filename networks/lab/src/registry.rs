@@ -24,14 +24,14 @@ pub struct LabRegistry {
 
 /// The removed remains of labs that ended irregularly.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct LabRemains {
+pub struct RemovedStaleLabs {
     /// The names of labs whose process ended without removing its entry.
     pub labs: Vec<String>,
     /// Their programs that still ran: process id and name.
     pub programs: Vec<(i32, String)>,
 }
 
-impl LabRemains {
+impl RemovedStaleLabs {
     /// True if there were no remains.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -41,20 +41,20 @@ impl LabRemains {
 
 /// A running lab, as its process described it.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct ListedLab {
+pub struct RunningLabInfo {
     /// Its process id.
     pub process: i32,
     /// Its name for people.
     pub name: String,
     /// Its hosts.
-    pub hosts: Vec<ListedHost>,
+    pub hosts: Vec<LabHostInfo>,
     /// Its links: name, and the names of both hosts.
     pub links: Vec<(String, [String; 2])>,
 }
 
 /// A host of a running lab.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct ListedHost {
+pub struct LabHostInfo {
     /// Its name.
     pub name: String,
     /// Its addresses.
@@ -108,7 +108,7 @@ fn pid_namespace() -> io::Result<u64> {
 /// Returns field 22 of `/proc/PROCESS/stat` (proc_pid_stat(5)). The second field is a name in parentheses with
 /// arbitrary characters.
 fn start_ticks(process: i32) -> io::Result<u64> {
-    // A process that ends during the read gives ESRCH, not a missing file.
+    // Reading the files of a process that ends meanwhile gives ESRCH. Treat it as a missing file.
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::Error::from(io::ErrorKind::NotFound),
         _ => error,
@@ -116,7 +116,7 @@ fn start_ticks(process: i32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).map_err(gone)?;
     let fields: Vec<&str> =
         stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-    // A zombie counts as ended.
+    // A zombie counts as a process that has ended.
     let there = fields.first().is_some_and(|state| !matches!(*state, "Z" | "X"));
     let began = fields.get(19).filter(|_| there).and_then(|began| began.parse().ok());
     began.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -138,7 +138,7 @@ impl LabRegistry {
         {
             return Ok(registry);
         }
-        Self::open_at(&std::env::temp_dir().join(format!("usher-lab-{}", outer_user())))
+        Self::open_at(&std::env::temp_dir().join(format!("usher-lab-{}", outer_user_id())))
     }
 
     /// Opens the list in a folder, which it creates if missing, and which must belong to the user.
@@ -171,18 +171,18 @@ impl LabRegistry {
         &self,
         topology: &LabTopology,
         hosts: &[NetworkNamespace],
-    ) -> Result<RegistryRecord, LabError> {
+    ) -> Result<LabRegistryEntry, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let owner = ProcessIdentity::for_this_process().with_context(|| "read /proc/self/stat".to_owned())?;
         let name = |host: usize| topology.hosts[host].name.clone();
-        let listed = ListedLab {
+        let listed = RunningLabInfo {
             process: owner.process,
             name: topology.name.clone(),
             hosts: topology
                 .hosts
                 .iter()
                 .zip(hosts)
-                .map(|(host, namespace)| ListedHost {
+                .map(|(host, namespace)| LabHostInfo {
                     name: host.name.clone(),
                     addresses: host.addresses.clone(),
                     descriptor: namespace.descriptor(),
@@ -198,11 +198,11 @@ impl LabRegistry {
         let file = self.folder.join(format!("{}-{number}.json", owner.to_text()));
         let text = serde_json::to_string(&listed).map_err(io::Error::other);
         text.and_then(|text| fs::write(&file, text)).with_context(|| format!("write {}", file.display()))?;
-        Ok(RegistryRecord { file, owner })
+        Ok(LabRegistryEntry { file, owner })
     }
 
     /// Returns the entries and their processes.
-    fn entry_files(&self) -> Result<Vec<(PathBuf, ProcessIdentity)>, LabError> {
+    fn registry_entry_files(&self) -> Result<Vec<(PathBuf, ProcessIdentity)>, LabError> {
         let listed = fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
         let owner = |path: &Path| {
             let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
@@ -218,9 +218,9 @@ impl LabRegistry {
     ///
     /// # Errors
     /// [`LabError::Kernel`].
-    pub fn running_labs(&self) -> Result<Vec<ListedLab>, LabError> {
+    pub fn running_labs(&self) -> Result<Vec<RunningLabInfo>, LabError> {
         let read = |file: &Path| serde_json::from_str(&fs::read_to_string(file).ok()?).ok();
-        let files = self.entry_files()?;
+        let files = self.registry_entry_files()?;
         Ok(files.iter().filter(|(_, owner)| !owner.has_ended()).filter_map(|(file, _)| read(file)).collect())
     }
 
@@ -228,16 +228,16 @@ impl LabRegistry {
     ///
     /// # Errors
     /// [`LabError::Kernel`].
-    pub fn remove_remains(&self) -> Result<LabRemains, LabError> {
-        let mut left = LabRemains::default();
-        for (file, owner) in self.entry_files()? {
+    pub fn remove_remains(&self) -> Result<RemovedStaleLabs, LabError> {
+        let mut left = RemovedStaleLabs::default();
+        for (file, owner) in self.registry_entry_files()? {
             if !owner.has_ended() {
                 continue;
             }
-            let listed: Option<ListedLab> =
+            let listed: Option<RunningLabInfo> =
                 fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok());
             match fs::remove_file(&file) {
-                // Another lab that started at the same time removed it first.
+                // Another lab that started at the same time has already removed the file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 removed => removed.with_context(|| format!("remove {}", file.display()))?,
             }
@@ -245,7 +245,7 @@ impl LabRegistry {
         }
         let processes = fs::read_dir("/proc").with_context(|| "read /proc".to_owned())?;
         for process in processes.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()) {
-            if let Some(name) = end_orphan(process) {
+            if let Some(name) = kill_orphaned_program(process) {
                 left.programs.push((process, name));
             }
         }
@@ -254,7 +254,7 @@ impl LabRegistry {
 }
 
 /// Ends a program whose lab has ended. Returns its name, if it was one.
-fn end_orphan(process: i32) -> Option<String> {
+fn kill_orphaned_program(process: i32) -> Option<String> {
     check_orphaned(process)?;
     let held = pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()?;
     // Check again: with the descriptor open, the process id cannot be reused.
@@ -274,7 +274,7 @@ fn check_orphaned(process: i32) -> Option<()> {
 }
 
 /// Returns the user's id outside a user namespace of this process.
-fn outer_user() -> u32 {
+fn outer_user_id() -> u32 {
     let inner = rustix::process::geteuid().as_raw();
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let outer = map.lines().find_map(|line| {
@@ -288,21 +288,21 @@ fn outer_user() -> u32 {
 
 /// A lab's entry, removed on drop.
 #[derive(Debug)]
-pub(crate) struct RegistryRecord {
+pub(crate) struct LabRegistryEntry {
     file: PathBuf,
     owner: ProcessIdentity,
 }
 
-impl RegistryRecord {
+impl LabRegistryEntry {
     /// Marks a program as started by this process.
-    pub(crate) fn mark_command(&self, command: &mut Command) {
+    pub(crate) fn mark_lab_command(&self, command: &mut Command) {
         command.env(MARK, self.owner.to_text());
     }
 }
 
-impl Drop for RegistryRecord {
+impl Drop for LabRegistryEntry {
     fn drop(&mut self) {
-        // The next lab removes it if this fails.
+        // If this fails, the next lab removes the file.
         let _ = fs::remove_file(&self.file);
     }
 }

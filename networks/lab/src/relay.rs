@@ -172,7 +172,7 @@ impl RelayHandle {
             sender,
             clock,
             margin: WAKE_BEFORE[0],
-            watch: SpinBudget::new(clock.now()),
+            watch: BusyWaitBudget::new(clock.now()),
         };
         let thread = std::thread::Builder::new()
             .name("lab-relay".to_owned())
@@ -212,7 +212,7 @@ pub(crate) type StoppedRelay = (Vec<[usher_sim::LinkStats; 2]>, RelayReport, Opt
 
 impl Drop for RelayHandle {
     fn drop(&mut self) {
-        // The owner ends without a request for the outcome.
+        // The result is ignored: the owner drops the relay without asking for its outcome.
         let _ = self.join_thread();
     }
 }
@@ -234,12 +234,12 @@ struct RelayThread {
     sender: FrameSender,
     clock: SystemClock,
     margin: Duration,
-    watch: SpinBudget,
+    watch: BusyWaitBudget,
 }
 
 /// The budget for watching the clock.
 #[derive(Debug)]
-struct SpinBudget {
+struct BusyWaitBudget {
     /// Nanoseconds. A negative value must be earned back first.
     left: i64,
     /// The time up to which credit was earned.
@@ -248,12 +248,12 @@ struct SpinBudget {
     spent: Duration,
 }
 
-impl SpinBudget {
+impl BusyWaitBudget {
     const fn new(now: Instant) -> Self {
         Self { left: SAVED.as_nanos() as i64, earned_until: now, spent: Duration::ZERO }
     }
     /// Earns credit for the passed time. True if the clock may be watched now.
-    fn may_spin(&mut self, now: Instant) -> bool {
+    fn earn_clock_watching_credit(&mut self, now: Instant) -> bool {
         let earned = now.duration_since(self.earned_until).as_nanos() / WATCHING;
         self.left = self.left.saturating_add_unsigned(earned).min(SAVED.as_nanos() as i64);
         self.earned_until = now;
@@ -267,7 +267,7 @@ impl SpinBudget {
 
 impl RelayThread {
     fn run(mut self) -> io::Result<()> {
-        // Without the rights the relay is slightly less precise, and its report says so.
+        // Without the rights for real-time priority the relay is slightly less precise, and its report says so.
         let real_time = sys::real_time(PRIORITY).is_ok();
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let shared = self.shared.clone();
@@ -287,7 +287,7 @@ impl RelayThread {
             state.report.watched = self.watch.spent.as_secs_f64();
             state.report.processor = usher_live::thread_cpu_time().as_secs_f64();
             drop(state);
-            self.wait_next(next)?;
+            self.wait_for_frame_or_timer(next)?;
         }
         shared.lock_state().report.overflowed += self.ring.take_overflow_count()?;
         Ok(())
@@ -318,7 +318,7 @@ impl RelayThread {
                 }
             });
         });
-        // The ring may have more frames.
+        // A full batch may have left frames in the ring, so only an incomplete batch proves that the ring was empty.
         if taken < AT_ONCE { before } else { before.min(last) }
     }
 
@@ -345,7 +345,7 @@ impl RelayThread {
     }
 
     /// Waits for a frame, the end, or the time of the next arrival.
-    fn wait_next(&mut self, next: Option<Instant>) -> io::Result<()> {
+    fn wait_for_frame_or_timer(&mut self, next: Option<Instant>) -> io::Result<()> {
         let mut watching: Option<Instant> = None;
         loop {
             let now = self.clock.now();
@@ -362,14 +362,15 @@ impl RelayThread {
                         return Ok(());
                     }
                     let left = due.duration_since(now);
-                    match self.watch.may_spin(now) {
+                    match self.watch.earn_clock_watching_credit(now) {
                         true if left <= self.margin => {
                             std::hint::spin_loop();
                             watching = Some(now);
                             continue;
                         }
                         true => Some((now, left - self.margin)),
-                        // The budget is used up: sleep to the end.
+                        // The budget for busy waiting is used up, so sleep until the deadline instead of spinning
+                        // before it.
                         false => Some((now, left)),
                     }
                 }
@@ -385,7 +386,7 @@ impl RelayThread {
             match poll(&mut of, span.as_ref()) {
                 Ok(0) => {
                     if let Some((asked, span)) = timeout {
-                        self.adjust_margin(self.clock.now().duration_since(asked + span));
+                        self.adjust_wake_margin(self.clock.now().duration_since(asked + span));
                     }
                 }
                 Ok(_) => {}
@@ -396,7 +397,7 @@ impl RelayThread {
     }
 
     /// Sets the margin after a late timer. It shrinks slowly.
-    fn adjust_margin(&mut self, by: Duration) {
+    fn adjust_wake_margin(&mut self, by: Duration) {
         let slowly = self.margin - Duration::from_nanos(self.margin.as_nanos() / 64);
         self.margin = by.max(slowly).max(WAKE_BEFORE[0]).min(WAKE_BEFORE[1]);
     }
@@ -406,7 +407,7 @@ impl RelayThread {
 fn read_clocks(clock: &SystemClock) -> (Instant, i128) {
     const CLOSE: Duration = Duration::from_micros(2);
     let mut best = (Duration::MAX, Instant::ZERO, 0);
-    // A preemption between the two reads would look like a difference of the clocks.
+    // Read several times: a preemption between the reads of two clocks would look like a difference between them.
     for _ in 0..4 {
         let before = clock.now();
         let wall = clock_gettime(ClockId::Realtime);
@@ -438,11 +439,11 @@ mod tests {
     #[test]
     fn the_clock_is_watched_for_a_quarter_of_the_time_at_most() {
         let at = |micros| Instant::ZERO + Duration::from_micros(micros);
-        let mut watch = SpinBudget::new(at(0));
+        let mut watch = BusyWaitBudget::new(at(0));
         let (mut now, mut watched, end) = (0, 0, 1_000_000);
         // A caller that always wants to watch.
         while now < end {
-            if watch.may_spin(at(now)) {
+            if watch.earn_clock_watching_credit(at(now)) {
                 watch.spend(Duration::from_micros(10));
                 watched += 10;
             }
@@ -451,7 +452,7 @@ mod tests {
         assert!((250_000..=252_100).contains(&watched), "{watched} of {end}");
         assert_eq!(watch.spent, Duration::from_micros(watched));
         // A pause earns no more than the credit limit.
-        assert!(watch.may_spin(at(60 * end)));
+        assert!(watch.earn_clock_watching_credit(at(60 * end)));
         assert_eq!(watch.left, SAVED.as_nanos() as i64);
     }
 }

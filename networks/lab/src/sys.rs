@@ -66,7 +66,7 @@ impl PacketRing {
         let block = BLOCK.max(slot);
         let blocks = slots.div_ceil(block / slot);
         let slots = blocks * (block / slot);
-        // Without a protocol, so that it receives nothing before the ring exists.
+        // Open the socket without a protocol, so that it receives nothing before the ring exists.
         let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
         set_option(&socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
         let one: libc::c_int = 1;
@@ -94,7 +94,7 @@ impl PacketRing {
         Ok(ring)
     }
 
-    fn next_slot(&self) -> (*mut u8, &AtomicU32) {
+    fn next_ring_slot(&self) -> (*mut u8, &AtomicU32) {
         // SAFETY: `next` is below `slots`, so the slot is within the mapping; slots are aligned to 2048 octets, and
         // the status is their first word.
         unsafe {
@@ -105,20 +105,20 @@ impl PacketRing {
 
     /// True if a frame is pending.
     pub(crate) fn has_frame(&self) -> bool {
-        self.next_slot().1.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        self.next_ring_slot().1.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// Passes at most `most` pending frames to `each`, and returns their slots to the kernel. Returns their number.
     pub(crate) fn take_frames(&mut self, most: usize, mut each: impl FnMut(RingFrame<'_>)) -> usize {
         let mut taken = 0;
         while taken < most {
-            let (slot, status) = self.next_slot();
+            let (slot, status) = self.next_ring_slot();
             let flags = status.load(Ordering::Acquire);
             if flags & libc::TP_STATUS_USER == 0 {
                 break;
             }
-            // SAFETY: the status said that the slot is ours until it is given back below; the kernel wrote a header
-            // and an address behind it, and both are plain integers.
+            // SAFETY: the status gives the slot to this program until it is returned below. The kernel wrote a header
+            // and an address into it, both plain integers.
             let (head, address) = unsafe {
                 let address =
                     slot.add(size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT));
@@ -126,7 +126,7 @@ impl PacketRing {
             };
             let from = usize::from(head.tp_mac).min(self.slot);
             let length = (head.tp_snaplen as usize).min(self.slot - from);
-            // SAFETY: within the slot, by the line above.
+            // SAFETY: the check above ensures that these octets lie within the slot.
             let octets = unsafe { std::slice::from_raw_parts(slot.add(from), length) };
             each(RingFrame {
                 interface: u32::try_from(address.sll_ifindex).unwrap_or(0),
@@ -144,7 +144,7 @@ impl PacketRing {
 
     /// Returns the number of frames that found no slot since the last call.
     pub(crate) fn take_overflow_count(&self) -> io::Result<u64> {
-        // SAFETY: the kernel writes at most the length that it is told.
+        // SAFETY: the kernel writes at most the stated length.
         unsafe {
             let mut stats: libc::tpacket_stats = zeroed();
             let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -174,7 +174,7 @@ impl Drop for PacketRing {
 /// Sets an option of a packet socket.
 fn set_option<T: Copy>(socket: &socket2::Socket, name: libc::c_int, value: T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads as many octets as it is told, which the value has.
+    // SAFETY: the kernel reads as many octets as the stated length, which is the value's size.
     let set = unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, name, ptr::from_ref(&value).cast(), length)
     };
@@ -191,7 +191,7 @@ pub(crate) fn open_packet_socket(interface: u32, protocol: u16) -> io::Result<so
 
 /// Binds a packet socket to this EtherType and interface. Interface 0 means all.
 fn bind_packet_socket(socket: &socket2::Socket, interface: u32, protocol: u16) -> io::Result<()> {
-    // SAFETY: the address is a plain structure of the length that is said.
+    // SAFETY: the address is a plain structure of the stated length.
     let bound = unsafe {
         let mut address: libc::sockaddr_ll = zeroed();
         address.sll_family = libc::AF_PACKET as u16;
@@ -212,10 +212,10 @@ pub(crate) struct FrameSender {
 impl FrameSender {
     /// Opens a sender for the calling thread's namespace.
     pub(crate) fn open() -> io::Result<Self> {
-        // Without a protocol, so that it receives nothing.
+        // Open the socket without a protocol, because it only sends and must receive nothing.
         let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
-        // The kernel activates an interface's queue some time after its carrier, and drops everything before: bypass
-        // the queue.
+        // Bypass the queue: the kernel activates an interface's queue some time after its carrier, and drops all frames
+        // before.
         let one: libc::c_int = 1;
         set_option(&socket, libc::PACKET_QDISC_BYPASS, one)?;
         Ok(Self { socket })
@@ -255,8 +255,8 @@ impl FrameSender {
             }
             let mut done = 0;
             while done < count {
-                // SAFETY: the heads from `done` on point at names, vectors and octets that live until the call is
-                // over; the kernel only reads the octets.
+                // SAFETY: the headers from `done` on point at names, vectors and octets that live until the call
+                // returns. The kernel only reads the octets.
                 let sent = unsafe {
                     let left = (count - done) as libc::c_uint;
                     libc::sendmmsg(self.socket.as_raw_fd(), heads.as_mut_ptr().add(done), left, 0)
@@ -264,7 +264,7 @@ impl FrameSender {
                 match usize::try_from(sent) {
                     Ok(sent) if sent > 0 => done += sent,
                     _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                    // The kernel rejected the first of them.
+                    // The kernel rejected the first of the remaining frames, so count and skip it.
                     _ => {
                         refused += 1;
                         done += 1;
@@ -277,7 +277,7 @@ impl FrameSender {
 
 /// Turns off a veth's offloads: checksums, segmentation and aggregation. So links carry whole packets of at most the
 /// link's MTU.
-pub(crate) fn offloads_off(interface: &str) -> io::Result<()> {
+pub(crate) fn disable_offloads(interface: &str) -> io::Result<()> {
     const COMMANDS: [u32; 5] = [
         0x17, // ETHTOOL_STXCSUM
         0x19, // ETHTOOL_SSG
@@ -323,7 +323,7 @@ pub(crate) fn real_time(priority: i32) -> io::Result<()> {
 }
 
 /// Tests whether hardware counters of cycles are available (perf_event_open(2)).
-pub(crate) fn cycle_counter() -> io::Result<()> {
+pub(crate) fn probe_cycle_counter() -> io::Result<()> {
     // PERF_TYPE_HARDWARE with PERF_COUNT_HW_CPU_CYCLES, in the first version of the structure, for user space only.
     const SIZE: usize = 64;
     const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 0b110_0000;

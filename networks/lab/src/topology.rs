@@ -96,28 +96,31 @@ impl LabTopology {
     pub(crate) fn check_buildable(&self) -> Result<(), LabError> {
         let fault = |what: String| Err(LabError::Topology(what));
         if self.links.len() > MOST_LINKS {
-            return fault(format!("{} links: the lab has room for {MOST_LINKS}", self.links.len()));
+            return fault(format!(
+                "the network has {} links; the lab supports at most {MOST_LINKS}",
+                self.links.len()
+            ));
         }
         let mut owners: BTreeMap<IpAddr, &str> = BTreeMap::new();
         for host in &self.hosts {
             let name = &host.name;
             if host.addresses.is_empty() || host.addresses.len() > MOST_ADDRESSES {
-                return fault(format!("host {name}: it needs one to {MOST_ADDRESSES} addresses"));
+                return fault(format!("host {name}: it must have 1 to {MOST_ADDRESSES} addresses"));
             }
             if name.len() > LONGEST_NAME {
                 return fault(format!("host {name}: its name is longer than {LONGEST_NAME} octets"));
             }
             for address in &host.addresses {
                 if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
-                    return fault(format!("host {name}: {address} is no address of one host on a network"));
+                    return fault(format!("host {name}: {address} is not the address of a single host"));
                 }
                 if let Some(other) = owners.insert(*address, name) {
-                    return fault(format!("host {name}: its address {address} is that of host {other}"));
+                    return fault(format!("host {name}: its address {address} belongs to host {other}"));
                 }
             }
             for (path, _) in &host.settings {
                 if path.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
-                    return fault(format!("host {name}: {path} is no setting below /proc/sys/net"));
+                    return fault(format!("host {name}: {path} is not a setting below /proc/sys/net"));
                 }
             }
         }
@@ -131,11 +134,11 @@ impl LabTopology {
             match self.address(end) {
                 Some(IpAddr::V6(_)) => smallest = SMALLEST_MTU[1],
                 Some(IpAddr::V4(_)) => {}
-                None => return fault(format!("it ends at {end:?}, which is not there")),
+                None => return fault(format!("its end {end:?} does not exist")),
             }
         }
         if link.ends[0].host == link.ends[1].host {
-            return fault("both its ends are of one host".to_owned());
+            return fault("both ends are at one host".to_owned());
         }
         if !(smallest..=LARGEST_MTU).contains(&link.config.mtu) {
             return fault(format!("its MTU is {}, not {smallest} to {LARGEST_MTU}", link.config.mtu));
@@ -149,13 +152,13 @@ impl LabTopology {
     }
 
     /// Returns which end of a link belongs to this host.
-    fn end_index(&self, link: usize, host: usize) -> Option<usize> {
+    fn link_end_index(&self, link: usize, host: usize) -> Option<usize> {
         self.links[link].ends.iter().position(|end| end.host == host)
     }
 
     /// Returns a host's interfaces in order: the link, and which end of it.
     pub(crate) fn ports(&self, host: usize) -> impl Iterator<Item = (usize, usize)> {
-        (0..self.links.len()).filter_map(move |link| Some((link, self.end_index(link, host)?)))
+        (0..self.links.len()).filter_map(move |link| Some((link, self.link_end_index(link, host)?)))
     }
 
     /// Returns the index of a link among its host's interfaces.
@@ -279,11 +282,11 @@ mod tests {
         };
         assert_eq!(said(|_| {}), Ok(()));
         let faults: [(TopologyChange, &str); 7] = [
-            (|n| n.hosts[1].addresses = n.hosts[0].addresses.clone(), "is that of host h0"),
-            (|n| n.hosts[1].addresses.clear(), "needs one"),
-            (|n| n.hosts[1].addresses[0] = [127, 0, 0, 1].into(), "no address of one host"),
-            (|n| n.hosts[0].settings.push(("../kernel/x".into(), "1".into())), "no setting"),
-            (|n| n.links[0].ends[1] = LinkEnd { host: 1, address: 3 }, "not there"),
+            (|n| n.hosts[1].addresses = n.hosts[0].addresses.clone(), "belongs to host h0"),
+            (|n| n.hosts[1].addresses.clear(), "must have 1"),
+            (|n| n.hosts[1].addresses[0] = [127, 0, 0, 1].into(), "not the address of a single host"),
+            (|n| n.hosts[0].settings.push(("../kernel/x".into(), "1".into())), "not a setting"),
+            (|n| n.links[0].ends[1] = LinkEnd { host: 1, address: 3 }, "does not exist"),
             (|n| n.links[0].ends[1] = n.links[0].ends[0], "one host"),
             (|n| n.links[0].config.mtu = 60, "MTU"),
         ];

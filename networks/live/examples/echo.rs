@@ -11,12 +11,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use usher_core::{
-    CommandError, DatagramPath, Instant, JobRequest, Machine, MachineInput, MachineOutput, NoJob, OutputOf,
-    SocketId, Transmit,
+    CommandError, DatagramPath, Instant, JobRequest, Machine, MachineInput, MachineOutput, MachineOutputOf,
+    NoJob, SocketId, Transmit,
 };
 use usher_live::{
-    Driver, DriverCounts, DriverRole, DriverSockets, SocketOptions, SystemClock, bind_udp, number_sockets,
-    spawn_shard, thread_cpu_time,
+    Driver, DriverCounterSnapshot, DriverRole, DriverSockets, SocketOptions, SystemClock, bind_udp,
+    number_sockets, spawn_shard, thread_cpu_time,
 };
 
 /// Echoes datagrams.
@@ -54,7 +54,7 @@ impl Machine for EchoMachine {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         let (path, data) = self.out.pop()?;
         buf.clear();
         buf.extend_from_slice(&data);
@@ -91,7 +91,7 @@ impl DriverRole for EchoRole {
     }
 }
 
-fn print_counts(side: &str, counts: &DriverCounts, wall: Duration, processor: Duration) {
+fn print_counts(side: &str, counts: &DriverCounterSnapshot, wall: Duration, processor: Duration) {
     let pairs = counts.datagrams_in.max(1) as f64;
     println!(
         "{side}: {} datagrams in, {:.0} /s; {:.1} a batch in, {:.1} out; {:.2} us of processor time each; {:.0} % busy",

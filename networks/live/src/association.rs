@@ -1,6 +1,6 @@
 //! One association: the task between an SCTP socket and the driver.
 
-use crate::mmsg::WatchedSocket;
+use crate::mmsg::AsyncSctpSocket;
 use crate::stream::{ConnectionCommand, ConnectionEvent, DriverHandle};
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +33,7 @@ pub(crate) async fn connect_and_serve(
 }
 
 async fn serve_association(link: DriverHandle, association: io::Result<SctpAssociation>, remote: SocketAddr) {
-    match association.and_then(WatchedSocket::into_async) {
+    match association.and_then(AsyncSctpSocket::into_async) {
         Ok(socket) => AssociationTask::new(link, socket, remote).run_to_end().await,
         Err(_) => {
             link.counters.connect_failures.increment();
@@ -79,7 +79,7 @@ impl AssociationTask {
     /// Runs it to its end.
     async fn run_to_end(mut self) {
         let reason = self.run_until_closed().await;
-        // Abort unless it ended gracefully.
+        // An association that did not end gracefully is aborted.
         if reason != Some(CloseReason::Closed) {
             self.socket.into_inner().abort();
         }
@@ -95,12 +95,12 @@ impl AssociationTask {
         loop {
             self.flush();
             if self.is_closing && !self.up {
-                // There is no association to close gracefully yet.
+                // Close at once: there is no association yet that could be shut down gracefully.
                 return Some(CloseReason::Closed);
             }
             if self.is_closing && !self.has_sent_end && self.waiting.is_empty() {
                 self.has_sent_end = true;
-                // If it is over already, reception shows that.
+                // An error is ignored: if the association is already over, reading shows that.
                 let _ = self.socket.get_ref().shutdown();
             }
             let blocked = self.up && !self.waiting.is_empty();
@@ -144,7 +144,7 @@ impl AssociationTask {
                 }
             }
             Some(ConnectionCommand::Abort) => return false,
-            // Commands of byte streams.
+            // These commands are for byte streams and do not apply to associations.
             Some(ConnectionCommand::Data(_) | ConnectionCommand::Credit(_)) => {
                 self.link.counters.unknown_connection.increment()
             }

@@ -28,7 +28,7 @@ impl SystemClock {
     /// the clock is set, and slowly while it is slewed.
     #[must_use]
     pub fn wall_epoch(&self) -> WallTime {
-        epoch_from(SystemTime::now(), self.start.elapsed())
+        wall_epoch_from(SystemTime::now(), self.start.elapsed())
     }
 
     /// Returns the wall time at `now`, relative to [`wall_epoch`](Self::wall_epoch).
@@ -45,14 +45,14 @@ impl SystemClock {
 
 /// Detects that the wall clock was set or has drifted, for a machine.
 #[derive(Debug)]
-pub(crate) struct WallWatch {
+pub(crate) struct WallClockMonitor {
     clock: SystemClock,
     /// The last reported wall time; `None` before the first.
     reported_time: Option<WallTime>,
     next: Instant,
 }
 
-impl WallWatch {
+impl WallClockMonitor {
     /// Minimum interval between checks.
     const EVERY: Duration = Duration::from_secs(1);
     /// Drift that is not reported. A slewed clock is off by less, and no use of wall time needs more precision.
@@ -67,9 +67,9 @@ impl WallWatch {
             return None;
         }
         self.next = now + Self::EVERY;
-        self.update_epoch(self.clock.wall_epoch())
+        self.update_wall_epoch(self.clock.wall_epoch())
     }
-    fn update_epoch(&mut self, epoch: WallTime) -> Option<WallTime> {
+    fn update_wall_epoch(&mut self, epoch: WallTime) -> Option<WallTime> {
         let near = |told: WallTime| epoch <= told + Self::DRIFT && told <= epoch + Self::DRIFT;
         if self.reported_time.is_some_and(near) {
             return None;
@@ -80,7 +80,7 @@ impl WallWatch {
 }
 
 /// Returns the wall time `elapsed` before `system`.
-fn epoch_from(system: SystemTime, elapsed: std::time::Duration) -> WallTime {
+fn wall_epoch_from(system: SystemTime, elapsed: std::time::Duration) -> WallTime {
     let unix = system.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(elapsed);
     WallTime::from_unix_secs(unix.as_secs()) + Duration::from_nanos(u64::from(unix.subsec_nanos()))
 }
@@ -93,24 +93,28 @@ mod tests {
     #[test]
     fn the_wall_follows_the_system_when_its_clock_is_set() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Elapsed::from_secs(seconds);
-        assert_eq!(epoch_from(at(1000), Elapsed::ZERO), WallTime::from_unix_secs(1000));
-        assert_eq!(epoch_from(at(1010), Elapsed::from_secs(10)), WallTime::from_unix_secs(1000));
+        assert_eq!(wall_epoch_from(at(1000), Elapsed::ZERO), WallTime::from_unix_secs(1000));
+        assert_eq!(wall_epoch_from(at(1010), Elapsed::from_secs(10)), WallTime::from_unix_secs(1000));
         assert_eq!(
-            epoch_from(at(4610), Elapsed::from_secs(10)),
+            wall_epoch_from(at(4610), Elapsed::from_secs(10)),
             WallTime::from_unix_secs(4600),
             "an hour ahead"
         );
-        assert_eq!(epoch_from(at(5), Elapsed::from_secs(10)), WallTime::from_unix_secs(0), "before 1970");
+        assert_eq!(
+            wall_epoch_from(at(5), Elapsed::from_secs(10)),
+            WallTime::from_unix_secs(0),
+            "before 1970"
+        );
     }
 
     #[test]
     fn a_machine_gets_the_wall_time_first_and_after_a_step_or_drift() {
         let at = |millis| WallTime::from_unix_secs(1000) + Duration::from_millis(millis);
-        let mut watch = WallWatch::new(SystemClock::start());
+        let mut watch = WallClockMonitor::new(SystemClock::start());
         let shown =
-            [0, 60, 100, 160, 60, 3_600_000, 0].map(|millis| watch.update_epoch(at(millis)).is_some());
+            [0, 60, 100, 160, 60, 3_600_000, 0].map(|millis| watch.update_wall_epoch(at(millis)).is_some());
         assert_eq!(shown, [true, false, false, true, false, true, true]);
-        let mut watch = WallWatch::new(SystemClock::start());
+        let mut watch = WallClockMonitor::new(SystemClock::start());
         let early = [0, 999_999_999].map(|nanos| watch.poll_change(Instant::from_nanos(nanos)).is_some());
         assert_eq!((early, watch.next), ([true, false], Instant::ZERO + Duration::from_secs(1)));
         assert_eq!(watch.poll_change(watch.next), None, "it shows what it showed");

@@ -1,12 +1,12 @@
-//! What a driver did, readable from other threads.
+//! Counters of a driver, readable from other threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One number that the driver's thread counts and others read.
 #[derive(Debug, Default)]
-pub(crate) struct AtomicCount(AtomicU64);
+pub(crate) struct AtomicCounter(AtomicU64);
 
-impl AtomicCount {
+impl AtomicCounter {
     /// Counts `n` more. Only the driver's thread does: nothing comes between reading and writing.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
@@ -27,19 +27,19 @@ impl AtomicCount {
 macro_rules! driver_counters {
     ($($(#[doc = $about:literal])+ $field:ident),* $(,)?) => {
         usher_core::counters! {
-            /// What a driver had done when [`DriverCounters::read`] was asked.
-            pub struct DriverCounts { $($(#[doc = $about])+ $field,)* }
+            /// The counters at the time of [`DriverCounters::read`].
+            pub struct DriverCounterSnapshot { $($(#[doc = $about])+ $field,)* }
         }
 
-        /// What a driver does, counted while it runs; any thread may [`read`](Self::read).
+        /// The counters of a running driver. Any thread may [`read`](Self::read) them.
         #[derive(Debug, Default)]
-        pub struct DriverCounters { $(pub(crate) $field: AtomicCount,)* }
+        pub struct DriverCounters { $(pub(crate) $field: AtomicCounter,)* }
 
         impl DriverCounters {
             /// The counters as they stand; each is right by itself, not all at one moment.
             #[must_use]
-            pub fn read(&self) -> DriverCounts {
-                DriverCounts { $($field: self.$field.get(),)* }
+            pub fn read(&self) -> DriverCounterSnapshot {
+                DriverCounterSnapshot { $($field: self.$field.get(),)* }
             }
         }
     };
@@ -48,88 +48,87 @@ macro_rules! driver_counters {
 driver_counters! {
     /// Datagrams received whole.
     datagrams_in,
-    /// Octets in them.
+    /// Octets in datagrams received whole.
     datagram_octets_in,
-    /// Datagrams given to the system for sending.
+    /// Datagrams given to the kernel.
     datagrams_out,
-    /// Octets in them.
+    /// Octets in datagrams given to the kernel.
     datagram_octets_out,
     /// Calls that received at least one datagram.
     batches_in,
     /// Calls that sent at least one datagram.
     batches_out,
-    /// Datagrams that the node handed to another shard.
+    /// Datagrams passed to another shard, or dropped during shutdown.
     diverted,
-    /// Dropped: datagrams longer than the driver's buffer.
+    /// Dropped: datagrams longer than the buffer.
     truncated,
-    /// Dropped: datagrams from an address of a family that is not the Internet's.
+    /// Dropped: datagrams from neither IPv4 nor IPv6.
     unknown_family,
-    /// Errors that receiving showed, such as an ICMP port unreachable of something sent before.
+    /// Errors while receiving, such as ICMP port unreachable.
     receive_errors,
-    /// Dropped: datagrams that the system refused to send.
+    /// Dropped: datagrams that the kernel refused.
     send_errors,
-    /// Times that the system refused several datagrams as one and was given each by itself.
+    /// Failed attempts to send several datagrams by one call (GSO): they were sent one by one.
     not_joined,
-    /// Dropped: datagrams for a full queue, while the system took no more.
+    /// Dropped: datagrams for which the send queue had no room.
     send_full,
-    /// Dropped: datagrams for a socket that could not be bound.
+    /// Dropped: datagrams for an unbound socket.
     no_socket,
-    /// Dropped: frames, which a live host does not carry.
+    /// Dropped: frames, which a live host cannot send.
     unsupported,
-    /// Messages from the mailbox.
+    /// Messages from other threads.
     messages,
-    /// Times that the machine was told that its time had come.
+    /// Expired timeouts of the protocol machine.
     timeouts,
-    /// Connections that are open now, those under way included.
+    /// Open connections, with those in setup.
     connections_open,
     /// Connections accepted.
     accepted,
-    /// Connections refused: the listener has as many as it may have.
+    /// Connections refused: the listener has its maximum number.
     refused_listener,
-    /// Connections refused: their address has as many as it may have.
+    /// Connections refused: the remote address has its maximum number.
     refused_address,
-    /// Connections refused because they came from an address of nobody who is known.
+    /// Connections refused: unknown remote address.
     refused_stranger,
-    /// Accepting failed, mostly for want of file descriptors.
+    /// Failed accepts, mostly for lack of file descriptors.
     accept_errors,
-    /// Connections that the machine asked for.
+    /// Outgoing connections requested.
     connects,
-    /// Connections asked for that did not come about.
+    /// Outgoing connections that failed.
     connect_failures,
-    /// Octets received by streams, inside TLS where there is TLS, and by associations.
+    /// Octets received by streams (inside TLS) and associations.
     stream_octets_in,
-    /// Octets sent by streams, inside TLS where there is TLS, and by associations.
+    /// Octets sent by streams (inside TLS) and associations.
     stream_octets_out,
     /// Messages received by associations (SCTP).
     sctp_messages_in,
     /// Messages sent by associations.
     sctp_messages_out,
-    /// Dropped: messages that the system refused to send, such as one by a stream that was not negotiated.
+    /// Dropped: messages that the kernel refused, such as on a missing stream.
     sctp_messages_refused,
-    /// Associations ended because the other side sent a message that is longer than is taken.
+    /// Associations ended: the peer's message was too long.
     sctp_messages_too_long,
-    /// Operations on connections that are over.
+    /// Operations on closed connections.
     unknown_connection,
-    /// Connections reset because the peer did not read what was sent.
+    /// Connections reset: the peer did not read.
     slow_peers,
     /// TLS handshakes completed.
     tls_handshakes,
-    /// TLS handshakes completed by taking up an earlier session.
+    /// TLS handshakes completed by session resumption.
     tls_resumed,
-    /// TLS handshakes given up for newer ones: as many as there may be were under way, and of this one's network the most.
+    /// TLS handshakes evicted for newer ones, from the host with the most.
     tls_displaced,
-    /// Connections without TLS, and associations, reset for newer ones: nothing had been said to them yet, of as many as there may be, and of
-    /// this one's network were the most.
+    /// Connections without TLS, and associations, evicted for newer ones before their first answer.
     silent_displaced,
-    /// TLS handshakes that took too long.
+    /// TLS handshakes that timed out.
     tls_timeout,
-    /// TLS handshakes that the peer left by closing the connection.
+    /// TLS handshakes that the peer closed.
     tls_closed,
-    /// TLS connections that the peer ended with an alert.
+    /// TLS connections that the peer ended by an alert.
     tls_alert,
-    /// TLS connections ended because the peer's certificate was refused or missing.
+    /// TLS connections ended: the peer's certificate was rejected or missing.
     tls_certificate,
-    /// Open TLS connections reset because another configuration does not trust the peer's certificate.
+    /// Open TLS connections reset: a new configuration distrusts the peer's certificate.
     tls_distrusted,
     /// TLS connections whose octets were not TLS.
     tls_not_tls,

@@ -1,6 +1,6 @@
 //! The driver: runs one role on its sockets.
 
-use crate::clock::WallWatch;
+use crate::clock::WallClockMonitor;
 use crate::mmsg::{BATCH, DatagramInbox, DatagramOutbox, OutgoingDatagram, ReceivedDatagram};
 use crate::streams::ConnectionTable;
 use crate::udp::DatagramSocket;
@@ -65,8 +65,8 @@ impl<N: DriverRole> Driver<N> {
         running.drain_machine(now);
         std::future::poll_fn(|cx| running.poll(cx)).await;
         let linger = running.settings.linger;
-        // Do not wait for a kernel that takes no datagrams.
-        let _ = timeout(linger, std::future::poll_fn(|cx| running.poll_queues(cx))).await;
+        // Limit the time of the last sends, because the kernel may accept no datagrams.
+        let _ = timeout(linger, std::future::poll_fn(|cx| running.poll_send_queues(cx))).await;
         running.streams.close_all(linger).await;
         Ok(running.node)
     }
@@ -97,7 +97,7 @@ struct RunningDriver<N: DriverRole> {
     buffer: Vec<u8>,
     /// Time of the machine's last input.
     now: Instant,
-    wall: WallWatch,
+    wall: WallClockMonitor,
     streams: ConnectionTable,
     sleep: Pin<Box<Sleep>>,
     /// When `sleep` ends; `sleep` is not polled if this is the far future.
@@ -138,7 +138,7 @@ impl<N: DriverRole> RunningDriver<N> {
             spare: Vec::with_capacity(BATCH),
             buffer: Vec::new(),
             now: Instant::ZERO,
-            wall: WallWatch::new(clock),
+            wall: WallClockMonitor::new(clock),
             sleep: Box::pin(sleep_until(tokio::time::Instant::now())),
             armed: Instant::FAR_FUTURE,
         })
@@ -150,7 +150,7 @@ impl<N: DriverRole> RunningDriver<N> {
         self.follow_wall_clock(self.clock.now());
         let again = self.poll_mailbox(cx) | self.poll_connection_events(cx);
         let mut tasks = std::mem::take(&mut self.tasks);
-        self.ready.take_tasks(&mut tasks);
+        self.ready.take_ready_tasks(&mut tasks);
         for task in tasks.drain(..) {
             match task {
                 SocketTask::Receive(index) => self.receive_datagrams(index),
@@ -167,8 +167,8 @@ impl<N: DriverRole> RunningDriver<N> {
             return Poll::Ready(());
         }
         if due {
-            // A machine that is due at once defers costly work; datagrams that have arrived go first. So let the
-            // runtime poll its sockets first, which it does not at each wake-up.
+            // A machine that is due at once defers costly work, so that waiting datagrams go first. Let the runtime
+            // poll its sockets, which it does not do at each wake-up.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         } else if again {
             cx.waker().wake_by_ref();
@@ -187,7 +187,7 @@ impl<N: DriverRole> RunningDriver<N> {
     /// Handles a batch of mailbox messages; true if there may be more.
     fn poll_mailbox(&mut self, cx: &mut Context<'_>) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
-        // Without mailboxes no message arrives; that is not an end.
+        // If there are no mailboxes, the channel is closed from the start. This does not mean that the driver must end.
         let came = matches!(self.mailbox.poll_recv_many(cx, &mut messages, BATCH), Poll::Ready(1..));
         for message in messages.drain(..) {
             self.counters.messages.increment();
@@ -201,7 +201,7 @@ impl<N: DriverRole> RunningDriver<N> {
 
     /// Handles a batch of connection events; true if there may be more.
     fn poll_connection_events(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut notes = self.streams.poll_notes(cx);
+        let mut notes = self.streams.poll_connection_notes(cx);
         let came = !notes.is_empty();
         for (conn, note) in notes.drain(..) {
             let now = self.clock.now();
@@ -215,7 +215,7 @@ impl<N: DriverRole> RunningDriver<N> {
 
     /// Receives a batch of datagrams.
     fn receive_datagrams(&mut self, index: usize) {
-        // Always present: only this function takes it, and puts it back.
+        // The inbox is always present here, because only this function takes it, and it puts it back.
         let Some(mut inbox) = self.inbox.take() else { return };
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
         let count = port.map_or(0, |port| port.receive_batch(&mut inbox, &self.counters));
@@ -315,7 +315,7 @@ impl<N: DriverRole> RunningDriver<N> {
         let mut buffer = std::mem::take(&mut self.buffer);
         loop {
             MachineHost::drain_outputs(self, &mut buffer);
-            if !self.streams.report_closed(&mut self.node, now) {
+            if !self.streams.report_driver_closed_connection(&mut self.node, now) {
                 break;
             }
         }
@@ -327,7 +327,7 @@ impl<N: DriverRole> RunningDriver<N> {
         if self.letters.is_empty() {
             return;
         }
-        // The kernel can take adjacent datagrams with the same length and addresses as one.
+        // The kernel can accept adjacent datagrams of the same length and addresses as one, so sort them.
         let key = |letter: &OutgoingDatagram| (letter.socket, letter.remote, Reverse(letter.data.len()));
         if self.letters.windows(2).any(|pair| key(&pair[0]) > key(&pair[1])) {
             self.letters.sort_by_key(key);
@@ -395,10 +395,10 @@ impl<N: DriverRole> RunningDriver<N> {
     }
 
     /// Sends queued datagrams; ready when all queues are empty.
-    fn poll_queues(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_send_queues(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ready.register_waker(cx.waker());
         let mut tasks = Vec::new();
-        self.ready.take_tasks(&mut tasks);
+        self.ready.take_ready_tasks(&mut tasks);
         for task in tasks {
             if let SocketTask::Send(index) = task {
                 self.send_queued(index);

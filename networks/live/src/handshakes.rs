@@ -9,47 +9,50 @@ use usher_core::fair::FairQueue;
 
 /// Waiting handshakes, and whether a step runs.
 #[derive(Default)]
-struct TurnState {
+struct HandshakeSchedulerState {
     is_taken: bool,
-    waiting: FairQueue<IpAddr, oneshot::Sender<HandshakeTurn>>,
+    waiting: FairQueue<IpAddr, oneshot::Sender<HandshakePermit>>,
 }
 
 /// The turns of one driver; clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct HandshakeTurns(Arc<Mutex<TurnState>>);
+pub(crate) struct HandshakeScheduler(Arc<Mutex<HandshakeSchedulerState>>);
 
-impl HandshakeTurns {
-    fn lock_state(&self) -> MutexGuard<'_, TurnState> {
+impl HandshakeScheduler {
+    fn lock_state(&self) -> MutexGuard<'_, HandshakeSchedulerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a turn of this address, which lasts until the value is dropped.
-    pub(crate) async fn wait_turn(&self, address: IpAddr) -> HandshakeTurn {
-        let turn = match self.take_or_wait(address) {
-            // The holder passes the turn on at its drop, used or not.
-            Err(waiting) => waiting.await.unwrap_or_else(|_| HandshakeTurn(None)),
+    pub(crate) async fn wait_for_handshake_turn(&self, address: IpAddr) -> HandshakePermit {
+        let turn = match self.take_or_queue_turn(address) {
+            // A permit that is dropped passes the turn on, even if its holder made no step.
+            Err(waiting) => waiting.await.unwrap_or_else(|_| HandshakePermit(None)),
             Ok(turn) => turn,
         };
         tokio::task::yield_now().await;
         turn
     }
 
-    fn take_or_wait(&self, address: IpAddr) -> Result<HandshakeTurn, oneshot::Receiver<HandshakeTurn>> {
+    fn take_or_queue_turn(
+        &self,
+        address: IpAddr,
+    ) -> Result<HandshakePermit, oneshot::Receiver<HandshakePermit>> {
         let mut state = self.lock_state();
         if !std::mem::replace(&mut state.is_taken, true) {
-            return Ok(HandshakeTurn(Some(self.clone())));
+            return Ok(HandshakePermit(Some(self.clone())));
         }
         let (sender, receiver) = oneshot::channel();
-        // There are no more than connections, which are bounded.
+        // The queue needs no limit of its own: each entry belongs to a connection, and connections are bounded.
         let _ = state.waiting.push(host_of(address), sender, usize::MAX);
         Err(receiver)
     }
 }
 
 /// The right to one handshake step.
-pub(crate) struct HandshakeTurn(Option<HandshakeTurns>);
+pub(crate) struct HandshakePermit(Option<HandshakeScheduler>);
 
-impl Drop for HandshakeTurn {
+impl Drop for HandshakePermit {
     fn drop(&mut self) {
         let Some(turns) = self.0.take() else { return };
         loop {
@@ -59,9 +62,9 @@ impl Drop for HandshakeTurn {
                 return;
             };
             drop(state);
-            match next.send(HandshakeTurn(Some(turns.clone()))) {
+            match next.send(HandshakePermit(Some(turns.clone()))) {
                 Ok(()) => return,
-                // Its connection is gone: pass the turn on.
+                // The waiting connection is gone, so pass the turn to the next one.
                 Err(mut unused) => unused.0 = None,
             }
         }
@@ -85,13 +88,13 @@ mod tests {
 
     #[test]
     fn addresses_take_turns_one_at_a_time() {
-        let turns = HandshakeTurns::default();
-        let mut first = pin!(turns.wait_turn(test_address(9)));
+        let turns = HandshakeScheduler::default();
+        let mut first = pin!(turns.wait_for_handshake_turn(test_address(9)));
         assert!(poll_once(first.as_mut()).is_pending(), "sockets are looked at before a step");
         let Poll::Ready(first) = poll_once(first.as_mut()) else { panic!("nobody else has the turn") };
         let from = [1, 1, 1, 2, 3];
         let mut waiting: Vec<_> =
-            from.iter().map(|n| (*n, Box::pin(turns.wait_turn(test_address(*n))))).collect();
+            from.iter().map(|n| (*n, Box::pin(turns.wait_for_handshake_turn(test_address(*n))))).collect();
         for (_, turn) in &mut waiting {
             assert!(poll_once(turn.as_mut()).is_pending());
         }

@@ -21,12 +21,13 @@ mod udp;
 mod wake;
 
 pub use clock::SystemClock;
-pub use counters::{DriverCounters, DriverCounts};
+pub use counters::{DriverCounterSnapshot, DriverCounters};
 pub use driver::Driver;
-pub use mmsg::{FilterInstruction, steer_datagrams, thread_cpu_time};
+pub use mmsg::{SocketFilterInstruction, steer_datagrams, thread_cpu_time};
 pub use role::{DriverRole, Mailbox};
-pub use shard::{Shard, ShardError, spawn_shard};
+pub use shard::{Shard, ShardStartError, spawn_shard};
 pub use sockets::{
-    AssociationListener, DriverConfig, DriverListener, DriverSockets, OutgoingSecurity, SecuritySelector,
-    SocketOptions, TlsClient, TlsObserver, TlsOutcome, TlsServer, bind_udp, listen_tcp, number_sockets,
+    ConnectionSecuritySelector, DriverConfig, DriverSctpListener, DriverSockets, DriverTcpListener,
+    OutgoingConnectionSecurity, SocketOptions, TlsClient, TlsConnectionOutcome, TlsObserver, TlsServer,
+    bind_udp, listen_tcp, number_sockets,
 };

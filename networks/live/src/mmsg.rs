@@ -78,7 +78,7 @@ pub(crate) struct ReceivedDatagram<'a> {
 }
 
 /// The structures that one call needs for each datagram.
-struct MmsgSlots {
+struct MmsgBuffers {
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<ControlBuffer>,
     vectors: Vec<libc::iovec>,
@@ -87,18 +87,18 @@ struct MmsgSlots {
 
 // SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only,
 // which borrows the slots exclusively; between calls they are plain bits.
-unsafe impl Send for MmsgSlots {}
+unsafe impl Send for MmsgBuffers {}
 
 /// Contents of a header: octets of its name and control messages, and its vectors.
 #[derive(Clone, Copy, Default)]
-struct SlotHeader {
+struct MmsgHeaderLengths {
     name: usize,
     control: usize,
     first: usize,
     vectors: usize,
 }
 
-impl MmsgSlots {
+impl MmsgBuffers {
     fn new() -> Self {
         // SAFETY: all four are structures of integers and pointers, for which all zeros is a value.
         unsafe {
@@ -112,11 +112,11 @@ impl MmsgSlots {
     }
 
     /// Sets the pointers of the first `count` headers to their name, vectors and, if not empty, control messages.
-    fn point_headers(&mut self, count: usize, of: impl Fn(usize) -> SlotHeader) {
+    fn point_headers(&mut self, count: usize, of: impl Fn(usize) -> MmsgHeaderLengths) {
         let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
         let vectors = self.vectors.as_mut_ptr();
         for (i, head) in self.heads.iter_mut().enumerate().take(count) {
-            let SlotHeader { name, control, first, vectors: count } = of(i);
+            let MmsgHeaderLengths { name, control, first, vectors: count } = of(i);
             head.msg_len = 0;
             let head = &mut head.msg_hdr;
             // SAFETY: `i` and `first` are below BATCH, the length of all vectors.
@@ -135,14 +135,14 @@ impl MmsgSlots {
 
 /// Receives up to [`BATCH`] pieces per call; a piece is a datagram, or several that the kernel joined.
 pub(crate) struct DatagramInbox {
-    slots: MmsgSlots,
+    slots: MmsgBuffers,
     data: Vec<u8>,
     count: usize,
 }
 
 impl DatagramInbox {
     pub(crate) fn new() -> Self {
-        Self { slots: MmsgSlots::new(), data: vec![0; BATCH * STRIDE], count: 0 }
+        Self { slots: MmsgBuffers::new(), data: vec![0; BATCH * STRIDE], count: 0 }
     }
 
     /// Receives a batch and returns its number of pieces; fewer than [`BATCH`] means that there are no more.
@@ -157,7 +157,7 @@ impl DatagramInbox {
             vector.iov_base = unsafe { data.add(i * STRIDE) }.cast();
             vector.iov_len = JOINED;
         }
-        self.slots.point_headers(BATCH, |i| SlotHeader {
+        self.slots.point_headers(BATCH, |i| MmsgHeaderLengths {
             name: size_of::<libc::sockaddr_storage>(),
             control: CONTROL,
             first: i,
@@ -174,11 +174,11 @@ impl DatagramInbox {
 
     /// Returns the datagrams of the last call.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = ReceivedDatagram<'_>> {
-        (0..self.count).flat_map(|i| self.piece_datagrams(i))
+        (0..self.count).flat_map(|i| self.datagrams_of_piece(i))
     }
 
     /// Returns the datagrams of a piece.
-    fn piece_datagrams(&self, i: usize) -> impl Iterator<Item = ReceivedDatagram<'_>> {
+    fn datagrams_of_piece(&self, i: usize) -> impl Iterator<Item = ReceivedDatagram<'_>> {
         let head = &self.slots.heads[i];
         let length = usize::try_from(head.msg_len).unwrap_or(0).min(JOINED);
         let remote = address_of(&self.slots.names[i], head.msg_hdr.msg_namelen);
@@ -186,7 +186,7 @@ impl DatagramInbox {
         let whole = head.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
         let each = told.segment.unwrap_or(length).max(1);
         let data = &self.data[i * STRIDE..i * STRIDE + length];
-        // An empty datagram counts, too.
+        // An empty datagram has no chunks, but is delivered too.
         let empty = data.is_empty().then_some(data);
         empty.into_iter().chain(data.chunks(each)).map(move |data| ReceivedDatagram {
             remote,
@@ -199,18 +199,18 @@ impl DatagramInbox {
 
 /// Sends up to [`BATCH`] datagrams per call.
 pub(crate) struct DatagramOutbox {
-    slots: MmsgSlots,
+    slots: MmsgBuffers,
     /// Number of datagrams of each header.
     trains: [usize; BATCH],
 }
 
 impl DatagramOutbox {
     pub(crate) fn new() -> Self {
-        Self { slots: MmsgSlots::new(), trains: [0; BATCH] }
+        Self { slots: MmsgBuffers::new(), trains: [0; BATCH] }
     }
 
     /// Returns the number of datagrams of the last call's first header: an error applies to these.
-    pub(crate) fn first_train_length(&self) -> usize {
+    pub(crate) fn first_train_datagram_count(&self) -> usize {
         self.trains[0]
     }
 
@@ -219,7 +219,7 @@ impl DatagramOutbox {
     /// same addresses and length are sent as one; the last may be shorter.
     ///
     /// # Errors
-    /// The kernel's error for the [first](Self::first_train_length) ones; [`io::ErrorKind::WouldBlock`] if it takes
+    /// The kernel's error for the [first](Self::first_train_datagram_count) ones; [`io::ErrorKind::WouldBlock`] if it takes
     /// none now.
     pub(crate) fn send_batch(
         &mut self,
@@ -229,12 +229,12 @@ impl DatagramOutbox {
         join: bool,
     ) -> io::Result<usize> {
         let letters = &letters[..letters.len().min(BATCH)];
-        let mut made = [SlotHeader::default(); BATCH];
+        let mut made = [MmsgHeaderLengths::default(); BATCH];
         let (mut heads, mut at) = (0, 0);
         while let Some(letter) = letters.get(at) {
-            let count = if join { joinable_count(&letters[at..]) } else { 1 };
+            let count = if join { joinable_datagram_count(&letters[at..]) } else { 1 };
             for (i, letter) in letters.iter().enumerate().skip(at).take(count) {
-                // The kernel reads this memory and does not write it.
+                // The pointer is mutable only by type: the kernel reads this memory and does not write it.
                 self.slots.vectors[i].iov_base = letter.data.as_ptr().cast_mut().cast();
                 self.slots.vectors[i].iov_len = letter.data.len();
             }
@@ -244,7 +244,7 @@ impl DatagramOutbox {
                 control = write_segment(controls, control, letter.data.len());
             }
             let name = write_address(&mut self.slots.names[heads], letter.remote);
-            made[heads] = SlotHeader { name, control, first: at, vectors: count };
+            made[heads] = MmsgHeaderLengths { name, control, first: at, vectors: count };
             self.trains[heads] = count;
             heads += 1;
             at += count;
@@ -260,7 +260,7 @@ impl DatagramOutbox {
 }
 
 /// Returns the number of datagrams, from the first, that can be sent as one.
-fn joinable_count(letters: &[OutgoingDatagram]) -> usize {
+fn joinable_datagram_count(letters: &[OutgoingDatagram]) -> usize {
     let [first, rest @ ..] = letters else { return 0 };
     let length = first.data.len();
     if length == 0 || length > SEGMENT {
@@ -285,7 +285,8 @@ fn address_of(storage: &libc::sockaddr_storage, length: u32) -> Option<SocketAdd
     let at: *const libc::sockaddr_storage = storage;
     match i32::from(storage.ss_family) {
         libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: the family says that the storage, which is larger and aligned for all, holds this one.
+            // SAFETY: the address family states that the storage holds this structure. The storage is larger and
+            // aligned for it.
             let v4 = unsafe { &*at.cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
@@ -345,8 +346,8 @@ fn parse_ancillary(control: &ControlBuffer, length: usize) -> AncillaryData {
     let mut told = AncillaryData::default();
     let (mut at, end) = (0, length.min(CONTROL));
     while at + HEAD <= end {
-        // SAFETY: the octets are as many as a header has, and aligned for it, as the system aligns each; it is
-        // plain bits.
+        // SAFETY: this range has as many octets as a header, which is plain bits. It is aligned for a header, as the
+        // system aligns each.
         let head = unsafe { control.0.as_ptr().add(at).cast::<libc::cmsghdr>().read_unaligned() };
         if head.cmsg_len < HEAD || head.cmsg_len > end - at {
             break;
@@ -354,7 +355,7 @@ fn parse_ancillary(control: &ControlBuffer, length: usize) -> AncillaryData {
         let body = &control.0[at + HEAD..at + head.cmsg_len];
         match (head.cmsg_level, head.cmsg_type) {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if body.len() >= size_of::<libc::in_pktinfo>() => {
-                // SAFETY: the body has as many octets as this, which is plain bits.
+                // SAFETY: the body has at least the size of this structure, which is plain bits.
                 let info = unsafe { body.as_ptr().cast::<libc::in_pktinfo>().read_unaligned() };
                 // Without a route lookup the kernel leaves this address empty. Then use the packet's destination, which
                 // differs only for broadcasts.
@@ -389,8 +390,8 @@ fn write_local(control: &mut ControlBuffer, local: SocketAddr) -> usize {
         return 0;
     }
     let at = control.0.as_mut_ptr();
-    // SAFETY: the octets are aligned for a header and have room for it and either body after it, with whose
-    // size CMSG_SPACE and CMSG_LEN only calculate; all three structures are plain bits.
+    // SAFETY: the buffer is aligned for a header and has room for it and for either body. CMSG_SPACE and CMSG_LEN only
+    // compute sizes. All three structures are plain bits.
     unsafe {
         let mut head: libc::cmsghdr = zeroed();
         let body = match local {
@@ -423,8 +424,8 @@ fn write_segment(control: &mut ControlBuffer, at: usize, octets: usize) -> usize
     debug_assert!(at + SPACE <= CONTROL, "either address leaves room for it");
     let octets = u16::try_from(octets).unwrap_or(u16::MAX);
     let head = control.0.as_mut_ptr();
-    // SAFETY: behind the longest address, of 40 octets, there is room for the header and one word; `at` is a
-    // multiple of a word, as CMSG_SPACE makes it; CMSG_LEN only calculates.
+    // SAFETY: after the longest address, of 40 octets, the buffer has room for the header and one word. CMSG_SPACE
+    // makes `at` a multiple of a word, and CMSG_LEN only computes.
     unsafe {
         let mut message: libc::cmsghdr = zeroed();
         (message.cmsg_level, message.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
@@ -469,10 +470,10 @@ pub(crate) fn force_receive_buffer(socket: BorrowedFd<'_>, octets: usize) -> boo
 ///
 /// # Errors
 /// The kernel's error; the program is invalid.
-pub fn steer_datagrams(socket: BorrowedFd<'_>, program: &[FilterInstruction]) -> io::Result<()> {
+pub fn steer_datagrams(socket: BorrowedFd<'_>, program: &[SocketFilterInstruction]) -> io::Result<()> {
     let mut steps: Vec<libc::sock_filter> = program
         .iter()
-        .map(|FilterInstruction { code, yes, no, operand }| libc::sock_filter {
+        .map(|SocketFilterInstruction { code, yes, no, operand }| libc::sock_filter {
             code: *code,
             jt: *yes,
             jf: *no,
@@ -492,7 +493,7 @@ pub fn steer_datagrams(socket: BorrowedFd<'_>, program: &[FilterInstruction]) ->
 
 /// An instruction of a [`steer_datagrams`] program: the kernel's classic packet filter (struct sock_filter).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FilterInstruction {
+pub struct SocketFilterInstruction {
     /// Operation code.
     pub code: u16,
     /// Instructions to skip if a comparison holds.
@@ -522,7 +523,7 @@ pub(crate) fn enable_packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Resu
 }
 
 /// An SCTP socket registered with the runtime.
-pub(crate) trait WatchedSocket: AsRawFd + Sized {
+pub(crate) trait AsyncSctpSocket: AsRawFd + Sized {
     /// Registers it with the runtime; only within one.
     ///
     /// # Errors
@@ -530,14 +531,14 @@ pub(crate) trait WatchedSocket: AsRawFd + Sized {
     fn into_async(self) -> io::Result<AsyncFd<Self>>;
 }
 
-impl WatchedSocket for usher_sctp::SctpAssociation {
+impl AsyncSctpSocket for usher_sctp::SctpAssociation {
     fn into_async(self) -> io::Result<AsyncFd<Self>> {
-        // SAFETY: it owns its socket, which is open until it is dropped, and the same all the while.
+        // SAFETY: this value owns its socket, which does not change and stays open until the value is dropped.
         unsafe { AsyncFd::register(self) }.map_err(Into::into)
     }
 }
 
-impl WatchedSocket for usher_sctp::SctpListener {
+impl AsyncSctpSocket for usher_sctp::SctpListener {
     fn into_async(self) -> io::Result<AsyncFd<Self>> {
         // SAFETY: as above.
         unsafe { AsyncFd::register(self) }.map_err(Into::into)
@@ -552,8 +553,8 @@ pub(crate) fn pin_thread(core: usize) -> io::Result<()> {
     if core >= usize::try_from(libc::CPU_SETSIZE).unwrap_or(0) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: a cpu_set_t is plain bits, for which all zeros is the empty set; `core` is within it, and the
-    // pointer is to a set of the size that is given.
+    // SAFETY: a cpu_set_t is plain bits, and all zeros is the empty set. `core` is within it, and the pointer is to a
+    // set of the stated size.
     let result = unsafe {
         let mut set: libc::cpu_set_t = zeroed();
         libc::CPU_SET(core, &mut set);
@@ -641,18 +642,18 @@ mod tests {
     fn letters_to_others_are_not_joined() {
         let to = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut some = datagrams_to(to(1), &[9, 9, 9]);
-        assert_eq!(joinable_count(&some), 3);
+        assert_eq!(joinable_datagram_count(&some), 3);
         some[2].remote = to(2);
-        assert_eq!(joinable_count(&some), 2);
+        assert_eq!(joinable_datagram_count(&some), 2);
         some[1].local = to(3);
-        assert_eq!(joinable_count(&some), 1);
+        assert_eq!(joinable_datagram_count(&some), 1);
         assert_eq!(
-            joinable_count(&datagrams_to(to(1), &[9, 10])),
+            joinable_datagram_count(&datagrams_to(to(1), &[9, 10])),
             1,
             "only the last may be shorter, none longer"
         );
-        assert_eq!(joinable_count(&datagrams_to(to(1), &[SEGMENT + 1, SEGMENT + 1])), 1);
-        assert_eq!(joinable_count(&[]), 0);
+        assert_eq!(joinable_datagram_count(&datagrams_to(to(1), &[SEGMENT + 1, SEGMENT + 1])), 1);
+        assert_eq!(joinable_datagram_count(&[]), 0);
     }
 
     #[test]

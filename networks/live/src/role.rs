@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use tokio::sync::mpsc::UnboundedSender;
-use usher_core::{DatagramPath, Instant, JobRequest, ListenerId, Machine, PortId, WorkRecord};
+use usher_core::{DatagramPath, Instant, JobRequest, LinkLayerPortId, ListenerId, Machine, WorkRecord};
 
 /// A machine and its owner in a live program: handles its events and jobs, and messages of other threads. All
 /// calls come from the driver's thread.
@@ -44,7 +44,7 @@ pub trait DriverRole {
 
     /// Sends a frame, from the destination address on, by a port of the role. False if there is no such port; the
     /// frame counts as lost.
-    fn send_frame(&mut self, _port: PortId, _frame: &[u8]) -> bool {
+    fn send_frame(&mut self, _port: LinkLayerPortId, _frame: &[u8]) -> bool {
         false
     }
 

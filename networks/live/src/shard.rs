@@ -7,8 +7,8 @@ use tokio::runtime::Builder;
 
 /// The error of a shard that did not start.
 #[derive(Debug, thiserror::Error)]
-#[error("shard {name} has no {what}: {error}")]
-pub struct ShardError {
+#[error("cannot start shard {name}: no {what}: {error}")]
+pub struct ShardStartError {
     /// The shard's name.
     pub name: String,
     /// The missing resource: the thread, the requested processor, or the runtime.
@@ -51,12 +51,12 @@ pub fn spawn_shard<F, T>(
     name: &str,
     core: Option<usize>,
     body: impl FnOnce() -> F + Send + 'static,
-) -> Result<Shard<T>, ShardError>
+) -> Result<Shard<T>, ShardStartError>
 where
     F: Future<Output = T>,
     T: Send + 'static,
 {
-    let failed = |what, error| ShardError { name: name.to_owned(), what, error };
+    let failed = |what, error| ShardStartError { name: name.to_owned(), what, error };
     let (ready, started) = std::sync::mpsc::sync_channel(1);
     let work = move || {
         let begin = || {
@@ -69,7 +69,7 @@ where
             Ok(runtime) => (Some(runtime), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        // The caller waits for this.
+        // A send error is ignored: the caller always waits for this result.
         let _ = ready.send(said);
         Some(runtime?.block_on(body()))
     };

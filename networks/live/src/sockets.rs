@@ -13,7 +13,7 @@ use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, ServerConfig, TlsError}
 
 /// The security of an outgoing connection.
 #[derive(Clone, Debug)]
-pub enum OutgoingSecurity {
+pub enum OutgoingConnectionSecurity {
     /// Plain TCP.
     Plain,
     /// TLS.
@@ -23,7 +23,7 @@ pub enum OutgoingSecurity {
 }
 
 /// Selects the security of a connection by its remote address.
-pub type SecuritySelector = Arc<dyn Fn(SocketAddr) -> OutgoingSecurity + Send + Sync>;
+pub type ConnectionSecuritySelector = Arc<dyn Fn(SocketAddr) -> OutgoingConnectionSecurity + Send + Sync>;
 
 /// Options of sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,10 +94,10 @@ pub fn bind_udp(address: SocketAddr, options: &SocketOptions) -> io::Result<UdpS
 /// # Errors
 /// The kernel's error: the address is not local, is in use, or needs a privilege.
 pub fn listen_tcp(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpListener> {
-    // The kernel tunes stream buffers for each connection.
+    // Set no buffer sizes for streams, because the kernel tunes the buffers of each connection.
     let buffers = SocketOptions { receive_buffer: None, send_buffer: None, ..*options };
     let socket = open_socket(address, Type::STREAM, Protocol::TCP, &buffers)?;
-    // Permits reuse of a port with connections in TIME-WAIT.
+    // Allow binding a port that still has connections in TIME-WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(options.backlog)?;
@@ -106,7 +106,7 @@ pub fn listen_tcp(address: SocketAddr, options: &SocketOptions) -> io::Result<Tc
 
 /// The outcome of an outgoing TLS connection.
 #[derive(Debug)]
-pub enum TlsOutcome<'a> {
+pub enum TlsConnectionOutcome<'a> {
     /// The handshake is complete. The machine still checks the server's certificate (DER) against the expected name.
     Up(Option<&'a [u8]>),
     /// TLS failed, in the handshake or later.
@@ -114,31 +114,31 @@ pub enum TlsOutcome<'a> {
 }
 
 /// Receives the outcomes of TLS connections, for logs.
-pub type TlsObserver = Arc<dyn Fn(SocketAddr, &TlsOutcome<'_>) + Send + Sync>;
+pub type TlsObserver = Arc<dyn Fn(SocketAddr, &TlsConnectionOutcome<'_>) + Send + Sync>;
 
 /// The first failure of a configuration's connections, and their observer.
 #[derive(Default)]
-pub(crate) struct TlsOutcomes {
+pub(crate) struct TlsConnectionMonitor {
     first_fault: OnceLock<TlsError>,
     observer: Option<TlsObserver>,
 }
 
-impl TlsOutcomes {
+impl TlsConnectionMonitor {
     pub(crate) fn report_failure(&self, remote: SocketAddr, error: TlsError) {
-        self.report_outcome(remote, &TlsOutcome::Failed(&error));
-        // A first failure is recorded already.
+        self.report_outcome(remote, &TlsConnectionOutcome::Failed(&error));
+        // The result is ignored: if a fault is already recorded, that first one stays.
         let _ = self.first_fault.set(error);
     }
-    pub(crate) fn report_outcome(&self, remote: SocketAddr, outcome: &TlsOutcome<'_>) {
+    pub(crate) fn report_outcome(&self, remote: SocketAddr, outcome: &TlsConnectionOutcome<'_>) {
         if let Some(observer) = &self.observer {
             observer(remote, outcome);
         }
     }
 }
 
-impl fmt::Debug for TlsOutcomes {
+impl fmt::Debug for TlsConnectionMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsOutcomes").field("first_fault", &self.first_fault).finish_non_exhaustive()
+        f.debug_struct("TlsConnectionMonitor").field("first_fault", &self.first_fault).finish_non_exhaustive()
     }
 }
 
@@ -146,7 +146,7 @@ macro_rules! replaceable {
     ($(#[$meta:meta])* $name:ident, $config:ty) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
-        pub struct $name(Arc<watch::Sender<$config>>, Arc<TlsOutcomes>);
+        pub struct $name(Arc<watch::Sender<$config>>, Arc<TlsConnectionMonitor>);
 
         impl $name {
             /// Creates it with this configuration.
@@ -173,7 +173,7 @@ macro_rules! replaceable {
                 self.1.first_fault.get()
             }
 
-            pub(crate) fn outcomes(&self) -> Arc<TlsOutcomes> {
+            pub(crate) fn outcomes(&self) -> Arc<TlsConnectionMonitor> {
                 Arc::clone(&self.1)
             }
 
@@ -200,14 +200,14 @@ impl TlsClient {
     /// Creates it with an observer of its connections.
     #[must_use]
     pub fn with_observer(config: ClientConfig, observer: TlsObserver) -> Self {
-        let outcomes = TlsOutcomes { observer: Some(observer), ..TlsOutcomes::default() };
+        let outcomes = TlsConnectionMonitor { observer: Some(observer), ..TlsConnectionMonitor::default() };
         Self(Arc::new(watch::Sender::new(config)), Arc::new(outcomes))
     }
 }
 
 /// A listening TCP socket of the machine.
 #[derive(Debug)]
-pub struct DriverListener {
+pub struct DriverTcpListener {
     /// The machine's id of the listener.
     pub id: ListenerId,
     /// The socket, from [`listen_tcp`].
@@ -218,7 +218,7 @@ pub struct DriverListener {
 
 /// A listening SCTP socket of the machine.
 #[derive(Debug)]
-pub struct AssociationListener {
+pub struct DriverSctpListener {
     /// The machine's id of the listener.
     pub id: ListenerId,
     /// The socket.
@@ -266,8 +266,8 @@ pub struct DriverConfig {
 }
 
 impl Default for DriverConfig {
-    /// Returns 4096 datagrams, 65536 sockets, 65536 connections and 1024 per address, 1024 handshakes, 4 MiB,
-    /// a time slice of 4 ms, timeouts of 10 s, 10 s and 2 s, and offload.
+    /// Returns 4096 datagrams, 65536 sockets, 65536 connections and 1024 per address, 1024 handshakes, and 4 MiB. The
+    /// time slice is 4 ms; the timeouts are 10 s, 10 s and 2 s. Offload is on.
     fn default() -> Self {
         Self {
             datagram_queue: 4096,
@@ -294,12 +294,12 @@ pub struct DriverSockets {
     /// Datagram sockets, with the machine's ids.
     pub udp: Vec<(SocketId, UdpSocket)>,
     /// TCP listeners.
-    pub listeners: Vec<DriverListener>,
+    pub listeners: Vec<DriverTcpListener>,
     /// SCTP listeners.
-    pub associations: Vec<AssociationListener>,
+    pub associations: Vec<DriverSctpListener>,
     /// Security of outgoing connections; `None` for plain TCP. If it requires TLS for a destination, associations to
     /// it are refused, since they have no protection.
-    pub outgoing: Option<SecuritySelector>,
+    pub outgoing: Option<ConnectionSecuritySelector>,
     /// Limits and timeouts.
     pub settings: DriverConfig,
 }

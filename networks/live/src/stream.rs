@@ -1,7 +1,7 @@
 //! One connection: the task between a TCP socket, with or without TLS, and the driver.
 
 use crate::counters::DriverCounters;
-use crate::handshakes::HandshakeTurns;
+use crate::handshakes::HandshakeScheduler;
 use crate::tls::{self, TlsConnection};
 use crate::{DriverConfig, TlsClient, TlsServer};
 use socket2::SockRef;
@@ -84,7 +84,7 @@ pub(crate) struct DriverHandle {
     pub(crate) counters: Arc<DriverCounters>,
     pub(crate) settings: DriverConfig,
     /// Turns of handshakes, for an unproven peer.
-    pub(crate) turns: Option<HandshakeTurns>,
+    pub(crate) turns: Option<HandshakeScheduler>,
 }
 
 impl DriverHandle {
@@ -126,7 +126,7 @@ pub(crate) async fn connect_and_serve(
             opened = &mut opening => break opened,
             order = link.orders.recv() => match order {
                 Some(order @ (ConnectionCommand::Data(_) | ConnectionCommand::Message(..) | ConnectionCommand::Credit(_))) => orders.push(order),
-                // There is no connection to close gracefully yet.
+                // Close at once: there is no connection yet that could be shut down gracefully.
                 Some(ConnectionCommand::Shutdown) | None => return link.send_event(ConnectionEvent::Closed(CloseReason::Closed)).await,
                 Some(ConnectionCommand::Abort) => return,
             },
@@ -160,9 +160,9 @@ pub(crate) async fn connect_and_serve(
 }
 
 /// Waits for a new trust configuration, forever without TLS. An error means that the peer is no longer trusted.
-async fn wait_trust_change(tls: &mut Option<TlsConnection>) -> Result<(), TlsError> {
+async fn wait_for_trust_change(tls: &mut Option<TlsConnection>) -> Result<(), TlsError> {
     match tls {
-        Some(tls) => tls.wait_replacement().await,
+        Some(tls) => tls.wait_for_config_replacement().await,
         None => std::future::pending().await,
     }
 }
@@ -177,7 +177,7 @@ async fn open_stream(local: Option<IpAddr>, remote: SocketAddr) -> io::Result<Tc
 
 /// Progress of a local close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ClosingState {
+enum LocalCloseState {
     /// Open.
     Open,
     /// This end closes after all data is sent.
@@ -201,7 +201,7 @@ struct StreamTask {
     /// True if the queue is so long that the driver gets an event when it is sent.
     high: bool,
     credit: Option<u64>,
-    closing_state: ClosingState,
+    closing_state: LocalCloseState,
     /// True if the peer has ended its data, and the driver knows it.
     finished: bool,
     /// True if the driver has dropped the connection.
@@ -212,8 +212,8 @@ struct StreamTask {
 
 impl StreamTask {
     fn new(link: DriverHandle, stream: TcpStream, remote: SocketAddr, tls: Option<TlsConnection>) -> Self {
-        // Without it small messages would wait for acknowledgements of earlier ones. The connection also works if this
-        // fails.
+        // Without TCP_NODELAY, small messages would wait for acknowledgements of earlier ones. An error is ignored,
+        // because the connection also works without the option.
         let _ = stream.set_nodelay(true);
         let deadline = tls.is_some().then(|| Instant::now() + link.settings.handshake_timeout);
         Self {
@@ -227,7 +227,7 @@ impl StreamTask {
             waiting: 0,
             high: false,
             credit: None,
-            closing_state: ClosingState::Open,
+            closing_state: LocalCloseState::Open,
             finished: false,
             orphan: false,
             deadline,
@@ -240,7 +240,7 @@ impl StreamTask {
         match self.serve_until_closed().await {
             Ok(reason) => {
                 self.link.send_event(ConnectionEvent::Closed(reason)).await;
-                // Send data queued before the driver got the close.
+                // Send the data that was queued before the driver received the close.
                 let linger = self.link.settings.linger;
                 let _ = timeout(linger, self.drain_commands()).await;
             }
@@ -266,18 +266,18 @@ impl StreamTask {
                 self.high = false;
                 self.link.send_event(ConnectionEvent::Writable).await;
             }
-            if self.closing_state == ClosingState::Requested
+            if self.closing_state == LocalCloseState::Requested
                 && self.out.is_empty()
-                && self.early_octets() == 0
+                && self.octets_awaiting_handshake() == 0
             {
-                self.send_end();
+                self.shut_down_sending();
                 if self.finished {
                     return Ok(CloseReason::Closed);
                 }
                 continue;
             }
             let reading =
-                !self.finished && (self.credit != Some(0) || self.closing_state != ClosingState::Open);
+                !self.finished && (self.credit != Some(0) || self.closing_state != LocalCloseState::Open);
             let interest = match (reading, self.out.is_empty()) {
                 (true, true) => Some(Interest::READABLE),
                 (true, false) => Some(Interest::READABLE | Interest::WRITABLE),
@@ -301,14 +301,14 @@ impl StreamTask {
                 {
                     let ready = ready.map_err(|_| Some(CloseReason::Reset))?;
                     if reading && ready.is_readable() && self.read_once().await? {
-                        if !self.link.settings.half_closed || self.tls.is_some() || self.closing_state != ClosingState::Open {
+                        if !self.link.settings.half_closed || self.tls.is_some() || self.closing_state != LocalCloseState::Open {
                             return Ok(CloseReason::Closed);
                         }
                         self.finished = true;
                         self.link.send_event(ConnectionEvent::Finished).await;
                     }
                 }
-                trusted = wait_trust_change(&mut self.tls) => if let Err(error) = trusted {
+                trusted = wait_for_trust_change(&mut self.tls) => if let Err(error) = trusted {
                     self.link.counters.tls_distrusted.increment();
                     if let Some(tls) = &self.tls {
                         tls.report_failure(self.remote, error);
@@ -316,7 +316,7 @@ impl StreamTask {
                     return Err(Some(CloseReason::Reset));
                 },
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    if !self.up && self.closing_state == ClosingState::Open {
+                    if !self.up && self.closing_state == LocalCloseState::Open {
                         self.link.counters.tls_timeout.increment();
                     }
                     return Err(Some(CloseReason::TimedOut));
@@ -338,20 +338,20 @@ impl StreamTask {
             }
             Some(ConnectionCommand::Shutdown) | None => {
                 self.orphan = order.is_none();
-                if self.closing_state == ClosingState::Open {
-                    self.closing_state = ClosingState::Requested;
+                if self.closing_state == LocalCloseState::Open {
+                    self.closing_state = LocalCloseState::Requested;
                     self.deadline = Some(Instant::now() + self.link.settings.linger);
                 }
             }
             Some(ConnectionCommand::Abort) => return false,
-            // A command of associations.
+            // This command is for associations and does not apply to byte streams.
             Some(ConnectionCommand::Message(..)) => self.link.counters.unknown_connection.increment(),
         }
         true
     }
 
     fn queue_data(&mut self, data: &[u8]) {
-        if self.closing_state == ClosingState::EndSent {
+        if self.closing_state == LocalCloseState::EndSent {
             return;
         }
         self.link.counters.stream_octets_out.add(data.len() as u64);
@@ -362,14 +362,14 @@ impl StreamTask {
     }
 
     /// Returns the octets that wait for the handshake.
-    fn early_octets(&self) -> usize {
+    fn octets_awaiting_handshake(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.stream.pending_octets())
     }
 
     /// Reports the established connection to the driver.
     async fn report_connected(&mut self) {
         self.up = true;
-        if self.closing_state == ClosingState::Open {
+        if self.closing_state == LocalCloseState::Open {
             self.deadline = None;
         }
         if let Some(tls) = &self.tls {
@@ -390,8 +390,10 @@ impl StreamTask {
             match self.stream.try_write(&self.out[self.sent..]) {
                 Ok(n) => {
                     self.sent += n;
-                    // TLS overhead is not counted; at the end the count is exact again.
-                    self.release_queued(n.min(self.waiting - self.early_octets().min(self.waiting)));
+                    // Octets that TLS adds are not counted here. When all data is sent, the count is exact again.
+                    self.release_queued(
+                        n.min(self.waiting - self.octets_awaiting_handshake().min(self.waiting)),
+                    );
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -401,7 +403,7 @@ impl StreamTask {
         if self.sent == self.out.len() {
             self.out.clear();
             self.sent = 0;
-            self.release_queued(self.waiting - self.early_octets().min(self.waiting));
+            self.release_queued(self.waiting - self.octets_awaiting_handshake().min(self.waiting));
         } else if self.sent >= CHUNK {
             self.out.drain(..self.sent);
             self.sent = 0;
@@ -416,7 +418,7 @@ impl StreamTask {
 
     /// Reads once; true at the end of the peer's data.
     async fn read_once(&mut self) -> Result<bool, Option<CloseReason>> {
-        let most = self.credit.filter(|_| self.closing_state == ClosingState::Open).unwrap_or(u64::MAX);
+        let most = self.credit.filter(|_| self.closing_state == LocalCloseState::Open).unwrap_or(u64::MAX);
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(CHUNK);
         let count = match self.stream.try_read(&mut self.buffer[..most]) {
             Ok(0) => {
@@ -448,7 +450,9 @@ impl StreamTask {
             Some(tls) => {
                 let turn = match (&self.link.turns, self.deadline) {
                     (Some(turns), Some(deadline)) if !self.up => {
-                        let Ok(turn) = timeout_at(deadline, turns.wait_turn(self.remote.ip())).await else {
+                        let Ok(turn) =
+                            timeout_at(deadline, turns.wait_for_handshake_turn(self.remote.ip())).await
+                        else {
                             self.link.counters.tls_timeout.increment();
                             return Err(Some(CloseReason::TimedOut));
                         };
@@ -482,7 +486,7 @@ impl StreamTask {
                 if let Some(tls) = &self.tls {
                     tls.report_failure(self.remote, error);
                 }
-                // A failed write does not change the reason.
+                // A write error is ignored: it does not change the reason of the close.
                 let _ = self.flush();
                 self.linger_after_alert().await;
                 Err(Some(self.tls_close_reason()))
@@ -512,9 +516,9 @@ impl StreamTask {
     }
 
     /// Shuts down the sending direction.
-    fn send_end(&mut self) {
+    fn shut_down_sending(&mut self) {
         let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
-        self.closing_state = ClosingState::EndSent;
+        self.closing_state = LocalCloseState::EndSent;
     }
 
     /// After the peer's end: handles the commands that the driver sent before it knew.
@@ -549,6 +553,6 @@ fn original_destination(stream: &TcpStream) -> Option<SocketAddr> {
     let socket = SockRef::from(stream);
     let local = stream.local_addr().ok()?;
     let led = if local.is_ipv4() { socket.original_dst_v4() } else { socket.original_dst_v6() };
-    // Without translation the kernel has no other address.
+    // The kernel knows no original destination, so the connection was not redirected and the local address holds.
     Some(led.ok().and_then(|led| led.as_socket()).unwrap_or(local))
 }

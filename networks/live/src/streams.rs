@@ -1,13 +1,13 @@
 //! The connections and associations of a driver: open ones, listeners, and admission.
 
 use crate::counters::DriverCounters;
-use crate::handshakes::HandshakeTurns;
-use crate::mmsg::WatchedSocket;
+use crate::handshakes::HandshakeScheduler;
+use crate::mmsg::AsyncSctpSocket;
 use crate::stream::{self, ConnectionCommand, ConnectionEvent, DriverHandle};
 use crate::wake::{ReadyList, SocketTask, TaskWaker};
 use crate::{
-    AssociationListener, DriverConfig, DriverListener, DriverRole, OutgoingSecurity, SecuritySelector,
-    TlsServer, association,
+    ConnectionSecuritySelector, DriverConfig, DriverRole, DriverSctpListener, DriverTcpListener,
+    OutgoingConnectionSecurity, TlsServer, association,
 };
 use socket2::SockRef;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,10 +23,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use usher_core::collections::HashMap;
-use usher_core::fair::FairSlotTable;
+use usher_core::fair::UnauthenticatedPeerTable;
 use usher_core::{
-    AssocId, CloseReason, ConnId, Instant, ListenerId, Machine, MachineInput, MessageEvent, MessageOp,
-    StreamEvent, StreamOp,
+    AssocId, CloseReason, ConnId, Instant, ListenerId, Machine, MachineInput, MessageAssociationEvent,
+    MessageAssociationOp, StreamEvent, StreamOp,
 };
 use usher_sctp::SctpAssociation;
 
@@ -102,7 +102,7 @@ struct ConnectionEntry {
 /// All connections of a driver.
 pub(crate) struct ConnectionTable {
     doors: Vec<ListenerEntry>,
-    outgoing: Option<SecuritySelector>,
+    outgoing: Option<ConnectionSecuritySelector>,
     settings: DriverConfig,
     counters: Arc<DriverCounters>,
     conns: HashMap<ConnId, ConnectionEntry>,
@@ -111,9 +111,9 @@ pub(crate) struct ConnectionTable {
     event_sender: Sender<(ConnId, ConnectionEvent)>,
     received_events: Vec<(ConnId, ConnectionEvent)>,
     /// Turns for the handshakes of unproven peers.
-    turns: HandshakeTurns,
+    turns: HandshakeScheduler,
     /// Unproven connections: with TLS, an incomplete handshake; without, not answered by the machine yet.
-    unfinished: FairSlotTable<ConnId>,
+    unfinished: UnauthenticatedPeerTable<ConnId>,
     /// Closed connections that the machine must still get, and true for associations.
     closed: VecDeque<(ConnId, bool, CloseReason)>,
     tasks: JoinSet<()>,
@@ -121,18 +121,18 @@ pub(crate) struct ConnectionTable {
 
 impl ConnectionTable {
     pub(crate) fn new(
-        (listeners, associations): (Vec<DriverListener>, Vec<AssociationListener>),
-        outgoing: Option<SecuritySelector>,
+        (listeners, associations): (Vec<DriverTcpListener>, Vec<DriverSctpListener>),
+        outgoing: Option<ConnectionSecuritySelector>,
         settings: DriverConfig,
         counters: Arc<DriverCounters>,
         ready: &ReadyList,
     ) -> io::Result<Self> {
         type Opened = io::Result<(ListenerId, ListenerSocket)>;
-        let streams = listeners.into_iter().map(|DriverListener { id, socket, tls }| -> Opened {
+        let streams = listeners.into_iter().map(|DriverTcpListener { id, socket, tls }| -> Opened {
             socket.set_nonblocking(true)?;
             Ok((id, ListenerSocket::Stream(TcpListener::from_std(socket)?, tls)))
         });
-        let associations = associations.into_iter().map(|AssociationListener { id, socket }| -> Opened {
+        let associations = associations.into_iter().map(|DriverSctpListener { id, socket }| -> Opened {
             Ok((id, ListenerSocket::Association(socket.into_async()?)))
         });
         let door = |(index, opened): (usize, Opened)| {
@@ -152,8 +152,8 @@ impl ConnectionTable {
             notes,
             event_sender: teller,
             received_events: Vec::with_capacity(BATCH),
-            turns: HandshakeTurns::default(),
-            unfinished: FairSlotTable::default(),
+            turns: HandshakeScheduler::default(),
+            unfinished: UnauthenticatedPeerTable::default(),
             closed: VecDeque::new(),
             tasks: JoinSet::new(),
         })
@@ -199,7 +199,7 @@ impl ConnectionTable {
         };
         if let Some(counter) = full {
             counter.increment();
-            // Reset: the peer must notice at once, and the kernel must keep no state.
+            // Reset the refused connection: the peer must notice at once, and the kernel must keep no state.
             match guest {
                 AcceptedSocket::Stream(stream) => {
                     drop(SockRef::from(&stream).set_linger(Some(Duration::ZERO)))
@@ -215,7 +215,7 @@ impl ConnectionTable {
             ListenerSocket::Association(_) => None,
         };
         let id = loop {
-            let id = ConnId::accepted_at(self.doors[index].listener, self.next);
+            let id = ConnId::nth_accepted_at_listener(self.doors[index].listener, self.next);
             self.next = self.next.wrapping_add(1);
             if !self.conns.contains_key(&id) {
                 break id;
@@ -240,18 +240,18 @@ impl ConnectionTable {
             (conn.end, conn.with_tls) = (Some(end), with_tls);
         }
         if let Some(displaced) = self.unfinished.add_peer(id, address, self.settings.handshakes) {
-            self.displace_unproven(displaced);
+            self.evict_unauthenticated_connection(displaced);
         }
     }
 
     /// Aborts a connection of an unproven peer.
-    fn displace_unproven(&mut self, id: ConnId) {
+    fn evict_unauthenticated_connection(&mut self, id: ConnId) {
         let Some(conn) = self.remove_connection(id) else { return };
         let counter =
             if conn.with_tls { &self.counters.tls_displaced } else { &self.counters.silent_displaced };
         counter.increment();
         if conn.is_announced {
-            // The task closes it and reports that to the machine.
+            // An error is ignored: the task closes the connection and reports that to the machine.
             let _ = conn.orders.send(ConnectionCommand::Abort);
             self.closed.push_back((id, conn.association, CloseReason::Reset));
         } else {
@@ -281,7 +281,7 @@ impl ConnectionTable {
         };
         self.conns.insert(id, conn);
         self.counters.connections_open.increment();
-        // Ended tasks hold memory until they are joined.
+        // Join the tasks that have ended, because each holds memory until then.
         while self.tasks.try_join_next().is_some() {}
         let (notes, counters) = (self.event_sender.clone(), Arc::clone(&self.counters));
         DriverHandle { id, notes, orders: taken, queued, counters, settings: self.settings, turns }
@@ -305,9 +305,9 @@ impl ConnectionTable {
     }
 
     /// Returns the next batch of connection events. Return the list by [`recycle_list`](Self::recycle_list).
-    pub(crate) fn poll_notes(&mut self, cx: &mut Context<'_>) -> Vec<(ConnId, ConnectionEvent)> {
+    pub(crate) fn poll_connection_notes(&mut self, cx: &mut Context<'_>) -> Vec<(ConnId, ConnectionEvent)> {
         let mut heard = std::mem::take(&mut self.received_events);
-        // The channel never ends: `teller` is open.
+        // The result is ignored: the channel never closes, because this side holds a sender.
         let _ = self.notes.poll_recv_many(cx, &mut heard, BATCH);
         heard
     }
@@ -348,13 +348,13 @@ impl ConnectionTable {
                 conn.is_announced = true;
                 let (remote, streams) = (*remote, *streams);
                 let event = match listener {
-                    Some(listener) => MessageEvent::Accepted { listener, remote, streams },
-                    None => MessageEvent::Up { remote, streams },
+                    Some(listener) => MessageAssociationEvent::Accepted { listener, remote, streams },
+                    None => MessageAssociationEvent::Up { remote, streams },
                 };
                 MachineInput::Message { assoc: id, event }
             }
             ConnectionEvent::Message { stream, ppid, data } => {
-                let event = MessageEvent::Data { stream: *stream, ppid: *ppid, data };
+                let event = MessageAssociationEvent::Data { stream: *stream, ppid: *ppid, data };
                 MachineInput::Message { assoc: id, event }
             }
             ConnectionEvent::Closed(reason) => {
@@ -363,7 +363,7 @@ impl ConnectionTable {
                 if !known {
                     return false;
                 }
-                closed_input(id, association, *reason)
+                closed_connection_input(id, association, *reason)
             }
         };
         node.machine().handle_input(now, input);
@@ -371,9 +371,13 @@ impl ConnectionTable {
     }
 
     /// Reports a connection that the driver closed to the machine; false if there is none.
-    pub(crate) fn report_closed<N: DriverRole>(&mut self, node: &mut N, now: Instant) -> bool {
+    pub(crate) fn report_driver_closed_connection<N: DriverRole>(
+        &mut self,
+        node: &mut N,
+        now: Instant,
+    ) -> bool {
         let Some((id, association, reason)) = self.closed.pop_front() else { return false };
-        node.machine().handle_input(now, closed_input(id, association, reason));
+        node.machine().handle_input(now, closed_connection_input(id, association, reason));
         true
     }
 
@@ -390,17 +394,22 @@ impl ConnectionTable {
     }
 
     /// Applies an operation of the machine to an association.
-    pub(crate) fn operate_association(&mut self, id: AssocId, op: MessageOp, buffer: &mut Vec<u8>) {
+    pub(crate) fn operate_association(
+        &mut self,
+        id: AssocId,
+        op: MessageAssociationOp,
+        buffer: &mut Vec<u8>,
+    ) {
         let order = match op {
-            MessageOp::Connect { local, remote, streams } => {
+            MessageAssociationOp::Connect { local, remote, streams } => {
                 return self.start_association(id, local, remote, streams);
             }
-            MessageOp::Data { stream, ppid, unordered } => {
+            MessageAssociationOp::Data { stream, ppid, unordered } => {
                 let how = usher_sctp::SendInfo { stream, ppid, unordered };
                 ConnectionCommand::Message(how, std::mem::take(buffer))
             }
-            MessageOp::Shutdown => ConnectionCommand::Shutdown,
-            MessageOp::Abort => ConnectionCommand::Abort,
+            MessageAssociationOp::Shutdown => ConnectionCommand::Shutdown,
+            MessageAssociationOp::Abort => ConnectionCommand::Abort,
         };
         self.send_command(id, order);
     }
@@ -416,11 +425,11 @@ impl ConnectionTable {
                 self.closed.push_back((id, association, CloseReason::Reset));
                 return;
             }
-            // An answered peer counts as proven.
+            // A peer to which the machine replies counts as proven.
             self.unfinished.remove_peer(id);
         }
         let abort = matches!(order, ConnectionCommand::Abort);
-        // An ended connection reports itself by an event.
+        // A send error is ignored: a connection that has ended reports this by its own event.
         let _ = conn.orders.send(order);
         if abort {
             self.remove_connection(id);
@@ -429,11 +438,12 @@ impl ConnectionTable {
 
     fn start_connect(&mut self, id: ConnId, local: Option<IpAddr>, remote: SocketAddr) {
         self.counters.connects.increment();
-        let carriage = self.outgoing.as_ref().map_or(OutgoingSecurity::Plain, |outgoing| outgoing(remote));
+        let carriage =
+            self.outgoing.as_ref().map_or(OutgoingConnectionSecurity::Plain, |outgoing| outgoing(remote));
         let tls = match carriage {
-            OutgoingSecurity::Plain => None,
-            OutgoingSecurity::Tls(tls) => Some(tls),
-            OutgoingSecurity::Refused => return self.refuse_connection(id, false),
+            OutgoingConnectionSecurity::Plain => None,
+            OutgoingConnectionSecurity::Tls(tls) => Some(tls),
+            OutgoingConnectionSecurity::Refused => return self.refuse_connection(id, false),
         };
         if self.conns.contains_key(&id) {
             return self.refuse_connection(id, false);
@@ -444,8 +454,9 @@ impl ConnectionTable {
 
     fn start_association(&mut self, id: AssocId, local: Option<IpAddr>, remote: SocketAddr, streams: u16) {
         self.counters.connects.increment();
-        let carriage = self.outgoing.as_ref().map_or(OutgoingSecurity::Plain, |outgoing| outgoing(remote));
-        if !matches!(carriage, OutgoingSecurity::Plain) || self.conns.contains_key(&id) {
+        let carriage =
+            self.outgoing.as_ref().map_or(OutgoingConnectionSecurity::Plain, |outgoing| outgoing(remote));
+        if !matches!(carriage, OutgoingConnectionSecurity::Plain) || self.conns.contains_key(&id) {
             return self.refuse_connection(id, true);
         }
         let link = self.register_connection(id, true, None);
@@ -460,19 +471,23 @@ impl ConnectionTable {
     /// Closes all connections gracefully, within `linger`.
     pub(crate) async fn close_all(mut self, linger: Duration) {
         self.doors.clear();
-        // A connection whose command channel ends closes itself; its events have no receiver.
+        // Each connection closes itself when its command channel closes. Its events then have no receiver.
         self.notes.close();
         self.conns.clear();
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        // Connections still open are dropped with their tasks.
+        // After the time limit, the remaining connections are dropped together with their tasks.
         let _ = tokio::time::timeout(linger, all).await;
     }
 }
 
 /// Returns the machine's input for a closed connection.
-const fn closed_input(id: ConnId, association: bool, reason: CloseReason) -> MachineInput<'static> {
+const fn closed_connection_input(
+    id: ConnId,
+    association: bool,
+    reason: CloseReason,
+) -> MachineInput<'static> {
     if association {
-        MachineInput::Message { assoc: id, event: MessageEvent::Down(reason) }
+        MachineInput::Message { assoc: id, event: MessageAssociationEvent::Down(reason) }
     } else {
         MachineInput::Stream { conn: id, event: StreamEvent::Closed(reason) }
     }

@@ -1,47 +1,47 @@
 //! TLS between a socket and the machine, with a replaceable configuration.
 
 use crate::counters::DriverCounters;
-use crate::sockets::{TlsOutcome, TlsOutcomes};
+use crate::sockets::{TlsConnectionMonitor, TlsConnectionOutcome};
 use crate::{TlsClient, TlsServer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 use usher_crypto::fault::TlsFault;
-use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, TrustConfig};
+use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, TlsTrustConfig};
 
 /// The TLS of one connection, and the source of new trust configurations.
 #[derive(Debug)]
 pub(crate) struct TlsConnection {
     pub(crate) stream: TlsStream,
-    next: ConfigUpdates,
-    outcomes: Arc<TlsOutcomes>,
+    next: TlsConfigUpdates,
+    outcomes: Arc<TlsConnectionMonitor>,
 }
 
 #[derive(Debug)]
-enum ConfigUpdates {
+enum TlsConfigUpdates {
     Server(watch::Receiver<ServerConfig>),
     Client(watch::Receiver<ClientConfig>),
 }
 
-impl ConfigUpdates {
-    fn current_trust(&mut self) -> TrustConfig {
+impl TlsConfigUpdates {
+    fn current_trust(&mut self) -> TlsTrustConfig {
         match self {
-            Self::Server(next) => TrustConfig::Server(next.borrow_and_update().clone()),
-            Self::Client(next) => TrustConfig::Client(next.borrow_and_update().clone()),
+            Self::Server(next) => TlsTrustConfig::Server(next.borrow_and_update().clone()),
+            Self::Client(next) => TlsTrustConfig::Client(next.borrow_and_update().clone()),
         }
     }
 }
 
 impl TlsConnection {
     pub(crate) fn for_server(tls: &TlsServer) -> Result<Self, TlsError> {
-        Self::new(ConfigUpdates::Server(tls.watch()), tls.outcomes())
+        Self::new(TlsConfigUpdates::Server(tls.watch()), tls.outcomes())
     }
 
     pub(crate) fn for_client(tls: &TlsClient) -> Result<Self, TlsError> {
-        Self::new(ConfigUpdates::Client(tls.watch()), tls.outcomes())
+        Self::new(TlsConfigUpdates::Client(tls.watch()), tls.outcomes())
     }
 
-    fn new(mut next: ConfigUpdates, outcomes: Arc<TlsOutcomes>) -> Result<Self, TlsError> {
+    fn new(mut next: TlsConfigUpdates, outcomes: Arc<TlsConnectionMonitor>) -> Result<Self, TlsError> {
         Ok(Self { stream: TlsStream::new(next.current_trust())?, next, outcomes })
     }
 
@@ -52,23 +52,23 @@ impl TlsConnection {
 
     /// Reports a complete handshake.
     pub(crate) fn is_up(&self, remote: SocketAddr) {
-        self.outcomes.report_outcome(remote, &TlsOutcome::Up(self.stream.peer_certificate()));
+        self.outcomes.report_outcome(remote, &TlsConnectionOutcome::Up(self.stream.peer_certificate()));
     }
 
     /// Waits for a new configuration and applies it.
     ///
     /// # Errors
     /// The peer is no longer trusted.
-    pub(crate) async fn wait_replacement(&mut self) -> Result<(), TlsError> {
+    pub(crate) async fn wait_for_config_replacement(&mut self) -> Result<(), TlsError> {
         let gone = match &mut self.next {
-            ConfigUpdates::Server(next) => next.changed().await.is_err(),
-            ConfigUpdates::Client(next) => next.changed().await.is_err(),
+            TlsConfigUpdates::Server(next) => next.changed().await.is_err(),
+            TlsConfigUpdates::Client(next) => next.changed().await.is_err(),
         };
         if gone {
-            // The configuration can no longer be replaced.
+            // The sender is gone, so the configuration can never change again.
             std::future::pending::<()>().await;
         }
-        self.stream.replace_trust(self.next.current_trust())
+        self.stream.replace_trust_config(self.next.current_trust())
     }
 }
 

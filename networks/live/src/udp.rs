@@ -71,11 +71,12 @@ impl DatagramSocket {
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // Mostly an ICMP error of an earlier datagram: go on with those behind it.
+                    // Usually this is an ICMP error about an earlier datagram, so continue with the datagrams that
+                    // follow.
                     Err(_) => counters.receive_errors.increment(),
                 }
             }
-            // A batch that is not full shows that there are no more: save the call that would find none.
+            // An incomplete batch shows that no more datagrams wait, which saves the call that would find none.
             if count < BATCH { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         };
         let full = self.socket.try_io(Interest::READABLE, &mut attempt).is_ok();
@@ -94,7 +95,7 @@ impl DatagramSocket {
         outbox: &mut DatagramOutbox,
         counters: &DriverCounters,
     ) {
-        let gone = if self.queue.is_empty() { self.send_front(letters, outbox, counters) } else { 0 };
+        let gone = if self.queue.is_empty() { self.send_queue_front(letters, outbox, counters) } else { 0 };
         for letter in &mut letters[gone..] {
             if self.queue.len() >= limit {
                 counters.send_full.increment();
@@ -110,7 +111,7 @@ impl DatagramSocket {
     pub(crate) fn send_queued(&mut self, outbox: &mut DatagramOutbox, counters: &DriverCounters) {
         self.send.clear_listed();
         let mut queue = std::mem::take(&mut self.queue);
-        let gone = self.send_front(queue.make_contiguous(), outbox, counters);
+        let gone = self.send_queue_front(queue.make_contiguous(), outbox, counters);
         queue.drain(..gone);
         self.queue = queue;
         self.watch_writable();
@@ -129,14 +130,14 @@ impl DatagramSocket {
     }
 
     /// Sends from the front until the kernel takes no more. Returns the number sent or refused.
-    fn send_front(
+    fn send_queue_front(
         &self,
         letters: &[OutgoingDatagram],
         outbox: &mut DatagramOutbox,
         counters: &DriverCounters,
     ) -> usize {
         let any = self.local.ip().is_unspecified();
-        // Datagrams up to here were refused as one and are sent singly.
+        // The kernel refused the datagrams up to this index as a joined send, so they are sent one by one.
         let mut alone = 0;
         let (mut gone, mut again) = (0, true);
         while let Some(rest) = letters.get(gone..).filter(|rest| !rest.is_empty()) {
@@ -154,16 +155,16 @@ impl DatagramSocket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // This error is of an earlier datagram: try the current one again.
+                // The error concerns an earlier datagram, so try the current one again.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && again => {
                     counters.receive_errors.increment();
                     again = false;
                 }
-                // An error of joined datagrams may not apply to each of them.
-                Err(error) if outbox.first_train_length() > 1 => {
+                // The error of a joined send may not apply to each of its datagrams, so send them one by one.
+                Err(error) if outbox.first_train_datagram_count() > 1 => {
                     counters.not_joined.increment();
-                    alone = gone + outbox.first_train_length();
-                    if never_joins(&error) {
+                    alone = gone + outbox.first_train_datagram_count();
+                    if is_join_unsupported(&error) {
                         self.joins.set(false);
                     }
                 }
@@ -180,7 +181,7 @@ impl DatagramSocket {
 
 /// True if the error means that this socket can never join datagrams, for example on a device without checksum
 /// offload.
-fn never_joins(error: &io::Error) -> bool {
+fn is_join_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT))
 }
 

@@ -16,17 +16,17 @@ pub(crate) enum SocketTask {
 }
 
 #[derive(Debug, Default)]
-struct ReadyState {
+struct ReadyListState {
     tasks: Vec<SocketTask>,
     driver: Option<Waker>,
 }
 
 /// The list; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReadyList(Arc<Mutex<ReadyState>>);
+pub(crate) struct ReadyList(Arc<Mutex<ReadyListState>>);
 
 impl ReadyList {
-    fn lock_state(&self) -> MutexGuard<'_, ReadyState> {
+    fn lock_state(&self) -> MutexGuard<'_, ReadyListState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -39,25 +39,25 @@ impl ReadyList {
     }
 
     /// Moves the list into `tasks`, which is empty.
-    pub(crate) fn take_tasks(&self, tasks: &mut Vec<SocketTask>) {
+    pub(crate) fn take_ready_tasks(&self, tasks: &mut Vec<SocketTask>) {
         std::mem::swap(&mut self.lock_state().tasks, tasks);
     }
 
     /// Creates the waker of a task.
     pub(crate) fn task_waker(&self, task: SocketTask) -> TaskWaker {
-        let rope = Arc::new(ListingWaker { ready: self.clone(), task, listed: AtomicBool::new(false) });
+        let rope = Arc::new(ReadyListWaker { ready: self.clone(), task, listed: AtomicBool::new(false) });
         TaskWaker { waker: Waker::from(Arc::clone(&rope)), list_waker: rope }
     }
 }
 
 #[derive(Debug)]
-struct ListingWaker {
+struct ReadyListWaker {
     ready: ReadyList,
     task: SocketTask,
     listed: AtomicBool,
 }
 
-impl Wake for ListingWaker {
+impl Wake for ReadyListWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -79,7 +79,7 @@ impl Wake for ListingWaker {
 /// Lists its task once, until [`clear_listed`](Self::clear_listed).
 #[derive(Debug)]
 pub(crate) struct TaskWaker {
-    list_waker: Arc<ListingWaker>,
+    list_waker: Arc<ReadyListWaker>,
     waker: Waker,
 }
 
@@ -110,15 +110,15 @@ mod tests {
         two.enlist_task();
         one.enlist_task();
         let mut tasks = Vec::new();
-        ready.take_tasks(&mut tasks);
+        ready.take_ready_tasks(&mut tasks);
         assert_eq!(tasks, [SocketTask::Receive(1), SocketTask::Accept(2)]);
         one.enlist_task();
         tasks.clear();
-        ready.take_tasks(&mut tasks);
+        ready.take_ready_tasks(&mut tasks);
         assert!(tasks.is_empty(), "nobody has heard it");
         one.clear_listed();
         one.enlist_task();
-        ready.take_tasks(&mut tasks);
+        ready.take_ready_tasks(&mut tasks);
         assert_eq!(tasks, [SocketTask::Receive(1)]);
     }
 }

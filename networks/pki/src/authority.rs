@@ -4,7 +4,7 @@
 //! to send, leaf first), `issued/NAME.key`, and `index.json` with the issued certificates. Only the owner can read
 //! keys.
 
-use crate::{PkiError, folder as folders, format_error, whole};
+use crate::{PkiError, atomic_file, folder as folders, format_error};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
     CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
@@ -50,7 +50,7 @@ impl KeyKind {
             Self::Rsa3072 => rsa(RsaKeySize::_3072),
             Self::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
         }
-        .map_err(|e| format_error("new key", e))
+        .map_err(|e| format_error("cannot generate a key", e))
     }
 }
 
@@ -83,7 +83,7 @@ pub enum RevokeReason {
 
 /// The settings of a new authority.
 #[derive(Clone, Debug)]
-pub struct InitOptions {
+pub struct AuthorityInitOptions {
     /// Its common name.
     pub name: String,
     /// Its key.
@@ -155,11 +155,11 @@ pub struct CertificateAuthority {
     chain: String,
     issuer: Issuer<'static, KeyPair>,
     index: AuthorityIndex,
-    prepare: Option<PrepareKeyFile>,
+    prepare: Option<KeyFilePreparer>,
 }
 
 /// Prepares a server's new key file before it gets its name.
-type PrepareKeyFile = Box<dyn Fn(&fs::File) -> std::io::Result<()> + Send>;
+type KeyFilePreparer = Box<dyn Fn(&fs::File) -> std::io::Result<()> + Send>;
 
 impl std::fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -173,10 +173,11 @@ impl CertificateAuthority {
     /// # Errors
     /// The folder has one already, or a file could not be written. As root: another user can change the folder's
     /// path.
-    pub fn init(folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
+    pub fn init(folder: &Path, options: &AuthorityInitOptions) -> Result<Self, PkiError> {
         let key = options.key.generate()?;
         let params = authority_params(&options.name, options.now, options.days)?;
-        let certificate = params.self_signed(&key).map_err(|e| format_error("new authority", e))?;
+        let certificate =
+            params.self_signed(&key).map_err(|e| format_error("cannot create the authority", e))?;
         Self::create_in(folder, certificate.pem(), key, options.now)
     }
 
@@ -184,7 +185,11 @@ impl CertificateAuthority {
     ///
     /// # Errors
     /// As for [`init`](Self::init) and [`issue`](Self::issue).
-    pub fn create_subordinate(&mut self, folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
+    pub fn create_subordinate(
+        &mut self,
+        folder: &Path,
+        options: &AuthorityInitOptions,
+    ) -> Result<Self, PkiError> {
         if folder.join("ca.key").exists() {
             return Err(PkiError::Exists(folder.to_path_buf()));
         }
@@ -199,13 +204,14 @@ impl CertificateAuthority {
         };
         let key = options.key.generate()?;
         let params = authority_params(&options.name, options.now, options.days)?;
-        let certificate =
-            params.signed_by(&key, &self.issuer).map_err(|e| format_error("new authority", e))?;
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .map_err(|e| format_error("cannot create the authority", e))?;
         let _alone = self.lock_folder()?;
         self.index.entries.push(index_entry(request, certificate.der())?);
         self.save_index()?;
         let mut chain = certificate.pem();
-        // The chain leaves out the root, which verifiers have.
+        // The chain omits the root, because verifiers already have it.
         if let Some((above, _root)) = split_last(&self.chain) {
             chain.push_str(above);
         }
@@ -221,18 +227,20 @@ impl CertificateAuthority {
         let make = || -> std::io::Result<()> {
             for folder in [folder, &issued] {
                 fs::create_dir_all(folder)?;
-                // A server reads its certificate and key there. Files that it must not read have their own mode.
+                // The folder is readable by all, because a server reads its certificate and key there. Private files
+                // have a mode of their own.
                 fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
             }
             Ok(())
         };
         make().map_err(|cause| PkiError::File { path: issued.clone(), cause })?;
-        // Another user could have created missing parts of the path in the meantime.
+        // Check the folders again: another user could have created missing parts of the path in the meantime.
         folders::check_folder(folder)?;
         folders::check_folder(&issued)?;
         write_file(&folder.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
         write_file(&folder.join("ca.crt"), chain.as_bytes(), 0o644)?;
-        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format_error("new authority", e))?;
+        let issuer = Issuer::from_ca_cert_pem(&chain, key)
+            .map_err(|e| format_error("cannot create the authority", e))?;
         let mut made = Self {
             folder: folder.to_path_buf(),
             chain,
@@ -255,9 +263,10 @@ impl CertificateAuthority {
         if !path.exists() {
             return Err(PkiError::Missing(folder.to_path_buf()));
         }
-        let key = KeyPair::from_pem(&read_file(&path)?).map_err(|e| format_error("ca.key", e))?;
+        let key = KeyPair::from_pem(&read_file(&path)?).map_err(|e| format_error("cannot read ca.key", e))?;
         let chain = read_file(&folder.join("ca.crt"))?;
-        let issuer = Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format_error("ca.crt", e))?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&chain, key).map_err(|e| format_error("cannot read ca.crt", e))?;
         let index = read_index(folder)?;
         Ok(Self { folder: folder.to_path_buf(), chain, issuer, index, prepare: None })
     }
@@ -265,7 +274,7 @@ impl CertificateAuthority {
     /// Sets a function that prepares each new key file of a server, open for writing, before it gets its name: for
     /// instance, to give it to the server's user. Later it would be too late: the folder's owner could put a link to
     /// another file at that name.
-    pub fn prepare_server_keys(
+    pub fn set_server_key_preparation(
         &mut self,
         prepare: impl Fn(&fs::File) -> std::io::Result<()> + Send + 'static,
     ) {
@@ -351,14 +360,18 @@ impl CertificateAuthority {
     /// # Errors
     /// The list could not be written.
     pub fn publish_list(&mut self, now: WallTime) -> Result<(), PkiError> {
-        self.publish_for(now, LIST)
+        self.publish_list_with_lifetime(now, LIST)
     }
 
     /// Writes a new revocation list with another validity.
     ///
     /// # Errors
     /// The list could not be written.
-    pub fn publish_for(&mut self, now: WallTime, lifetime: usher_core::Duration) -> Result<(), PkiError> {
+    pub fn publish_list_with_lifetime(
+        &mut self,
+        now: WallTime,
+        lifetime: usher_core::Duration,
+    ) -> Result<(), PkiError> {
         let _alone = self.lock_folder()?;
         self.write_list(now, lifetime)
     }
@@ -404,8 +417,9 @@ impl CertificateAuthority {
             revoked_certs,
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        let list = list.signed_by(&self.issuer).map_err(|e| format_error("revocation list", e))?;
-        let pem = list.pem().map_err(|e| format_error("revocation list", e))?;
+        let list =
+            list.signed_by(&self.issuer).map_err(|e| format_error("cannot issue the revocation list", e))?;
+        let pem = list.pem().map_err(|e| format_error("cannot issue the revocation list", e))?;
         self.save_index()?;
         write_file(&self.folder.join("ca.crl"), pem.as_bytes(), 0o644)
     }
@@ -422,8 +436,9 @@ impl CertificateAuthority {
     ) -> Result<IssuedCertificate, PkiError> {
         let key = request.key.generate()?;
         let params = leaf_params(request, now)?;
-        let certificate =
-            params.signed_by(&key, &self.issuer).map_err(|e| format_error("new certificate", e))?;
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .map_err(|e| format_error("cannot issue the certificate", e))?;
         let entry = index_entry(request.clone(), certificate.der())?;
         let not_after = WallTime::from_unix_secs(entry.not_after);
         let path =
@@ -433,9 +448,9 @@ impl CertificateAuthority {
         if let Some((between, _root)) = split_last(&self.chain) {
             chain.push_str(between);
         }
-        // The key first: a certificate with the key of another would be useless.
+        // Write the key first: a certificate with the key of an earlier one would be useless.
         let prepare = self.prepare.as_deref().filter(|_| request.kind == CertificateKind::Server);
-        write_prepared(&issued.key, key.serialize_pem().as_bytes(), 0o600, |file| {
+        write_prepared_file(&issued.key, key.serialize_pem().as_bytes(), 0o600, |file| {
             prepare.map_or(Ok(()), |prepare| prepare(file))
         })?;
         write_file(&issued.certificate, chain.as_bytes(), 0o644)?;
@@ -445,13 +460,15 @@ impl CertificateAuthority {
     }
 
     fn save_index(&self) -> Result<(), PkiError> {
-        let text = serde_json::to_string_pretty(&self.index).map_err(|e| format_error("index.json", e))?;
+        let text = serde_json::to_string_pretty(&self.index)
+            .map_err(|e| format_error("cannot write index.json", e))?;
         write_file(&self.folder.join("index.json"), text.as_bytes(), 0o644)
     }
 }
 
 fn read_index(folder: &Path) -> Result<AuthorityIndex, PkiError> {
-    serde_json::from_str(&read_file(&folder.join("index.json"))?).map_err(|e| format_error("index.json", e))
+    serde_json::from_str(&read_file(&folder.join("index.json"))?)
+        .map_err(|e| format_error("cannot read index.json", e))
 }
 
 /// Splits a PEM text before its last certificate. `None`: it has only one.
@@ -466,14 +483,14 @@ fn index_entry(request: CertificateRequest, der: &[u8]) -> Result<IndexEntry, Pk
     Ok(IndexEntry { request, serial, not_after, revoked: None })
 }
 
-fn base_params(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
+fn base_certificate_params(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
     if !(1..=MOST_DAYS).contains(&days) {
         return Err(PkiError::Days(days));
     }
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    // Allow for small differences of clocks.
+    // Start the validity an hour early, to allow for small differences between clocks.
     params.not_before = to_date(now)? - Duration::hours(1);
     params.not_after = to_date(now)? + Duration::days(i64::from(days));
     params.use_authority_key_identifier_extension = true;
@@ -481,7 +498,7 @@ fn base_params(name: &str, now: WallTime, days: u32) -> Result<CertificateParams
 }
 
 fn authority_params(name: &str, now: WallTime, days: u32) -> Result<CertificateParams, PkiError> {
-    let mut params = base_params(name, now, days)?;
+    let mut params = base_certificate_params(name, now, days)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.use_authority_key_identifier_extension = false;
@@ -489,7 +506,7 @@ fn authority_params(name: &str, now: WallTime, days: u32) -> Result<CertificateP
 }
 
 fn leaf_params(request: &CertificateRequest, now: WallTime) -> Result<CertificateParams, PkiError> {
-    let mut params = base_params(&request.name, now, request.days)?;
+    let mut params = base_certificate_params(&request.name, now, request.days)?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     let text = |name: &str| name.try_into().map_err(|_| PkiError::Name(name.to_owned()));
@@ -544,8 +561,8 @@ pub(crate) fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
 }
 
 fn to_date(at: WallTime) -> Result<OffsetDateTime, PkiError> {
-    let seconds = i64::try_from(at.unix_secs()).map_err(|e| format_error("time", e))?;
-    OffsetDateTime::from_unix_timestamp(seconds).map_err(|e| format_error("time", e))
+    let seconds = i64::try_from(at.unix_secs()).map_err(|e| format_error("impossible date", e))?;
+    OffsetDateTime::from_unix_timestamp(seconds).map_err(|e| format_error("impossible date", e))
 }
 
 fn decode_hex(digits: &str) -> Vec<u8> {
@@ -568,16 +585,16 @@ fn read_file(path: &Path) -> Result<String, PkiError> {
 
 /// Writes a file atomically.
 fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
-    write_prepared(path, content, mode, |_| Ok(()))
+    write_prepared_file(path, content, mode, |_| Ok(()))
 }
 
 /// Writes a file atomically, prepared before it gets its name.
-fn write_prepared(
+fn write_prepared_file(
     path: &Path,
     content: &[u8],
     mode: u32,
     prepare: impl FnOnce(&fs::File) -> std::io::Result<()>,
 ) -> Result<(), PkiError> {
-    let written = whole::write_whole(path, content, mode, prepare);
+    let written = atomic_file::write_whole(path, content, mode, prepare);
     written.map_err(|cause| PkiError::File { path: path.to_path_buf(), cause })
 }

@@ -20,7 +20,7 @@ const STICKY: u32 = 0o1000;
 /// Rejects a folder that is unsafe for root. Other users can use any folder. Missing parts of the path are skipped.
 pub(crate) fn check_folder(folder: &Path) -> Result<(), PkiError> {
     if is_root().map_err(|cause| PkiError::File { path: folder.to_path_buf(), cause })? {
-        check_for_root(folder)
+        check_folder_for_root(folder)
     } else {
         Ok(())
     }
@@ -33,7 +33,7 @@ fn is_root() -> io::Result<bool> {
     Ok(users.and_then(|users| users.split_whitespace().nth(1)) == Some("0"))
 }
 
-fn check_for_root(folder: &Path) -> Result<(), PkiError> {
+fn check_folder_for_root(folder: &Path) -> Result<(), PkiError> {
     let file = |path: &Path| {
         let path = path.to_path_buf();
         move |cause| PkiError::File { path, cause }
@@ -47,7 +47,7 @@ fn check_for_root(folder: &Path) -> Result<(), PkiError> {
     let mut links = 0;
     loop {
         let metadata = fs::symlink_metadata(&at).map_err(file(&at))?;
-        if let Some(why) = changeable_reason(&metadata, rest.is_empty()) {
+        if let Some(why) = writable_by_others_reason(&metadata, rest.is_empty()) {
             return refused(&at, why);
         }
         let Some(name) = rest.pop() else { return Ok(()) };
@@ -88,7 +88,7 @@ fn path_names(path: &Path) -> Vec<OsString> {
 
 /// Returns why users other than root can change a folder's entries, if they can. In a sticky folder such as /tmp they
 /// can create files, but not replace root's. That is acceptable within the path, but not at its end.
-fn changeable_reason(metadata: &Metadata, last: bool) -> Option<String> {
+fn writable_by_others_reason(metadata: &Metadata, last: bool) -> Option<String> {
     let mode = metadata.mode();
     let others = mode & OTHERS_WRITE != 0 || (mode & GROUP_WRITES != 0 && metadata.gid() != 0);
     if metadata.uid() != 0 {
@@ -113,7 +113,7 @@ mod tests {
         folder
     }
 
-    fn check_error(folder: &Path) -> Option<String> {
+    fn folder_check_error(folder: &Path) -> Option<String> {
         check_folder(folder).err().map(|e| e.to_string())
     }
 
@@ -122,19 +122,23 @@ mod tests {
         let root = is_root().unwrap();
         let folder = test_folder("ways");
         let pki = folder.join("pki");
-        assert_eq!(check_error(&pki), None);
-        assert_eq!(check_error(&pki.join("not/there/yet")), None);
+        assert_eq!(folder_check_error(&pki), None);
+        assert_eq!(folder_check_error(&pki.join("not/there/yet")), None);
         symlink("pki", folder.join("link")).unwrap();
         symlink(folder.join("link"), folder.join("longer")).unwrap();
-        assert_eq!(check_error(&folder.join("longer")), None, "root's own links lead where root wants");
-        assert_eq!(check_error(&pki.join("../link/../pki")), None);
+        assert_eq!(
+            folder_check_error(&folder.join("longer")),
+            None,
+            "root's own links lead where root wants"
+        );
+        assert_eq!(folder_check_error(&pki.join("../link/../pki")), None);
         symlink("self", folder.join("self")).unwrap();
-        assert_eq!(check_error(&folder.join("self")).is_some(), root);
+        assert_eq!(folder_check_error(&folder.join("self")).is_some(), root);
         for mode in [0o777, 0o1777, 0o702] {
             fs::set_permissions(&pki, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(check_error(&pki).is_some(), root, "{mode:o}");
+            assert_eq!(folder_check_error(&pki).is_some(), root, "{mode:o}");
             let on_the_way = root && mode & STICKY == 0;
-            assert_eq!(check_error(&pki.join("below")).is_some(), on_the_way, "{mode:o}");
+            assert_eq!(folder_check_error(&pki.join("below")).is_some(), on_the_way, "{mode:o}");
         }
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -142,33 +146,33 @@ mod tests {
     #[test]
     fn root_does_not_write_in_the_folder_of_a_service() {
         if !is_root().unwrap() {
-            assert_eq!(check_error(&std::env::temp_dir()), None, "it is the system that refuses");
+            assert_eq!(folder_check_error(&std::env::temp_dir()), None, "it is the system that refuses");
             return;
         }
         let folder = test_folder("service");
         let (state, pki) = (folder.join("state"), folder.join("state/pki"));
         fs::create_dir_all(&pki).unwrap();
         chown(&state, Some(1), Some(1)).unwrap();
-        let said = check_error(&pki).expect("its owner can move it away");
+        let said = folder_check_error(&pki).expect("its owner can move it away");
         assert!(said.contains("belongs to user 1") && said.contains("/etc/usher/pki"), "{said}");
-        assert!(check_error(&state).is_some() && check_error(&state.join("new")).is_some());
-        // A link from outside the folder has the same target.
+        assert!(folder_check_error(&state).is_some() && folder_check_error(&state.join("new")).is_some());
+        // The check follows a symbolic link to the real folder, so it fails there too.
         symlink(&state, folder.join("link")).unwrap();
-        assert!(check_error(&folder.join("link/pki")).is_some());
+        assert!(folder_check_error(&folder.join("link/pki")).is_some());
         // A link of another user in a folder open to all.
         let open = folder.join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
         symlink(folder.join("pki"), open.join("link")).unwrap();
-        assert_eq!(check_error(&open.join("link")), None);
+        assert_eq!(folder_check_error(&open.join("link")), None);
         std::os::unix::fs::lchown(open.join("link"), Some(1), Some(1)).unwrap();
-        assert!(check_error(&open.join("link")).unwrap().contains("link of user 1"));
+        assert!(folder_check_error(&open.join("link")).unwrap().contains("link of user 1"));
         // A group with write permission.
         let pki = folder.join("pki");
         chown(&pki, Some(0), Some(1)).unwrap();
-        assert_eq!(check_error(&pki), None);
+        assert_eq!(folder_check_error(&pki), None);
         fs::set_permissions(&pki, Permissions::from_mode(0o770)).unwrap();
-        assert!(check_error(&pki).unwrap().contains("0770"));
+        assert!(folder_check_error(&pki).unwrap().contains("0770"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -14,9 +14,14 @@ pub(crate) fn http_agent(timeout: Duration) -> Agent {
 /// # Errors
 /// A description of the other response.
 pub(crate) fn body_octets(answer: Result<Response<Body>, Error>, longest: u64) -> Result<Vec<u8>, String> {
-    let mut answer = answer.map_err(|e| e.to_string())?;
+    let mut answer = answer.map_err(|e| format!("no HTTP response: {e}"))?;
     if answer.status().as_u16() != 200 {
         return Err(format!("HTTP status {}", answer.status()));
     }
-    answer.body_mut().with_config().limit(longest).read_to_vec().map_err(|e| e.to_string())
+    answer
+        .body_mut()
+        .with_config()
+        .limit(longest)
+        .read_to_vec()
+        .map_err(|e| format!("cannot read the HTTP response: {e}"))
 }

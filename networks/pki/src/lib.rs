@@ -4,19 +4,22 @@
 //! issues certificates for servers and users, and renews and revokes them. [`ocsp::OcspQuery`] asks a certificate's
 //! issuer for its status (RFC 6960). [`fetch_list`] fetches the revocation list that an issuer publishes.
 
+mod atomic_file;
 mod authority;
 mod folder;
 mod http;
 mod list;
 pub mod ocsp;
-mod whole;
 
+pub use atomic_file::write_whole;
 pub use authority::{
-    CertificateAuthority, CertificateKind, CertificateRequest, IndexEntry, InitOptions, IssuedCertificate,
-    KeyKind, RevokeReason,
+    AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, IndexEntry,
+    IssuedCertificate, KeyKind, RevokeReason,
 };
-pub use list::{ListPublisher, fetch_list, is_namesake, renew_list, stored_list_path, write_private_file};
-pub use whole::write_whole;
+pub use list::{
+    RevocationListPublisher, fetch_list, renew_list, shares_name_with_root, stored_list_path,
+    write_private_file,
+};
 
 use std::path::PathBuf;
 use usher_crypto::x509::X509Error;
@@ -33,15 +36,17 @@ pub enum PkiError {
         cause: std::io::Error,
     },
     /// The folder has an authority already, which stays unchanged.
-    #[error("{path} holds an authority already; nothing was changed (choose another folder for a new one)", path = .0.display())]
+    #[error("{path} already has an authority, which stays unchanged; choose another folder for a new \
+             one", path = .0.display())]
     Exists(PathBuf),
     /// The folder has no authority.
-    #[error("{path} holds no authority; make one with `usher aaa cert init`", path = .0.display())]
+    #[error("{path} has no authority; make one with `usher aaa cert init`", path = .0.display())]
     Missing(PathBuf),
     /// Another user can change the path under which root would write.
     #[error(
-        "root does not write in {folder}: {path} {why}, who could lead root's files elsewhere. Choose a folder that only root \
-         can change, such as /etc/usher/pki (an authority is moved with all its files), or run this as that user",
+        "root does not write in {folder}: {path} {why}, so that another user could redirect root's files. Choose a \
+         folder that only root can change, such as /etc/usher/pki, or run this as that user. (Move an authority with \
+         all its files.)",
         folder = folder.display(),
         path = path.display()
     )]
@@ -54,21 +59,21 @@ pub enum PkiError {
         why: String,
     },
     /// The name is empty or cannot be a file name.
-    #[error("{0:?} cannot be a certificate's name: letters, digits, '.', '-', '_' and '@', at most 64")]
+    #[error("{0:?} is not a certificate name: use at most 64 letters, digits, '.', '-', '_' and '@'")]
     Name(String),
     /// A certificate of this name exists already.
     #[error(
-        "a certificate named {0:?} is there already; renew it with `usher aaa cert renew`, or revoke it first"
+        "a certificate named {0:?} exists already; renew it with `usher aaa cert renew`, or revoke it first"
     )]
     NameTaken(String),
     /// No certificate has this name.
-    #[error("no certificate named {0:?}; `usher aaa cert list` shows those that there are")]
+    #[error("there is no certificate named {0:?}; `usher aaa cert list` lists them")]
     Unknown(String),
     /// The certificate was revoked already.
-    #[error("the certificate {0:?} was revoked already")]
+    #[error("the certificate {0:?} is already revoked")]
     Revoked(String),
     /// A validity of zero days, or beyond the calendar.
-    #[error("a validity of {0} days is not possible; 1 to 36500 are")]
+    #[error("a validity of {0} days is not possible; choose 1 to 36500")]
     Days(u32),
     /// The data are not a valid certificate or list.
     #[error(transparent)]
@@ -76,7 +81,7 @@ pub enum PkiError {
     /// The data are not a valid key, request or file of the authority.
     #[error("{what}: {cause}")]
     Format {
-        /// The object that was read or made.
+        /// The failed operation, such as "cannot read ca.key".
         what: String,
         /// The cause.
         cause: String,

@@ -15,19 +15,19 @@ use usher_crypto::x509::{CertificateInfo, RevocationList, X509Error};
 /// # Errors
 /// No response in time, or it is not a single list.
 pub fn fetch_list(url: &str, timeout: Duration, longest: u64) -> Result<RevocationList, PkiError> {
-    let wrong = |cause| X509Error { parsed_item: "revocation list", cause };
+    let wrong = |cause| X509Error { parsed_item: "cannot fetch the revocation list", cause };
     let octets = http::body_octets(http::http_agent(timeout).get(url).call(), longest).map_err(wrong)?;
-    let mut lists = RevocationList::read_lists(&octets)?;
+    let mut lists = RevocationList::parse_revocation_lists(&octets)?;
     match (lists.pop(), lists.len()) {
         (Some(list), 0) => Ok(list),
-        (_, others) => Err(wrong(format!("{} where one is expected", others + 1)).into()),
+        (_, others) => Err(wrong(format!("{} lists where one is expected", others + 1)).into()),
     }
 }
 
 /// True if an issuer has a root's name but another key, both DER. TLS would apply its list to the root's
 /// certificates, and then reject them all.
 #[must_use]
-pub fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
+pub fn shares_name_with_root(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
     let subject = |der: &[u8]| CertificateInfo::of_der(der).map(|said| said.subject).ok();
     let is = |root: &Vec<u8>| subject(root).is_some_and(|name| Some(name) == subject(issuer));
     !roots.iter().any(|root| root == issuer) && roots.iter().any(is)
@@ -38,7 +38,7 @@ pub fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
 pub fn stored_list_path(state_dir: &Path, url: &str) -> PathBuf {
     let name: String =
         url.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(100).collect();
-    // A hash (FNV-1a) distinguishes URLs that differ only in omitted characters.
+    // The name omits some characters of the URL. A hash (FNV-1a) distinguishes URLs that differ only in these.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for octet in url.bytes() {
         hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
@@ -48,7 +48,7 @@ pub fn stored_list_path(state_dir: &Path, url: &str) -> PathBuf {
 
 /// The publisher of a list.
 #[derive(Clone, Copy, Debug)]
-pub struct ListPublisher<'a> {
+pub struct RevocationListPublisher<'a> {
     /// An `http://` URL.
     pub url: &'a str,
     /// The timeout.
@@ -64,34 +64,33 @@ pub struct ListPublisher<'a> {
 /// Why there is no list, or why it was not stored.
 pub fn renew_list(
     path: &Path,
-    publisher: &ListPublisher<'_>,
+    publisher: &RevocationListPublisher<'_>,
     (signed, wrong): (&dyn Fn(&RevocationList) -> bool, &str),
     now: WallTime,
 ) -> Result<bool, String> {
-    let ListPublisher { url, timeout: patience, longest } = *publisher;
+    let RevocationListPublisher { url, timeout: patience, longest } = *publisher;
     let list = fetch_list(url, patience, longest).map_err(|e| e.to_string())?;
     if !signed(&list) {
         return Err(format!("{wrong} this list of {}", list.issuer));
     }
-    if !list.is_of_now(now) {
-        return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
+    if !list.is_list_current(now) {
+        return Err(format!("this list of {} has expired or is not valid yet", list.issuer));
     }
-    // TLS would reject each handshake because of a list that it cannot parse.
+    // Check that TLS can parse the list: otherwise it would reject every handshake.
     TrustRoots::default().with_revocation_lists([list.der()]).map_err(|e| e.to_string())?;
-    let before = fs::read(path).ok().and_then(|octets| RevocationList::read_lists(&octets).ok()?.pop());
-    // A re-created authority numbers its lists from the start.
-    if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
+    let before =
+        fs::read(path).ok().and_then(|octets| RevocationList::parse_revocation_lists(&octets).ok()?.pop());
+    // Compare numbers only with a list that the same key signed: a re-created authority starts again at the first
+    // number.
+    if let Some(before) = before.filter(|before| list.has_same_issuer_and_scope(before) && signed(before)) {
         if before == list {
             return Ok(false);
         }
-        if !list.is_later_than(&before) {
-            return Err(format!(
-                "this list of {} is older than the one that is kept: not taken",
-                list.issuer
-            ));
+        if !list.supersedes_list(&before) {
+            return Err(format!("this list of {} is older than the saved one", list.issuer));
         }
     }
-    write_private_file(path, list.der()).map_err(|e| format!("{}: {e}", path.display()))?;
+    write_private_file(path, list.der()).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     Ok(true)
 }
 
@@ -109,7 +108,7 @@ pub fn write_private_file(path: &Path, octets: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CertificateAuthority, InitOptions, KeyKind};
+    use crate::{AuthorityInitOptions, CertificateAuthority, KeyKind};
     use usher_core::Duration;
     use x509_parser::pem::Pem;
 
@@ -119,11 +118,14 @@ mod tests {
     fn test_authority(name: &str) -> (CertificateAuthority, PathBuf) {
         let folder = std::env::temp_dir().join(format!("usher-list-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 9, now: test_now() };
+        let options =
+            AuthorityInitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 9, now: test_now() };
         (CertificateAuthority::init(&folder, &options).unwrap(), folder)
     }
     fn load_list(folder: &std::path::Path) -> RevocationList {
-        RevocationList::read_lists(&std::fs::read(folder.join("ca.crl")).unwrap()).unwrap().remove(0)
+        RevocationList::parse_revocation_lists(&std::fs::read(folder.join("ca.crl")).unwrap())
+            .unwrap()
+            .remove(0)
     }
     fn certificate_der(folder: &std::path::Path) -> Vec<u8> {
         let text = std::fs::read(folder.join("ca.crt")).unwrap();
@@ -149,24 +151,30 @@ mod tests {
         let [ours_der, other_der, same_der] = [&folder, &other, &same].map(|f| certificate_der(f));
         assert!(first.is_signed_by([&other_der[..], &ours_der[..]]));
         assert!(!first.is_signed_by([&other_der[..], &same_der[..]]));
-        ours.publish_for(test_now() + Duration::from_secs(60), Duration::from_secs(600)).unwrap();
+        ours.publish_list_with_lifetime(test_now() + Duration::from_secs(60), Duration::from_secs(600))
+            .unwrap();
         let second = load_list(&folder);
         assert!(
-            second.is_later_than(&first) && !first.is_later_than(&second) && !second.is_later_than(&second)
+            second.supersedes_list(&first)
+                && !first.supersedes_list(&second)
+                && !second.supersedes_list(&second)
         );
-        assert!(!load_list(&other).is_later_than(&first) && !load_list(&same).is_later_than(&second));
+        assert!(!load_list(&other).supersedes_list(&first) && !load_list(&same).supersedes_list(&second));
         assert!(
-            second.is_of_now(test_now() + Duration::from_secs(659))
-                && !second.is_of_now(test_now() + Duration::from_secs(660))
+            second.is_list_current(test_now() + Duration::from_secs(659))
+                && !second.is_list_current(test_now() + Duration::from_secs(660))
         );
-        assert_eq!(RevocationList::read_lists(second.der()).unwrap().pop().as_ref(), Some(&second));
+        assert_eq!(
+            RevocationList::parse_revocation_lists(second.der()).unwrap().pop().as_ref(),
+            Some(&second)
+        );
         // One bit is changed.
         let mut forged = second.der().to_vec();
         let at = forged.len() / 2;
         forged[at] ^= 1;
         assert!(!RevocationList::of_der(&forged).is_ok_and(|l| l.is_signed_by([&ours_der[..]])));
         for wrong in [&b""[..], b"no list", &second.der()[..40], &[second.der(), b"x"].concat()] {
-            assert!(RevocationList::read_lists(wrong).is_err());
+            assert!(RevocationList::parse_revocation_lists(wrong).is_err());
         }
         for folder in [folder, other, same] {
             std::fs::remove_dir_all(folder).unwrap();

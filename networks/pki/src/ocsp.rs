@@ -5,7 +5,7 @@ mod asking;
 #[cfg(test)]
 mod tests;
 
-pub use asking::{NonceSource, OcspClient, OcspFailure, OcspUnavailable, StatusQuery};
+pub use asking::{CertificateStatusQuery, OcspClient, OcspFailureKind, OcspNonceGenerator, OcspUnavailable};
 
 use crate::PkiError;
 use crate::authority::der_element;
@@ -41,7 +41,7 @@ pub enum OcspStatus {
 
 /// A status with its validity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StatusResponse {
+pub struct OcspStatusWithValidity {
     /// The status.
     pub status: OcspStatus,
     /// The time of the next update (nextUpdate, RFC 6960 §4.2.2.1). `None`: newer information is always available.
@@ -102,7 +102,7 @@ impl OcspQuery<'_> {
     ///
     /// # Errors
     /// No valid response. The caller's policy then decides on the certificate.
-    pub fn send_query(&self, url: &str, timeout: Duration) -> Result<StatusResponse, OcspError> {
+    pub fn send_query(&self, url: &str, timeout: Duration) -> Result<OcspStatusWithValidity, OcspError> {
         self.fetch_response(url, timeout).map(|(answer, _)| answer)
     }
 
@@ -114,7 +114,7 @@ impl OcspQuery<'_> {
         &self,
         url: &str,
         timeout: Duration,
-    ) -> Result<(StatusResponse, Vec<u8>), OcspError> {
+    ) -> Result<(OcspStatusWithValidity, Vec<u8>), OcspError> {
         let asked = self.build_request()?;
         let answer = http::http_agent(timeout)
             .post(url)
@@ -130,19 +130,20 @@ impl OcspQuery<'_> {
     ///
     /// # Errors
     /// The response is not valid.
-    pub fn read_response(&self, answer: &[u8]) -> Result<StatusResponse, PkiError> {
+    pub fn read_response(&self, answer: &[u8]) -> Result<OcspStatusWithValidity, PkiError> {
         answer::read_response(answer, self, &self.build_request()?)
     }
 
     /// Builds the request, and the values that the response must repeat.
     fn build_request(&self) -> Result<SentRequest, PkiError> {
-        let (_, subject) =
-            X509Certificate::from_der(self.certificate).map_err(|e| format_error("certificate", e))?;
-        let (_, issuer) =
-            X509Certificate::from_der(self.issuer).map_err(|e| format_error("issuer's certificate", e))?;
-        let fault = |e: der::Error| format_error("OCSP request", e);
+        let (_, subject) = X509Certificate::from_der(self.certificate)
+            .map_err(|e| format_error("cannot parse the certificate", e))?;
+        let (_, issuer) = X509Certificate::from_der(self.issuer)
+            .map_err(|e| format_error("cannot parse the issuer's certificate", e))?;
+        let fault = |e: der::Error| format_error("cannot build the OCSP request", e);
         let digest = |octets: &[u8]| OctetString::new(Sha1::digest(octets).to_vec()).map_err(fault);
-        // SHA-1 only identifies the issuer. Responders support no other hash here (RFC 5019 §2.1.1).
+        // SHA-1 is safe here, because it only identifies the issuer. Responders support no other hash here (RFC 5019
+        // §2.1.1).
         let id = CertId {
             hash_algorithm: hash_algorithm(SHA1).map_err(fault)?,
             issuer_name_hash: digest(subject.issuer().as_raw())?,
@@ -182,7 +183,7 @@ fn hash_algorithm<T>(oid: ObjectIdentifier) -> der::Result<T>
 where
     T: for<'a> Decode<'a>,
 {
-    // SEQUENCE { OID, NULL }: the crate of this type is not a dependency.
+    // Encode the SEQUENCE { OID, NULL } by hand, because the crate that has this type is not a dependency.
     let content = [oid.to_der()?, Any::from(Null).to_der()?].concat();
     T::from_der(&der_element(0x30, &content))
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use usher_core::WallTime;
 use usher_crypto::x509::CertificateInfo;
 use usher_pki::{
-    CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind, PkiError, RevokeReason,
-    ocsp,
+    AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, KeyKind, PkiError,
+    RevokeReason, ocsp,
 };
 
 /// A folder for one test, removed at its end.
@@ -35,8 +35,8 @@ fn current_time() -> WallTime {
     WallTime::from_unix_secs(since.as_secs())
 }
 
-fn init_options(name: &str, key: KeyKind) -> InitOptions {
-    InitOptions { name: name.into(), key, days: 3650, now: current_time() }
+fn init_options(name: &str, key: KeyKind) -> AuthorityInitOptions {
+    AuthorityInitOptions { name: name.into(), key, days: 3650, now: current_time() }
 }
 
 fn certificate_request(name: &str, kind: CertificateKind, key: KeyKind) -> CertificateRequest {
@@ -81,17 +81,19 @@ fn openssl_takes_certificates_of_every_kind_for_their_purpose() {
             );
             assert_eq!(taken, want, "{key:?} {purpose}");
         }
-        let said = CertificateInfo::of_pem(&fs::read(&server.certificate).unwrap()).unwrap();
+        let said =
+            CertificateInfo::from_first_pem_certificate(&fs::read(&server.certificate).unwrap()).unwrap();
         assert_eq!(said.names, ["radius.example.org", "radius.example.org", "aaa.example.org"]);
         assert!(said.subject.contains("radius.example.org") && !said.authority);
         assert_eq!(said.not_after, server.not_after);
-        let said = CertificateInfo::of_pem(&fs::read(&client.certificate).unwrap()).unwrap();
+        let said =
+            CertificateInfo::from_first_pem_certificate(&fs::read(&client.certificate).unwrap()).unwrap();
         assert!(
             said.is_of("ann@example.org") && said.is_of("ann@EXAMPLE.org") && !said.is_of("bob@example.org")
         );
         assert!(!said.is_of("ANN@example.org") && !said.is_of("host/ann@example.org"));
         assert!(!said.is_of("ann") && !said.is_of("ann@other.example") && !said.is_of(""));
-        assert!(CertificateInfo::of_pem(&fs::read(root).unwrap()).unwrap().authority);
+        assert!(CertificateInfo::from_first_pem_certificate(&fs::read(root).unwrap()).unwrap().authority);
     }
 }
 
@@ -221,7 +223,10 @@ fn nonsense_is_refused_and_changes_nothing() {
     forever.days = 0;
     assert!(matches!(authority.issue(&forever, current_time()), Err(PkiError::Days(0))));
     assert!(authority.entries().is_empty());
-    assert!(CertificateInfo::of_der(b"no certificate").is_err() && CertificateInfo::of_pem(b"").is_err());
+    assert!(
+        CertificateInfo::of_der(b"no certificate").is_err()
+            && CertificateInfo::from_first_pem_certificate(b"").is_err()
+    );
 }
 
 /// OpenSSL's own responder, which ends with the test.
@@ -250,7 +255,7 @@ fn openssl_s_responder_says_what_holds() {
         .issue(&certificate_request("eve", CertificateKind::Client, KeyKind::EcdsaP256), current_time())
         .unwrap();
     assert_eq!(
-        CertificateInfo::of_pem(&fs::read(&ann.certificate).unwrap()).unwrap().ocsp,
+        CertificateInfo::from_first_pem_certificate(&fs::read(&ann.certificate).unwrap()).unwrap().ocsp,
         std::slice::from_ref(&named)
     );
 
@@ -320,7 +325,7 @@ fn openssl_s_responder_says_what_holds() {
     );
     // A response of another day is invalid, and so is one with another signer.
     let tomorrow = WallTime::from_unix_secs(current_time().unix_secs() + 3 * 86_400);
-    assert!(ask(&ann, tomorrow).unwrap_err().contains("not of now"));
+    assert!(ask(&ann, tomorrow).unwrap_err().contains("expired or is not valid yet"));
     CertificateAuthority::init(&folder.0.join("other"), &init_options("Root", KeyKind::Rsa2048)).unwrap();
     let other = der(&folder.0.join("other").join("ca.crt"));
     let forged = ask_of(&der(&ann.certificate), &other, &url, current_time()).unwrap_err();
@@ -343,7 +348,7 @@ fn a_servers_key_is_prepared_before_it_takes_its_name() {
     let issued = folder.0.join("issued");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (there, prepared) = (issued.join("radius.usher.test.key"), seen.clone());
-    authority.prepare_server_keys(move |file| {
+    authority.set_server_key_preparation(move |file| {
         let length = file.metadata()?.len();
         prepared.lock().unwrap().push((length, there.exists()));
         if prepared.lock().unwrap().len() == 1 { Err(std::io::Error::other("refused")) } else { Ok(()) }

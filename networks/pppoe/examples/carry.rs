@@ -7,7 +7,9 @@
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
-use usher_pppoe::{DataPlaneConfig, DataPlaneMode, DataPlaneSession, EbpfHook, PortConfig, PppoeDataPlane};
+use usher_pppoe::{
+    AccessPortConfig, DataPlaneConfig, DataPlaneMode, DataPlaneSession, EbpfHook, PppoeDataPlane,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,9 +26,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err(usage.into()),
     };
     let octets: Result<Vec<u8>, _> = peer.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
-    let peer = octets?.try_into().map_err(|_| "an address of Ethernet has six octets")?;
+    let peer = octets?.try_into().map_err(|_| "an Ethernet address has six octets")?;
     let (host, gateway): (Ipv4Addr, Ipv4Addr) = (host.parse()?, gateway.parse()?);
-    let ports = vec![PortConfig { interface: interface.clone() }];
+    let ports = vec![AccessPortConfig { interface: interface.clone() }];
     let device = device.first().map_or("carry0", String::as_str).to_owned();
     let config = DataPlaneConfig { ports, mode, device, report: None, closed: false };
     let plane = PppoeDataPlane::start(&config, Box::new(|_| {}))?;

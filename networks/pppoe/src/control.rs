@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use usher_device::VNET_HEADER;
 
 /// The thread that reads the ports' sockets. It ends when this is dropped.
-pub(crate) struct ControlListener {
+pub(crate) struct ControlFrameListener {
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl ControlListener {
+impl ControlFrameListener {
     /// Starts the thread. It passes on the frames for which `meant` is true.
     pub(crate) fn start(
         ports: Arc<[AccessPort]>,
@@ -23,20 +23,22 @@ impl ControlListener {
         mut meant: impl FnMut(usize, &mut [u8]) -> bool + Send + 'static,
     ) -> Result<Self, StartError> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
+        let wake = Arc::new(
+            wake.map_err(|e| StartError::System { what: "cannot create an eventfd", error: e.into() })?,
+        );
         let woken = Arc::clone(&wake);
         let run = move || {
-            if let Err(why) = run_listener(&ports, &woken, &hears, &mut meant) {
+            if let Err(why) = run_access_port_listener(&ports, &woken, &hears, &mut meant) {
                 hears.send_event(DataPlaneEvent::Failed(why));
             }
         };
         let thread = std::thread::Builder::new().name("pppoe-control".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| StartError::System { what: "a thread", error })?;
+        let thread = thread.map_err(|error| StartError::System { what: "cannot start a thread", error })?;
         Ok(Self { wake, thread: Some(thread) })
     }
 }
 
-impl Drop for ControlListener {
+impl Drop for ControlFrameListener {
     fn drop(&mut self) {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
@@ -45,7 +47,7 @@ impl Drop for ControlListener {
     }
 }
 
-fn run_listener(
+fn run_access_port_listener(
     ports: &[AccessPort],
     wake: &OwnedFd,
     hears: &SharedEventHandler,
@@ -69,7 +71,7 @@ fn run_listener(
             for socket in port.sockets() {
                 match inbox.receive_batch(socket) {
                     Ok(_) => {}
-                    // The interface is down. It may come up again.
+                    // The interface is down, but may come up again, so keep listening.
                     Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => continue,
                     Err(error) => return Err(format!("interface {} is gone: {error}", port.name)),
                 }

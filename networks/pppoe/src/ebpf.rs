@@ -9,11 +9,11 @@
 
 mod layout;
 
-use crate::control::ControlListener;
+use crate::control::ControlFrameListener;
 use crate::forward::PrefixTable;
 use crate::interface::Netlink;
 use crate::plane::{AccessPort, ForwardingEngine, SharedEventHandler, lock_unpoisoned};
-use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
+use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use crate::{DataPlaneMode, EbpfHook, StartError};
 use aya::maps::lpm_trie::Key;
 use aya::maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, PerCpuValues};
@@ -60,7 +60,7 @@ struct EbpfState {
 }
 
 /// The attached programs. A drop detaches them.
-pub(crate) struct EbpfMode {
+pub(crate) struct EbpfDataPlane {
     state: Mutex<EbpfState>,
     ports: Arc<[AccessPort]>,
     /// The hook of each port.
@@ -68,13 +68,14 @@ pub(crate) struct EbpfMode {
     netlink: Netlink,
     /// The near end of the veth pair that segments packets.
     near: String,
-    listener: Option<ControlListener>,
+    listener: Option<ControlFrameListener>,
     /// Keeps the programs attached and the device in existence.
     _attachments: (Ebpf, TunDevice),
 }
 
 fn ebpf_unavailable(why: impl std::fmt::Display) -> StartError {
-    let why = format!("{why}; this needs root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and Linux 5.18");
+    let why =
+        format!("{why}; this needs Linux 5.18 or later, and root or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON");
     StartError::Mode { mode: DataPlaneMode::Ebpf(EbpfHook::Auto), why }
 }
 
@@ -95,13 +96,13 @@ fn attach_program(
     let cannot = |error: &dyn std::fmt::Display| {
         ebpf_unavailable(format!("program \"{name}\" at {interface}: {error}"))
     };
-    let program = programs.program_mut(name).ok_or_else(|| cannot(&"it is not there"))?;
+    let program = programs.program_mut(name).ok_or_else(|| cannot(&"the object file lacks it"))?;
     let program: &mut SchedClassifier = program.try_into().map_err(|error| cannot(&error))?;
     if program.fd().is_err() {
         program.load().map_err(|error| cannot(&error))?;
     }
     if !has_tcx() {
-        // It may exist already. If it is missing, the attachment reports why.
+        // An error is ignored: the clsact qdisc may already exist. If it is missing, attaching the program reports why.
         let _ = qdisc_add_clsact(interface);
     }
     program.attach(interface, at).map(drop).map_err(|error| cannot(&error))
@@ -112,7 +113,7 @@ fn take_up(programs: &mut Ebpf, port: &AccessPort, hook: EbpfHook) -> Result<Ebp
     let name = &port.name;
     let by_xdp = match hook {
         EbpfHook::Tc => false,
-        // Native XDP if the driver has it, generic XDP otherwise.
+        // XdpMode::Default uses native XDP if the driver supports it, and generic XDP otherwise.
         EbpfHook::Xdp => attach_xdp(programs, name, XdpMode::Default).map(|()| true)?,
         EbpfHook::Auto => !port.interface.veth && attach_xdp(programs, name, XdpMode::Driver).is_ok(),
     };
@@ -130,7 +131,7 @@ fn attach_xdp(programs: &mut Ebpf, interface: &str, by: XdpMode) -> Result<(), S
     let cannot = |error: &dyn std::fmt::Display| {
         ebpf_unavailable(format!("program \"access\" at {interface}: {error}"))
     };
-    let program = programs.program_mut("access").ok_or_else(|| cannot(&"it is not there"))?;
+    let program = programs.program_mut("access").ok_or_else(|| cannot(&"the object file lacks it"))?;
     let program: &mut Xdp = program.try_into().map_err(|error| cannot(&error))?;
     if program.fd().is_err() {
         program.load().map_err(|error| cannot(&error))?;
@@ -141,7 +142,9 @@ fn attach_xdp(programs: &mut Ebpf, interface: &str, by: XdpMode) -> Result<(), S
 impl BpfMaps {
     fn from_programs(programs: &mut Ebpf) -> Result<Self, StartError> {
         let mut map = |name: &str| {
-            programs.take_map(name).ok_or_else(|| ebpf_unavailable(format!("no map \"{name}\"")))
+            programs
+                .take_map(name)
+                .ok_or_else(|| ebpf_unavailable(format!("the object file lacks the map \"{name}\"")))
         };
         Ok(Self {
             sessions: map("sessions")?.try_into().map_err(ebpf_unavailable)?,
@@ -210,12 +213,12 @@ impl EbpfState {
     }
 
     fn install(&mut self, session: &DataPlaneSession, ports: &[AccessPort]) -> io::Result<()> {
-        let wrong = |error: SessionError| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let wrong = |error: SessionInstallError| io::Error::new(io::ErrorKind::InvalidInput, error);
         session.validate(ports.len()).map_err(wrong)?;
         for (network, bits) in session.all_networks() {
-            let owner = self.prefix_table(network).owner_of(network, bits);
+            let owner = self.prefix_table(network).session_of_exact_prefix(network, bits);
             if let Some(other) = owner.filter(|other| *other != session.number) {
-                return Err(wrong(SessionError::NetworkTaken { network, bits, other }));
+                return Err(wrong(SessionInstallError::NetworkTaken { network, bits, other }));
             }
         }
         let number = session.number;
@@ -235,12 +238,12 @@ impl EbpfState {
                 before.all_networks().filter(|one| session.all_networks().all(|other| other != *one))
             {
                 self.maps.remove_network(network)?;
-                self.prefix_table(network.0).remove_of(network.0, network.1);
+                self.prefix_table(network.0).remove_prefix_owner(network.0, network.1);
             }
         }
         for network in session.all_networks() {
             self.maps.add_network(network, number)?;
-            self.prefix_table(network.0).insert_of(network.0, network.1, number);
+            self.prefix_table(network.0).insert_prefix_owner(network.0, network.1, number);
         }
         Ok(())
     }
@@ -250,14 +253,14 @@ impl EbpfState {
         self.maps.write_session(number, [0; layout::SESSION])?;
         for network in session.all_networks() {
             self.maps.remove_network(network)?;
-            self.prefix_table(network.0).remove_of(network.0, network.1);
+            self.prefix_table(network.0).remove_prefix_owner(network.0, network.1);
         }
         self.last_reported.remove(&number);
         self.maps.read_usage(number).map(Some)
     }
 }
 
-impl EbpfMode {
+impl EbpfDataPlane {
     pub(crate) fn start(
         tun: TunDevice,
         ports: Arc<[AccessPort]>,
@@ -269,10 +272,10 @@ impl EbpfMode {
         let mut programs = Ebpf::load(PROGRAM).map_err(ebpf_unavailable)?;
         let mut by = programs.take_map("cutter").and_then(|map| Array::<_, u32>::try_from(map).ok());
         let maps = BpfMaps::from_programs(&mut programs)?;
-        let netlink = Netlink::open().map_err(system("a socket of rtnetlink"))?;
-        // Interface names have at most 15 octets.
+        let netlink = Netlink::open().map_err(system("cannot open an rtnetlink socket"))?;
+        // Shorten the names, because an interface name has at most 15 octets.
         let [near, far] = ["-a", "-b"].map(|end| format!("{:.13}{end}", tun.name));
-        let pair = netlink.add_cutter(&near, &far);
+        let pair = netlink.add_segmenting_veth(&near, &far);
         let index = pair.map_err(|error| StartError::Device { name: near.clone(), error })?;
         let state = EbpfState {
             maps,
@@ -281,7 +284,7 @@ impl EbpfMode {
             ipv6: PrefixTable::new(seed),
             last_reported: BTreeMap::new(),
         };
-        // From here on a drop undoes everything.
+        // From here on, dropping this value undoes all changes.
         let mut mode = Self {
             state: Mutex::new(state),
             ports: Arc::clone(&ports),
@@ -293,7 +296,7 @@ impl EbpfMode {
         };
         let (programs, tun) = &mut mode._attachments;
         by.as_mut()
-            .ok_or_else(|| ebpf_unavailable("no map \"cutter\""))?
+            .ok_or_else(|| ebpf_unavailable("the object file lacks the map \"cutter\""))?
             .set(0, index, 0)
             .map_err(ebpf_unavailable)?;
         attach_program(programs, "cut", &far, TcAttachType::Ingress)?;
@@ -301,15 +304,16 @@ impl EbpfMode {
         for port in &*ports {
             mode.hooks.push(take_up(programs, port, hook)?);
         }
-        // The programs pass only control frames up to this socket.
-        mode.listener = Some(ControlListener::start(ports, hears, |_, _| true)?);
+        // The eBPF programs pass only control frames to this socket, so it needs no filter.
+        mode.listener = Some(ControlFrameListener::start(ports, hears, |_, _| true)?);
         Ok(mode)
     }
 }
 
-impl Drop for EbpfMode {
+impl Drop for EbpfDataPlane {
     fn drop(&mut self) {
-        // Detach it first: it lets IP packets bypass the filter, and without XDP nothing checks them.
+        // Detach this program first: it makes IP packets bypass the filter, and nothing checks them once XDP is
+        // detached.
         if let Some(Ok(lower)) =
             self._attachments.0.program_mut("lower").map(<&mut SchedClassifier>::try_from)
         {
@@ -319,7 +323,7 @@ impl Drop for EbpfMode {
     }
 }
 
-impl ForwardingEngine for EbpfMode {
+impl ForwardingEngine for EbpfDataPlane {
     fn install(&self, session: &DataPlaneSession) -> io::Result<()> {
         lock_unpoisoned(&self.state).install(session, &self.ports)
     }
@@ -338,7 +342,7 @@ impl ForwardingEngine for EbpfMode {
         let numbers: Vec<u16> = state.sessions.keys().copied().collect();
         drop(state);
         let mut changed = Vec::new();
-        // Release the lock between chunks, for installs and removals.
+        // Release the lock between chunks, so that sessions can be installed and removed meanwhile.
         for some in numbers.chunks(AT_ONCE) {
             let mut state = lock_unpoisoned(&self.state);
             for number in

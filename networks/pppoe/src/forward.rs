@@ -7,10 +7,10 @@ mod prefixes;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bucket::RateLimiter;
+pub(crate) use bucket::OctetRateLimiter;
 pub(crate) use prefixes::PrefixTable;
 
-use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
+use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use prefixes::address_bits;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -41,18 +41,18 @@ pub(crate) enum UpstreamVerdict {
 
 /// The headers of a packet to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct DownstreamFrame {
+pub(crate) struct DownstreamFrameHeader {
     /// The port.
     pub(crate) port: usize,
     /// The headers before each packet, with LENGTH missing.
     header: [u8; HEADROOM],
 }
 
-impl DownstreamFrame {
+impl DownstreamFrameHeader {
     /// Writes the headers of an IP packet of this length.
-    pub(crate) fn write_headers(&self, octets: usize, out: &mut [u8; HEADROOM]) {
+    pub(crate) fn write_session_headers(&self, octets: usize, out: &mut [u8; HEADROOM]) {
         *out = self.header;
-        // LENGTH includes PPP's protocol field. It fits, since the packet is within the MTU.
+        // PPPoE's LENGTH includes PPP's protocol field. The sum fits 16 bits, because the packet is within the MTU.
         out[18..20].copy_from_slice(&((octets + 2) as u16).to_be_bytes());
     }
 }
@@ -60,12 +60,12 @@ impl DownstreamFrame {
 #[derive(Debug)]
 struct ForwardingEntry {
     session: DataPlaneSession,
-    up: Option<RateLimiter>,
-    down: Option<RateLimiter>,
+    up: Option<OctetRateLimiter>,
+    down: Option<OctetRateLimiter>,
     usage: DataPlaneUsage,
     /// True if the session is in `changed`.
     noted: bool,
-    /// Like [`DownstreamFrame::header`], for IPv4.
+    /// Like [`DownstreamFrameHeader::header`], for IPv4.
     header: [u8; HEADROOM],
 }
 
@@ -110,18 +110,18 @@ impl ForwardingTable {
     /// Installs or updates a session. An update keeps the usage.
     ///
     /// # Errors
-    /// [`SessionError`]; nothing has changed then.
-    pub(crate) fn install(&mut self, session: DataPlaneSession) -> Result<(), SessionError> {
+    /// [`SessionInstallError`]; nothing has changed then.
+    pub(crate) fn install(&mut self, session: DataPlaneSession) -> Result<(), SessionInstallError> {
         session.validate(self.ports.len())?;
         for (network, bits) in session.all_networks() {
-            let owner = self.prefix_table(network).owner_of(network, bits);
+            let owner = self.prefix_table(network).session_of_exact_prefix(network, bits);
             if let Some(other) = owner.filter(|other| *other != session.number) {
-                return Err(SessionError::NetworkTaken { network, bits, other });
+                return Err(SessionInstallError::NetworkTaken { network, bits, other });
             }
         }
         let before = self.take_entry(session.number);
         for (network, bits) in session.all_networks() {
-            self.prefix_table(network).insert_of(network, bits, session.number);
+            self.prefix_table(network).insert_prefix_owner(network, bits, session.number);
         }
         let mut header = [0; HEADROOM];
         header[..6].copy_from_slice(&session.peer);
@@ -130,9 +130,9 @@ impl ForwardingTable {
         header[14] = 0x11;
         header[16..18].copy_from_slice(&session.number.to_be_bytes());
         header[20..].copy_from_slice(&IPV4.to_be_bytes());
-        // An unchanged rate limit keeps its state.
-        let bucket = |rate: Option<u64>, old: Option<RateLimiter>| {
-            let new = rate.map(RateLimiter::new)?;
+        // A rate limiter whose rate did not change keeps its state.
+        let bucket = |rate: Option<u64>, old: Option<OctetRateLimiter>| {
+            let new = rate.map(OctetRateLimiter::new)?;
             Some(old.filter(|old| old.cost == new.cost).unwrap_or(new))
         };
         let old = before.as_ref();
@@ -153,7 +153,7 @@ impl ForwardingTable {
         self.last = None;
         let entry = self.sessions[usize::from(number)].take()?;
         for (network, bits) in entry.session.all_networks() {
-            self.prefix_table(network).remove_of(network, bits);
+            self.prefix_table(network).remove_prefix_owner(network, bits);
         }
         Some(entry)
     }
@@ -253,7 +253,7 @@ impl ForwardingTable {
                     return None;
                 }
                 let source: [u8; 16] = *header[8..24].first_chunk()?;
-                on_link = link_scope(&source, &header[24..40]);
+                on_link = is_link_scope(&source, &header[24..40]);
                 if on_link
                     && (source == [0; 16] || entry.session.link_local.is_some_and(|own| source[8..] == own))
                 {
@@ -302,7 +302,7 @@ impl ForwardingTable {
         count: usize,
         octets: usize,
         longest: usize,
-    ) -> Option<DownstreamFrame> {
+    ) -> Option<DownstreamFrameHeader> {
         let destination = match packet.first().map(|first| first >> 4) {
             Some(4) => packet.get(16..20).and_then(<[u8]>::first_chunk::<4>).map(|to| IpAddr::from(*to)),
             Some(6) => packet.get(24..40).and_then(<[u8]>::first_chunk::<16>).map(|to| IpAddr::from(*to)),
@@ -316,7 +316,7 @@ impl ForwardingTable {
             Some((_, number)) => Some(number),
             None => {
                 let of = if destination.is_ipv4() { &self.ipv4 } else { &self.ipv6 };
-                of.find_of(destination)
+                of.session_of_address(destination)
             }
         };
         let entry = number.and_then(|number| self.sessions[usize::from(number)].as_mut());
@@ -344,7 +344,7 @@ impl ForwardingTable {
         if destination.is_ipv6() {
             header[20..].copy_from_slice(&IPV6.to_be_bytes());
         }
-        Some(DownstreamFrame { port: entry.session.port, header })
+        Some(DownstreamFrameHeader { port: entry.session.port, header })
     }
 }
 
@@ -356,7 +356,7 @@ fn mark_changed(changed: &mut Vec<u16>, entry: &mut ForwardingEntry) {
 }
 
 /// True if a packet has link scope (RFC 4291 §2.5.6, §2.7): neighbour discovery, and hosts without another address.
-pub(crate) fn link_scope(source: &[u8; 16], destination: &[u8]) -> bool {
+pub(crate) fn is_link_scope(source: &[u8; 16], destination: &[u8]) -> bool {
     let local = |address: &[u8]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
     *source == [0; 16]
         || local(source)

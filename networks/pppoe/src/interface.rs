@@ -88,7 +88,7 @@ pub(crate) fn push_attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
 
 /// The frames of PPPoE that the system receives, besides this crate's sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum IngressGuard {
+pub(crate) enum PppoeIngressFilter {
     /// All frames.
     Pppoe,
     /// All but PADT: the kernel's PPPoE would end a session by a PADT with a spoofed address. Sockets of all protocols
@@ -101,7 +101,7 @@ const CODE: u32 = (libc::SKF_LL_OFF + 15) as u32;
 const PADT: u32 = 0xa7;
 
 /// Returns a filter that passes only PPPoE.
-fn guard_filter(guard: IngressGuard) -> Vec<u8> {
+fn encode_ingress_filter(guard: PppoeIngressFilter) -> Vec<u8> {
     let protocol = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let give = libc::BPF_RET | libc::BPF_K;
@@ -110,7 +110,7 @@ fn guard_filter(guard: IngressGuard) -> Vec<u8> {
         (equal, 3, 0, 0x8864),
         (equal, 0, 3, 0x8863),
         (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, CODE),
-        (equal, u8::from(guard == IngressGuard::WithoutPadt), 0, PADT),
+        (equal, u8::from(guard == PppoeIngressFilter::WithoutPadt), 0, PADT),
         (give, 0, 0, TC_ACT_UNSPEC),
         (give, 0, 0, TC_ACT_SHOT),
     ];
@@ -148,10 +148,10 @@ impl Netlink {
     }
 
     /// Returns the interface of this name, which must have an Ethernet address.
-    pub(crate) fn access_interface(&self, name: &str) -> io::Result<AccessInterface> {
+    pub(crate) fn require_ethernet_interface(&self, name: &str) -> io::Result<AccessInterface> {
         match self.query_interface(name)? {
             AccessInterface { address: [0, 0, 0, 0, 0, 0], .. } => {
-                Err(io::Error::other("it has no address of Ethernet"))
+                Err(io::Error::other("it has no Ethernet address"))
             }
             interface => Ok(interface),
         }
@@ -217,7 +217,7 @@ impl Netlink {
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = PROTOCOL;
         message.header.scope = match network {
-            // A deletion matches any scope.
+            // To delete a route of any scope, the request states RT_SCOPE_NOWHERE.
             _ if index.is_none() => RouteScope::NoWhere,
             IpAddr::V4(_) => RouteScope::Link,
             IpAddr::V6(_) => RouteScope::Universe,
@@ -261,7 +261,7 @@ impl Netlink {
             let (network, bits) = network;
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                format!("somebody else's route to {network}/{bits} is there"),
+                format!("another program's route to {network}/{bits} exists"),
             ));
         }
         done
@@ -314,13 +314,13 @@ impl Netlink {
         message.header.info = priority << 16 | u32::from(ETH_P_ALL.to_be());
         message
     }
-    fn guard_message(index: u32) -> TcMessage {
+    fn ingress_filter_message(index: u32) -> TcMessage {
         Self::filter_message(index, INGRESS, PRIORITY)
     }
     /// Creates a veth pair whose near end segments packets. Replaces the pair of a killed process. Returns the near
     /// end's index.
     #[cfg(ebpf)]
-    pub(crate) fn add_cutter(&self, near: &str, far: &str) -> io::Result<u32> {
+    pub(crate) fn add_segmenting_veth(&self, near: &str, far: &str) -> io::Result<u32> {
         ignore_errno(libc::ENODEV, self.remove_link(near).map(|()| Vec::new()))?;
         let end = |name: &str| {
             let mut message = LinkMessage::default();
@@ -338,13 +338,14 @@ impl Netlink {
         self.send_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(pair))?;
         let index = self.interface_index(near)?;
         for (name, index) in [(near, index), (far, self.interface_index(far)?)] {
-            // Stop the system's own packets on both ends. A system without IPv6 has no such setting.
+            // Disable IPv6, so that the system sends no packets of its own on either end. A system without IPv6 lacks
+            // this setting, so errors are ignored.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
             let mut message = LinkMessage::default();
             message.header.index = index;
             message.header.flags = LinkFlags::Up;
             message.header.change_mask = LinkFlags::Up;
-            // The interface takes only single packets, so the kernel segments them before.
+            // The interface accepts only single packets, so let the kernel segment larger ones first.
             message.attributes = vec![LinkAttribute::GsoMaxSegs(1)];
             self.send_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message))?;
         }
@@ -360,16 +361,18 @@ impl Netlink {
 
     /// Drops all ingress but PPPoE before the system sees it. Otherwise the system would route a host without a
     /// session. Takes over the filter of an earlier process.
-    pub(crate) fn add_guard(&self, index: u32, what: IngressGuard) -> io::Result<()> {
-        self.add_discipline(index)?;
-        let mut message = Self::guard_message(index);
-        message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, guard_filter(what))));
+    pub(crate) fn add_ingress_filter(&self, index: u32, what: PppoeIngressFilter) -> io::Result<()> {
+        self.add_clsact_discipline(index)?;
+        let mut message = Self::ingress_filter_message(index);
+        message
+            .attributes
+            .push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, encode_ingress_filter(what))));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.send_request(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }
     /// Builds the note with an interface's earlier `rp_filter`, 0 or 1, as its handle. It outlives this process and
     /// ends with the interface.
-    fn note_message(index: u32, was: u8) -> TcMessage {
+    fn rp_filter_note_message(index: u32, was: u8) -> TcMessage {
         let mut message = Self::filter_message(index, INGRESS, PRIORITY);
         message.header.handle = TcHandle::from(u32::from(was) + 1);
         message.attributes.push(TcAttribute::Chain(NOTES));
@@ -377,38 +380,43 @@ impl Netlink {
     }
     /// Adds a note to the interface.
     pub(crate) fn add_note(&self, index: u32, was: u8) -> io::Result<()> {
-        self.add_discipline(index)?;
-        let mut message = Self::note_message(index, was);
+        self.add_clsact_discipline(index)?;
+        let mut message = Self::rp_filter_note_message(index, was);
         let pass = encode_program(&[(libc::BPF_RET | libc::BPF_K, 0, 0, TC_ACT_UNSPEC)]);
         message.attributes.push(TcAttribute::Other(DefaultNla::new(TCA_OPTIONS, pass)));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.send_request(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }
     /// Returns the value in the note of an earlier plane that could not restore it.
-    pub(crate) fn find_note(&self, index: u32) -> Option<u8> {
+    pub(crate) fn find_rp_filter_note(&self, index: u32) -> Option<u8> {
         let there = |was: &u8| {
             self.send_request(
                 NLM_F_ACK,
-                RouteNetlinkMessage::GetTrafficFilter(Self::note_message(index, *was)),
+                RouteNetlinkMessage::GetTrafficFilter(Self::rp_filter_note_message(index, *was)),
             )
             .is_ok()
         };
         [0, 1].into_iter().find(there)
     }
     /// Removes a note.
-    pub(crate) fn remove_note(&self, index: u32, was: u8) -> io::Result<()> {
-        self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::note_message(index, was)))
-            .map(drop)
+    pub(crate) fn remove_rp_filter_note(&self, index: u32, was: u8) -> io::Result<()> {
+        self.send_request(
+            NLM_F_ACK,
+            RouteNetlinkMessage::DelTrafficFilter(Self::rp_filter_note_message(index, was)),
+        )
+        .map(drop)
     }
-    fn add_discipline(&self, index: u32) -> io::Result<()> {
+    fn add_clsact_discipline(&self, index: u32) -> io::Result<()> {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         let discipline = RouteNetlinkMessage::NewQueueDiscipline(Self::clsact_message(index));
         ignore_errno(libc::EEXIST, self.send_request(flags, discipline))
     }
     /// Removes the guard filter, if there is one.
-    pub(crate) fn remove_guard(&self, index: u32) -> io::Result<()> {
-        let asked =
-            self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::guard_message(index)));
+    pub(crate) fn remove_ingress_filter(&self, index: u32) -> io::Result<()> {
+        let asked = self.send_request(
+            NLM_F_ACK,
+            RouteNetlinkMessage::DelTrafficFilter(Self::ingress_filter_message(index)),
+        );
         // ENOENT: there is no filter. EINVAL: there is no clsact either.
         ignore_errno(libc::EINVAL, ignore_errno(libc::ENOENT, asked).map(|()| Vec::new()))
     }

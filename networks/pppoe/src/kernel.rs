@@ -9,12 +9,12 @@
 mod filter;
 mod traffic;
 
-use crate::control::ControlListener;
+use crate::control::ControlFrameListener;
 use crate::forward::ForwardingTable;
 use crate::interface::Netlink;
 use crate::netfilter::run_nft;
 use crate::plane::{AccessPort, ForwardingEngine, SharedEventHandler, lock_unpoisoned};
-use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
+use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use crate::sys::{self, PppUnit};
 use crate::{DataPlaneMode, StartError};
 use filter::BpfInstruction;
@@ -24,7 +24,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use traffic::TrafficCounts;
+use traffic::TcInterfaceCounters;
 use usher_core::Instant;
 
 /// Maximum octets of an interface name (linux/if.h, `IFNAMSIZ`).
@@ -37,14 +37,14 @@ struct KernelSession {
     unit: PppUnit,
     index: u32,
     /// The counts of filters that were replaced.
-    before: TrafficCounts,
+    before: TcInterfaceCounters,
 }
 
 /// The state of the thread.
 struct KernelState {
     ports: Arc<[AccessPort]>,
     netlink: Netlink,
-    names: InterfaceNames,
+    names: SessionInterfaceNames,
     lines: BTreeMap<u16, KernelSession>,
     /// Classifies and counts control frames.
     table: Arc<Mutex<ForwardingTable>>,
@@ -58,7 +58,7 @@ struct KernelState {
 
 /// The names and groups of sessions' interfaces.
 #[derive(Clone)]
-struct InterfaceNames {
+struct SessionInterfaceNames {
     /// The prefix before the SESSION_ID.
     stem: String,
     /// The nftables table that clamps segment sizes.
@@ -70,11 +70,11 @@ struct InterfaceNames {
 
 /// A thread that removes interfaces.
 struct InterfaceReaper {
-    units: Option<Sender<ReaperMessage>>,
+    units: Option<Sender<InterfaceReaperMessage>>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum ReaperMessage {
+enum InterfaceReaperMessage {
     Unit(PppUnit),
     /// Notify when all earlier removals are done.
     Notify(Sender<()>),
@@ -86,21 +86,21 @@ impl InterfaceReaper {
         let run = move || {
             for one in ended {
                 match one {
-                    ReaperMessage::Unit(unit) => drop(unit),
-                    ReaperMessage::Notify(done) => drop(done.send(())),
+                    InterfaceReaperMessage::Unit(unit) => drop(unit),
+                    InterfaceReaperMessage::Notify(done) => drop(done.send(())),
                 }
             }
         };
         let thread = std::thread::Builder::new().name("pppoe-ends".to_owned()).spawn(run)?;
         Ok(Self { units: Some(units), thread: Some(thread) })
     }
-    fn queue_unit(&self, unit: PppUnit) {
-        let _ = self.units.as_ref().map(|units| units.send(ReaperMessage::Unit(unit)));
+    fn send_unit_to_reaper(&self, unit: PppUnit) {
+        let _ = self.units.as_ref().map(|units| units.send(InterfaceReaperMessage::Unit(unit)));
     }
     /// Waits until all earlier removals are done.
     fn wait_until_idle(&self) {
         let (done, told) = channel();
-        let sent = self.units.as_ref().map(|units| units.send(ReaperMessage::Notify(done)));
+        let sent = self.units.as_ref().map(|units| units.send(InterfaceReaperMessage::Notify(done)));
         if matches!(sent, Some(Ok(()))) {
             let _ = told.recv();
         }
@@ -119,16 +119,16 @@ impl Drop for InterfaceReaper {
 type KernelTask = Box<dyn FnOnce(&mut KernelState) + Send>;
 
 /// The plane in kernel mode. It ends when it is dropped.
-pub(crate) struct KernelMode {
+pub(crate) struct KernelDataPlane {
     tasks: Option<Sender<KernelTask>>,
     thread: Option<JoinHandle<()>>,
-    _listener: ControlListener,
+    _listener: ControlFrameListener,
 }
 
 fn kernel_mode_unavailable(why: impl std::fmt::Display) -> StartError {
     let why = format!(
-        "{why}; this needs a kernel with PPPoX (Debian's are, but for the cloud ones: `modprobe pppoe`), /dev/ppp, and root or \
-         CAP_NET_ADMIN and CAP_NET_RAW; \"user\" carries packets on every kernel"
+        "{why}; mode \"kernel\" needs PPPoX (`modprobe pppoe`; Debian's cloud kernels lack it), /dev/ppp, and root or \
+         CAP_NET_ADMIN and CAP_NET_RAW; mode \"user\" works on every kernel"
     );
     StartError::Mode { mode: DataPlaneMode::Kernel, why }
 }
@@ -152,7 +152,7 @@ fn clamp_script(table: &str, group: u32) -> String {
     )
 }
 
-impl KernelMode {
+impl KernelDataPlane {
     /// Starts the mode. `device` is the name of sessions' interfaces. The SESSION_ID replaces `%d` or is appended.
     pub(crate) fn start(
         device: &str,
@@ -163,39 +163,46 @@ impl KernelMode {
         let system = |what| move |error| StartError::System { what, error };
         let stem = name_stem(device);
         if stem.len() + 5 > NAME {
-            let why = format!("an interface's name has {NAME} octets: shorten device = \"{device}\"");
+            let why = format!("an interface name has at most {NAME} octets: shorten device = \"{device}\"");
             return Err(StartError::Mode { mode: DataPlaneMode::Kernel, why });
         }
-        // Check both features at the start.
-        sys::session_socket()
-            .map_err(|error| kernel_mode_unavailable(format!("no socket of PPPoE: {error}")))?;
-        PppUnit::open().map_err(|error| kernel_mode_unavailable(format!("/dev/ppp: {error}")))?;
-        // Random groups, which administrators hardly use: their numbers are small.
+        // Open a PPPoE socket and /dev/ppp once, to check at the start that the kernel supports both.
+        sys::open_session_socket()
+            .map_err(|error| kernel_mode_unavailable(format!("cannot open a PPPoE socket: {error}")))?;
+        PppUnit::open().map_err(|error| kernel_mode_unavailable(format!("cannot open /dev/ppp: {error}")))?;
+        // Choose random interface groups, which administrators hardly use: theirs usually have small numbers.
         let clamped = seed as u32 | 0x4000_0001;
         let table = format!("usher_{}mss", stem.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
-        let names = InterfaceNames { stem, table, clamped, other: clamped ^ 1 };
+        let names = SessionInterfaceNames { stem, table, clamped, other: clamped ^ 1 };
         let filters = run_nft(&clamp_script(&names.table, names.clamped));
-        filters.map_err(|error| kernel_mode_unavailable(format!("lowering segment sizes: {error}")))?;
+        filters.map_err(|error| {
+            kernel_mode_unavailable(format!("cannot set the rules for MSS clamping: {error}"))
+        })?;
         for port in &*ports {
-            attach_program(&port.session, &filter::of_control()).map_err(system("a filter of frames"))?;
+            attach_program(&port.session, &filter::control_socket_filter())
+                .map_err(system("cannot attach a frame filter"))?;
         }
         let addresses = ports.iter().map(|port| port.interface.address).collect();
         let forwarder = Arc::new(Mutex::new(ForwardingTable::new(addresses, seed)));
-        let listener =
-            ControlListener::start(Arc::clone(&ports), hears, control_frame_filter(Arc::clone(&forwarder)))?;
+        let listener = ControlFrameListener::start(
+            Arc::clone(&ports),
+            hears,
+            control_frame_filter(Arc::clone(&forwarder)),
+        )?;
         let state = KernelState {
             ports,
-            netlink: Netlink::open().map_err(system("a socket of rtnetlink"))?,
+            netlink: Netlink::open().map_err(system("cannot open an rtnetlink socket"))?,
             names,
             lines: BTreeMap::new(),
             table: Arc::clone(&forwarder),
             last_reported: BTreeMap::new(),
             removed_usage: DataPlaneUsage::default(),
-            ends: InterfaceReaper::start().map_err(system("a thread"))?,
+            ends: InterfaceReaper::start().map_err(system("cannot start a thread"))?,
         };
         let (tasks, todo) = channel();
         let work = std::thread::Builder::new().name("pppoe-kernel".to_owned());
-        let thread = work.spawn(move || run_tasks(state, &todo)).map_err(system("a thread"))?;
+        let thread =
+            work.spawn(move || run_kernel_tasks(state, &todo)).map_err(system("cannot start a thread"))?;
         Ok(Self { tasks: Some(tasks), thread: Some(thread), _listener: listener })
     }
 
@@ -203,7 +210,7 @@ impl KernelMode {
         &self,
         what: impl FnOnce(&mut KernelState) -> T + Send + 'static,
     ) -> io::Result<T> {
-        let ended = || io::Error::other("the plane has ended");
+        let ended = || io::Error::other("the data plane has ended");
         let (answer, answered) = channel();
         let task = move |state: &mut KernelState| drop(answer.send(what(state)));
         self.tasks.as_ref().and_then(|tasks| tasks.send(Box::new(task)).ok()).ok_or_else(ended)?;
@@ -219,7 +226,7 @@ pub(crate) fn name_stem(device: &str) -> String {
     }
 }
 
-fn run_tasks(mut state: KernelState, todo: &Receiver<KernelTask>) {
+fn run_kernel_tasks(mut state: KernelState, todo: &Receiver<KernelTask>) {
     for task in todo {
         task(&mut state);
     }
@@ -227,7 +234,7 @@ fn run_tasks(mut state: KernelState, todo: &Receiver<KernelTask>) {
     for group in [state.names.clamped, state.names.other] {
         let _ = state.netlink.remove_group(group);
     }
-    // On failure the next start replaces the table.
+    // An error is ignored: the next start replaces the table.
     let _ = run_nft(&format!("delete table inet {}\n", state.names.table));
 }
 
@@ -259,10 +266,10 @@ impl KernelState {
     }
 
     fn install(&mut self, session: &DataPlaneSession) -> io::Result<()> {
-        // The table checks the session, and that its networks are free.
+        // Adding the session to this table checks the session, and that its networks are free.
         let unlimited =
             DataPlaneSession { rate_up: None, rate_down: None, clamp_mss: false, ..session.clone() };
-        let wrong = |error: SessionError| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let wrong = |error: SessionInstallError| io::Error::new(io::ErrorKind::InvalidInput, error);
         lock_unpoisoned(&self.table).install(unlimited).map_err(wrong)?;
         let done = match self.lines.remove(&session.number) {
             Some(line) if (line.session.port, line.session.peer) == (session.port, session.peer) => {
@@ -292,12 +299,18 @@ impl KernelState {
 
     fn start_session(&mut self, session: &DataPlaneSession) -> io::Result<KernelSession> {
         let port = self.ports.get(session.port).ok_or(io::ErrorKind::InvalidInput)?;
-        let socket = sys::session_socket()?;
-        attach_program(&socket, &filter::of_session())?;
+        let socket = sys::open_session_socket()?;
+        attach_program(&socket, &filter::session_socket_filter())?;
         let name = format!("{}{}", self.names.stem, session.number);
         let unit = PppUnit::open()?;
-        let make =
-            || self.netlink.add_unit(&name, unit.descriptor(), session.mtu, self.interface_group(session));
+        let make = || {
+            self.netlink.create_ppp_interface(
+                &name,
+                unit.descriptor(),
+                session.mtu,
+                self.interface_group(session),
+            )
+        };
         let made = match make() {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
                 // An earlier interface of that name may still be in removal.
@@ -308,11 +321,17 @@ impl KernelState {
         };
         made?;
         let index = self.netlink.interface_index(&name)?;
-        self.netlink.shape_interface(index, session)?;
+        self.netlink.set_interface_traffic_rules(index, session)?;
         sys::connect_session(&socket, session.number, session.peer, &port.name)?;
         unit.attach_channel(&socket)?;
         self.netlink.set_up(index)?;
-        Ok(KernelSession { session: session.clone(), socket, unit, index, before: TrafficCounts::default() })
+        Ok(KernelSession {
+            session: session.clone(),
+            socket,
+            unit,
+            index,
+            before: TcInterfaceCounters::default(),
+        })
     }
 
     fn change_session(
@@ -326,7 +345,7 @@ impl KernelState {
         if of(&line.session) != of(session) {
             let counted = self.netlink.traffic_counts(line.index)?;
             line.before = line.before.sum_with(counted);
-            self.netlink.shape_interface(line.index, session)?;
+            self.netlink.set_interface_traffic_rules(line.index, session)?;
         }
         if (line.session.mtu, line.session.clamp_mss) != (session.mtu, session.clamp_mss) {
             self.netlink.set_mtu_and_group(line.index, session.mtu, self.interface_group(session))?;
@@ -338,7 +357,7 @@ impl KernelState {
     /// Ends a session. Nothing passes when this returns. The interface is removed later.
     fn end_session(&self, line: KernelSession) {
         drop(line.socket);
-        self.ends.queue_unit(line.unit);
+        self.ends.send_unit_to_reaper(line.unit);
     }
 
     fn remove(&mut self, number: u16) -> io::Result<Option<DataPlaneUsage>> {
@@ -385,7 +404,7 @@ impl KernelState {
     }
 }
 
-impl ForwardingEngine for KernelMode {
+impl ForwardingEngine for KernelDataPlane {
     fn install(&self, session: &DataPlaneSession) -> io::Result<()> {
         let session = session.clone();
         self.run_task(move |state| state.install(&session))?
@@ -407,7 +426,7 @@ impl ForwardingEngine for KernelMode {
     }
 }
 
-impl Drop for KernelMode {
+impl Drop for KernelDataPlane {
     fn drop(&mut self) {
         drop(self.tasks.take());
         if let Some(thread) = self.thread.take() {

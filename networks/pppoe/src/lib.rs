@@ -25,10 +25,10 @@ mod user;
 
 pub use forward::fuzz;
 pub use plane::{
-    DataPlaneConfig, DataPlaneEvent, DataPlaneMode, EbpfHook, PortConfig, PortState, PppoeDataPlane,
-    StartError,
+    AccessPortConfig, AccessPortState, DataPlaneConfig, DataPlaneEvent, DataPlaneMode, EbpfHook,
+    PppoeDataPlane, StartError,
 };
-pub use session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
+pub use session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 pub use stations::{StationInterface, StationReceiver};
 
 /// True if this build has [`DataPlaneMode::Ebpf`], whose programs need clang.

@@ -33,12 +33,12 @@ pub struct NetfilterConfig {
     /// The plane's device. Packets to it go to another host and keep their source. A name with a final `*` matches all
     /// devices with this prefix.
     pub device: String,
-    /// The ingress interfaces of hosts' packets, with `*` as above. Only their packets count for [`ConnectionLimits`].
+    /// The ingress interfaces of hosts' packets, with `*` as above. Only their packets count for [`ConntrackLimits`].
     pub incoming: Vec<String>,
     /// The local port of the IDENT server.
     pub ident_port: u16,
     /// The limits of each host's connections.
-    pub bounds: ConnectionLimits,
+    pub bounds: ConntrackLimits,
     /// True if each translation is logged. Packets that [`ConntrackMonitor`] cannot report then leave under no host's
     /// address.
     pub logged: bool,
@@ -46,7 +46,7 @@ pub struct NetfilterConfig {
 
 /// The limits of a host's connections. Packets beyond them are dropped before the kernel has a table entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ConnectionLimits {
+pub struct ConntrackLimits {
     /// Maximum simultaneous connections, without closed ones of TCP; 0: unlimited.
     pub at_once: u32,
     /// Maximum new connections per second, with a burst of ten times as many; 0: unlimited.
@@ -55,8 +55,8 @@ pub struct ConnectionLimits {
 
 /// Counts of dropped packets that would have begun connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DropCounts {
-    /// Packets beyond [`ConnectionLimits`].
+pub struct NewConnectionDropCounts {
+    /// Packets beyond [`ConntrackLimits`].
     pub limited: u64,
     /// Packets dropped by [`NetfilterTable::drop_new_connections`].
     pub held: u64,
@@ -64,19 +64,19 @@ pub struct DropCounts {
     pub unnamed: u64,
 }
 
-/// The table's counters, in the order of [`DropCounts`].
+/// The table's counters, in the order of [`NewConnectionDropCounts`].
 const LIMITED: &str = "connections_limited";
-const HELD: &str = "connections_held_back";
+const HELD: &str = "connections_dropped";
 const UNNAMED: &str = "translations_unnamed";
 /// Maximum hosts with counted connections: twice the maximum of sessions.
 const MOST: u32 = 131_072;
 
 /// The source translation of a host's packets. Packets outside any connection cannot be translated and are dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SourceNat {
+pub enum SourceNatMode {
     /// An address of the outgoing interface, and a port of the kernel's choice.
     Masquerade,
-    /// This address and, for TCP and UDP, these ports. Of other protocols only ICMP passes: other protocols' ports
+    /// This address and, for TCP and UDP, these ports. Apart from them only ICMP passes: the ports of other protocols
     /// could be in another host's block.
     Block {
         /// The external address, which the system must have.
@@ -88,12 +88,12 @@ pub enum SourceNat {
 
 /// The rules of a host's address or prefix.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct HostRules {
+pub struct HostNetfilterRules {
     /// True to redirect TCP port 113 to the IDENT server.
     pub ident: bool,
     /// The translation of an IPv4 address. A network can only be masqueraded.
-    pub translation: Option<SourceNat>,
-    /// Bits of each host's own prefix. The hosts' connections are limited ([`ConnectionLimits`]), and dropped on
+    pub translation: Option<SourceNatMode>,
+    /// Bits of each host's own prefix. The hosts' connections are limited ([`ConntrackLimits`]), and dropped on
     /// request ([`NetfilterTable::drop_new_connections`]). An IPv4 host always has a single address. `None`: no hosts,
     /// unless the addresses are translated.
     pub hosts: Option<u8>,
@@ -103,32 +103,32 @@ pub struct HostRules {
 #[derive(Debug, thiserror::Error)]
 pub enum NetfilterError {
     /// nft(8) cannot be run.
-    #[error("nft(8) cannot be run: {0}; install Debian's nftables")]
+    #[error("cannot run nft(8): {0}; install Debian's nftables")]
     Program(std::io::Error),
     /// nft(8) refuses the rules, with its message.
-    #[error("netfilter refuses: {0}")]
+    #[error("netfilter rejects the rules: {0}")]
     Refused(String),
     /// An invalid name.
-    #[error("\"{0}\" is no name of a table or interface: take letters, digits, \"-\", \"_\" and \".\"")]
+    #[error("\"{0}\" is not a table or interface name: use letters, digits, \"-\", \"_\" and \".\"")]
     Name(String),
     /// A network that cannot be translated.
     #[error(
-        "{0}/{1} cannot be translated: only networks of IPv4 can, and only a single address to a block of ports"
+        "cannot translate {0}/{1}: only IPv4 networks can be translated, and only a single address to a port block"
     )]
     Untranslatable(IpAddr, u8),
     /// An invalid range of ports.
-    #[error("{0} to {1} is no block of ports: take 1 to 65535, the lower first")]
+    #[error("{0} to {1} is not a port block: use 1 to 65535, the lower port first")]
     Ports(u16, u16),
     /// Connections of removed hosts cannot be deleted.
     #[error(
-        "the kernel does not forget connections of hosts that are gone: {0}; this needs CAP_NET_ADMIN and nf_conntrack_netlink"
+        "cannot flush the connections of departed hosts: {0}; this needs CAP_NET_ADMIN and nf_conntrack_netlink"
     )]
     FlushConnections(std::io::Error),
     /// Unknown rules.
     #[error("{0}/{1} has no rules")]
     Unknown(IpAddr, u8),
     /// The counters cannot be read.
-    #[error("netfilter does not say what it has counted: {0}")]
+    #[error("cannot read the netfilter counters: {0}")]
     Uncounted(String),
 }
 
@@ -138,12 +138,12 @@ type HostNetwork = (IpAddr, u8);
 #[derive(Debug)]
 pub struct NetfilterTable {
     config: NetfilterConfig,
-    installed: Mutex<InstalledRules>,
+    installed: Mutex<InstalledHostRules>,
 }
 
 #[derive(Debug, Default)]
-struct InstalledRules {
-    rules: BTreeMap<HostNetwork, HostRules>,
+struct InstalledHostRules {
+    rules: BTreeMap<HostNetwork, HostNetfilterRules>,
     /// Bits of the IPv6 prefixes that have sets.
     lengths: BTreeSet<u8>,
 }
@@ -198,9 +198,9 @@ impl NetfilterTable {
         incoming.iter().try_for_each(|name| check_quotable(name))?;
         let from = incoming.iter().map(|name| format!("    iifname \"{name}\" goto bounded\n"));
         let from: String = from.collect();
-        let bounded = match *bounds == ConnectionLimits::default() {
+        let bounded = match *bounds == ConntrackLimits::default() {
             true => String::new(),
-            // Only the first packet of a connection comes here, and packets that belong to none.
+            // The chain gets only the first packet of each connection, and packets that belong to no connection.
             false => format!(
                 r#"{}  chain bounded {{
     ip saddr @masqueraded goto bound4
@@ -213,10 +213,10 @@ impl NetfilterTable {
     ct status & confirmed == confirmed return
 {from}  }}
 "#,
-                bounds.limit_chain("4", "ipv4_addr", "ip saddr")
+                bounds.connection_limit_chain("4", "ipv4_addr", "ip saddr")
             ),
         };
-        // After the translation, since only it knows whether the packet was translated.
+        // This rule comes after the translation, because only then is it known whether the packet was translated.
         let named = |set| {
             format!(
                 "    ct original ip saddr @{set} meta l4proto != {{ tcp, udp, icmp }} counter name {UNNAMED} drop\n"
@@ -234,7 +234,7 @@ impl NetfilterTable {
             ),
             false => String::new(),
         };
-        // Declare and delete first, so that the script works with or without an earlier table.
+        // Declare the table, then delete it, so that the script works whether or not an earlier table exists.
         run_nft(&format!(
             r#"table inet {table}
 delete table inet {table}
@@ -307,12 +307,14 @@ table inet {table} {{
     ///
     /// # Errors
     /// [`NetfilterError`].
-    pub fn drop_counts(&self) -> Result<DropCounts, NetfilterError> {
+    pub fn drop_counts(&self) -> Result<NewConnectionDropCounts, NetfilterError> {
         let mut command = nft_command(&["list", "counters", "table", "inet", &self.config.table]);
         let done = command.stdin(Stdio::null()).output().map_err(NetfilterError::Program)?;
         let said = String::from_utf8_lossy(&done.stdout);
         let of = |name| parse_counter(&said, name);
-        let all = || Some(DropCounts { limited: of(LIMITED)?, held: of(HELD)?, unnamed: of(UNNAMED)? });
+        let all = || {
+            Some(NewConnectionDropCounts { limited: of(LIMITED)?, held: of(HELD)?, unnamed: of(UNNAMED)? })
+        };
         all().ok_or_else(|| {
             NetfilterError::Uncounted(String::from_utf8_lossy(&done.stderr).trim().replace('\n', " "))
         })
@@ -322,7 +324,7 @@ table inet {table} {{
     fn collect_elements(
         &self,
         (address, bits): HostNetwork,
-        rules: &HostRules,
+        rules: &HostNetfilterRules,
         elements: &mut BTreeMap<String, Vec<String>>,
     ) {
         let mut add = |set: &str, element: String| elements.entry(set.to_owned()).or_default().push(element);
@@ -330,7 +332,7 @@ table inet {table} {{
             Some(_) if address.is_ipv4() && rules.translation.is_none() => {
                 add("hosts4", format!("{address}/{bits}"));
             }
-            Some(each) if address.is_ipv6() && self.config.bounds != ConnectionLimits::default() => {
+            Some(each) if address.is_ipv6() && self.config.bounds != ConntrackLimits::default() => {
                 add(&format!("hosts6_{each}"), format!("{address}/{bits}"));
             }
             _ => {}
@@ -340,8 +342,8 @@ table inet {table} {{
         }
         match &rules.translation {
             None => {}
-            Some(SourceNat::Masquerade) => add("masqueraded", format!("{address}/{bits}")),
-            Some(SourceNat::Block { external, ports }) => {
+            Some(SourceNatMode::Masquerade) => add("masqueraded", format!("{address}/{bits}")),
+            Some(SourceNatMode::Block { external, ports }) => {
                 let (first, last) = (ports.start(), ports.end());
                 add("confined", address.to_string());
                 add("outside", format!("{address} : {external}"));
@@ -357,7 +359,7 @@ table inet {table} {{
             let mask = u128::MAX.checked_shl(128_u32.saturating_sub((*bits).into())).unwrap_or(0);
             let key = format!("ip6 saddr & {}", Ipv6Addr::from_bits(mask));
             let key = if *bits == 128 { "ip6 saddr" } else { &key };
-            let bound = self.config.bounds.limit_chain(&format!("6_{bits}"), "ipv6_addr", key);
+            let bound = self.config.bounds.connection_limit_chain(&format!("6_{bits}"), "ipv6_addr", key);
             // Writing to a String does not fail.
             let _ = write!(
                 script,
@@ -378,8 +380,8 @@ table inet {table} {{
     /// set for each.
     fn element_script(
         &self,
-        before: &BTreeMap<HostNetwork, HostRules>,
-        after: &BTreeMap<HostNetwork, HostRules>,
+        before: &BTreeMap<HostNetwork, HostNetfilterRules>,
+        after: &BTreeMap<HostNetwork, HostNetfilterRules>,
     ) -> String {
         let mut script = String::new();
         for (verb, of, other) in [("delete", before, after), ("add", after, before)] {
@@ -401,7 +403,10 @@ table inet {table} {{
     ///
     /// # Errors
     /// [`NetfilterError`].
-    pub fn apply_changes(&self, changes: &[(IpAddr, u8, Option<HostRules>)]) -> Result<(), NetfilterError> {
+    pub fn apply_changes(
+        &self,
+        changes: &[(IpAddr, u8, Option<HostNetfilterRules>)],
+    ) -> Result<(), NetfilterError> {
         let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut after = installed.rules.clone();
         for (address, bits, rules) in changes {
@@ -418,7 +423,7 @@ table inet {table} {{
             }
         }
         let mut lengths = BTreeSet::new();
-        if self.config.bounds != ConnectionLimits::default() {
+        if self.config.bounds != ConntrackLimits::default() {
             let of6 = after.iter().filter(|((address, _), _)| address.is_ipv6());
             lengths = of6.filter_map(|(_, rules)| rules.hosts).collect();
         }
@@ -433,9 +438,9 @@ table inet {table} {{
     }
 }
 
-impl ConnectionLimits {
+impl ConntrackLimits {
     /// Returns sets and a chain that drops connections beyond the limits, for hosts that a key of this type identifies.
-    fn limit_chain(self, suffix: &str, kind: &str, key: &str) -> String {
+    fn connection_limit_chain(self, suffix: &str, kind: &str, key: &str) -> String {
         let drop = format!("counter name {LIMITED} drop");
         let (mut sets, mut rules) = (String::new(), String::new());
         // Writing to a String does not fail.
@@ -465,14 +470,14 @@ fn parse_counter(said: &str, name: &str) -> Option<u64> {
     of.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
 }
 
-fn check_rules((address, bits): HostNetwork, rules: &HostRules) -> Result<(), NetfilterError> {
+fn check_rules((address, bits): HostNetwork, rules: &HostNetfilterRules) -> Result<(), NetfilterError> {
     let Some(translation) = &rules.translation else { return Ok(()) };
-    let single = matches!(translation, SourceNat::Block { .. });
+    let single = matches!(translation, SourceNatMode::Block { .. });
     if !address.is_ipv4() || single && bits != 32 {
         return Err(NetfilterError::Untranslatable(address, bits));
     }
     match translation {
-        SourceNat::Block { ports, .. } if *ports.start() == 0 || ports.is_empty() => {
+        SourceNatMode::Block { ports, .. } if *ports.start() == 0 || ports.is_empty() => {
             Err(NetfilterError::Ports(*ports.start(), *ports.end()))
         }
         _ => Ok(()),
@@ -481,7 +486,7 @@ fn check_rules((address, bits): HostNetwork, rules: &HostRules) -> Result<(), Ne
 
 impl Drop for NetfilterTable {
     fn drop(&mut self) {
-        // On failure the next start replaces the table.
+        // An error is ignored: the next start replaces the table.
         let _ = run_nft(&format!("delete table inet {}\n", self.config.table));
     }
 }
@@ -492,7 +497,7 @@ mod tests {
 
     /// Returns a table that the system does not have.
     fn absent_table() -> std::mem::ManuallyDrop<NetfilterTable> {
-        let bounds = ConnectionLimits { at_once: 7, per_second: 0 };
+        let bounds = ConntrackLimits { at_once: 7, per_second: 0 };
         let (table, device) = ("t".to_owned(), "d".to_owned());
         let incoming = vec![device.clone()];
         let config = NetfilterConfig { table, incoming, device, ident_port: 1, bounds, logged: false };
@@ -504,10 +509,10 @@ mod tests {
         let table = absent_table();
         let rules = |n: u8| {
             let external = [203, 0, 113, 1].into();
-            let translation = Some(SourceNat::Block { external, ports: 1024..=1039 });
-            (([10, 0, 0, n].into(), 32), HostRules { ident: true, translation, hosts: Some(32) })
+            let translation = Some(SourceNatMode::Block { external, ports: 1024..=1039 });
+            (([10, 0, 0, n].into(), 32), HostNetfilterRules { ident: true, translation, hosts: Some(32) })
         };
-        let all: BTreeMap<HostNetwork, HostRules> = (0..=255).map(rules).collect();
+        let all: BTreeMap<HostNetwork, HostNetfilterRules> = (0..=255).map(rules).collect();
         let none = BTreeMap::new();
         let sets = |script: &str| -> Vec<String> {
             script.lines().map(|line| line.split(" {").next().unwrap().to_owned()).collect()
@@ -542,25 +547,30 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said_before_anything_is_asked() {
         let table = absent_table();
-        let refuse = |address: &str, bits, rules: Option<HostRules>| {
+        let refuse = |address: &str, bits, rules: Option<HostNetfilterRules>| {
             let error = table.apply_changes(&[(address.parse().unwrap(), bits, rules)]).unwrap_err();
             error.to_string()
         };
-        let masquerade =
-            || Some(HostRules { translation: Some(SourceNat::Masquerade), ..HostRules::default() });
+        let masquerade = || {
+            Some(HostNetfilterRules {
+                translation: Some(SourceNatMode::Masquerade),
+                ..HostNetfilterRules::default()
+            })
+        };
         let block = |ports| {
-            let translation = Some(SourceNat::Block { external: [203, 0, 113, 1].into(), ports });
-            Some(HostRules { translation, ..HostRules::default() })
+            let translation = Some(SourceNatMode::Block { external: [203, 0, 113, 1].into(), ports });
+            Some(HostNetfilterRules { translation, ..HostNetfilterRules::default() })
         };
         assert_eq!(
             refuse("10.0.0.0", 24, block(1..=9)),
-            "10.0.0.0/24 cannot be translated: only networks of IPv4 can, and only a single address to a block of ports"
+            "cannot translate 10.0.0.0/24: only IPv4 networks can be translated, \
+             and only a single address to a port block"
         );
-        assert!(refuse("2001:db8::", 128, masquerade()).starts_with("2001:db8::/128 cannot"));
-        assert!(refuse("10.0.0.1", 32, block(0..=9)).starts_with("0 to 9 is no block"));
+        assert!(refuse("2001:db8::", 128, masquerade()).starts_with("cannot translate 2001:db8::/128"));
+        assert!(refuse("10.0.0.1", 32, block(0..=9)).starts_with("0 to 9 is not a port block"));
         #[expect(clippy::reversed_empty_ranges)]
         let reversed = 9..=8;
-        assert!(refuse("10.0.0.1", 32, block(reversed)).starts_with("9 to 8 is no block"));
+        assert!(refuse("10.0.0.1", 32, block(reversed)).starts_with("9 to 8 is not a port block"));
         assert_eq!(refuse("10.0.0.1", 32, None), "10.0.0.1/32 has no rules");
         for name in ["", "a b", "a\"", "a*b", "*"] {
             let config = NetfilterConfig { incoming: vec![name.to_owned()], ..table.config.clone() };

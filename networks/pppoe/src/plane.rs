@@ -1,10 +1,10 @@
 //! The data plane's interface: configuration, events, sessions.
 
-use crate::interface::{AccessInterface, IngressGuard, Netlink};
-use crate::kernel::{self, KernelMode};
+use crate::interface::{AccessInterface, Netlink, PppoeIngressFilter};
+use crate::kernel::{self, KernelDataPlane};
 use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage};
 use crate::sys;
-use crate::user::UserMode;
+use crate::user::UserSpaceDataPlane;
 use socket2::Socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ use usher_device::{TunDevice, open_tun};
 
 /// An access interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortConfig {
+pub struct AccessPortConfig {
     /// Its name. The kernel knows its Ethernet address and MTU.
     pub interface: String,
 }
@@ -93,7 +93,7 @@ impl fmt::Display for EbpfHook {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataPlaneConfig {
     /// The access interfaces, at least one.
-    pub ports: Vec<PortConfig>,
+    pub ports: Vec<AccessPortConfig>,
     /// The mode of forwarding.
     pub mode: DataPlaneMode,
     /// The name of the device to which packets for hosts are routed. The kernel replaces `%d` by a number.
@@ -131,7 +131,7 @@ pub enum DataPlaneEvent {
 
 /// The state of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortState {
+pub struct AccessPortState {
     /// The interface.
     pub interface: String,
     /// The interface's Ethernet address.
@@ -146,10 +146,10 @@ pub struct PortState {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No port is configured.
-    #[error("a plane needs an access interface: name one at least")]
+    #[error("no access interface: configure at least one")]
     NoPort,
     /// An interface is configured twice.
-    #[error("interface {0} is a port already: name it once")]
+    #[error("interface {0} is configured twice")]
     Twice(String),
     /// An access interface failed.
     #[error("access interface {name}: {error}")]
@@ -160,7 +160,9 @@ pub enum StartError {
         error: io::Error,
     },
     /// The device failed.
-    #[error("no TUN device \"{name}\": {error}; this needs root or CAP_NET_ADMIN, and /dev/net/tun")]
+    #[error(
+        "cannot create the device \"{name}\": {error}; this needs root or CAP_NET_ADMIN, and /dev/net/tun"
+    )]
     Device {
         /// Its name.
         name: String,
@@ -200,25 +202,25 @@ impl AccessPort {
     }
     /// Opens a port. `first`: the discovery socket sees frames before the ingress filter, which drops some.
     fn open(netlink: &Netlink, name: &str, first: bool) -> io::Result<Self> {
-        let interface = netlink.access_interface(name)?;
+        let interface = netlink.require_ethernet_interface(name)?;
         if !interface.up {
             return Err(io::Error::other(format!("it is down: ip link set {name} up")));
         }
         let discovery = match first {
-            true => sys::frames_first(interface.index, 0x8863)?,
-            false => sys::frame_socket(interface.index, 0x8863, false)?,
+            true => sys::open_early_frame_socket(interface.index, 0x8863)?,
+            false => sys::open_frame_socket(interface.index, 0x8863, false)?,
         };
-        let session = sys::frame_socket(interface.index, 0x8864, false)?;
+        let session = sys::open_frame_socket(interface.index, 0x8864, false)?;
         Ok(Self { name: name.to_owned(), interface, discovery, session })
     }
 }
 
 /// The owner's handler of events.
-type EventHandler = Box<dyn FnMut(DataPlaneEvent) + Send>;
+type DataPlaneEventHandler = Box<dyn FnMut(DataPlaneEvent) + Send>;
 
 /// The event handler, shared by threads.
 #[derive(Clone)]
-pub(crate) struct SharedEventHandler(Arc<Mutex<EventHandler>>);
+pub(crate) struct SharedEventHandler(Arc<Mutex<DataPlaneEventHandler>>);
 
 impl SharedEventHandler {
     pub(crate) fn send_event(&self, event: DataPlaneEvent) {
@@ -262,7 +264,7 @@ struct InstalledSessions {
 pub struct PppoeDataPlane {
     device: String,
     index: u32,
-    states: Vec<PortState>,
+    states: Vec<AccessPortState>,
     incoming: Vec<String>,
     ports: Arc<[AccessPort]>,
     netlink: Netlink,
@@ -273,12 +275,12 @@ pub struct PppoeDataPlane {
     reporter: Option<(Sender<()>, JoinHandle<()>)>,
     carrier: Arc<dyn ForwardingEngine>,
     /// Dropped last, after all else is undone.
-    changed: InterfaceChanges,
+    changed: AccessInterfaceChanges,
     closed: bool,
 }
 
 /// The changes of the access interfaces. A drop undoes them.
-struct InterfaceChanges {
+struct AccessInterfaceChanges {
     netlink: Netlink,
     /// Interfaces whose filter must be removed.
     guarded: Vec<u32>,
@@ -311,9 +313,9 @@ fn read_reverse_path(name: &str) -> Option<u8> {
 const LOOSE: u8 = 2;
 const STRICT: u8 = 1;
 
-impl InterfaceChanges {
-    fn guard_interface(&mut self, index: u32, what: IngressGuard) -> io::Result<()> {
-        self.netlink.add_guard(index, what)?;
+impl AccessInterfaceChanges {
+    fn install_interface_ingress_filter(&mut self, index: u32, what: PppoeIngressFilter) -> io::Result<()> {
+        self.netlink.add_ingress_filter(index, what)?;
         self.guarded.push(index);
         Ok(())
     }
@@ -329,48 +331,49 @@ impl InterfaceChanges {
         self.loose.push((index, own));
         if let Err(error) = std::fs::write(reverse_path(name), LOOSE.to_string()) {
             self.warnings.push(format!(
-                "the kernel drops packets that come in by {name} from addresses of hosts, and its rp_filter cannot be changed ({error}): \
-                 sysctl net.ipv4.conf.{name}.rp_filter=2"
+                "cannot loosen rp_filter of {name} ({error}), so the kernel drops packets from hosts' addresses \
+                 there: sysctl net.ipv4.conf.{name}.rp_filter=2"
             ));
         }
         Ok(())
     }
     /// Restores the settings that a killed plane changed, unless they have changed since. `keep`: this plane may leave
     /// a note, too.
-    fn restore_leftovers(&mut self, index: u32, name: &str, keep: bool) {
-        // A live plane handles its own note.
+    fn restore_leftover_settings(&mut self, index: u32, name: &str, keep: bool) {
+        // If another plane holds the interface, it is running and handles its own note.
         let Ok(held) = claim_interface(index) else { return };
         if keep {
             self.presence_sockets.push(held);
         }
-        if let Some(was) = self.netlink.find_note(index)
+        if let Some(was) = self.netlink.find_rp_filter_note(index)
             && let Err(error) = self.put_back(index, was)
         {
             self.warnings.push(format!(
-                "rp_filter of {name} is still as a plane had it that was killed ({error}): sysctl net.ipv4.conf.{name}.rp_filter={was}"
+                "rp_filter of {name} still has the value of a killed data plane ({error}): sysctl \
+                 net.ipv4.conf.{name}.rp_filter={was}"
             ));
         }
     }
     /// Restores a setting. On failure the note stays.
     fn put_back(&self, index: u32, was: u8) -> io::Result<()> {
-        // The interface may have been renamed.
+        // Read the name again, because the interface may have been renamed.
         let name = self.netlink.interface_name(index)?;
         match read_reverse_path(&name) {
             Some(LOOSE) => std::fs::write(reverse_path(&name), was.to_string())?,
             Some(_) => {}
-            None => return Err(io::Error::other("it cannot be read")),
+            None => return Err(io::Error::other("its rp_filter cannot be read")),
         }
-        self.netlink.remove_note(index, was)
+        self.netlink.remove_rp_filter_note(index, was)
     }
 }
 
-impl Drop for InterfaceChanges {
+impl Drop for AccessInterfaceChanges {
     fn drop(&mut self) {
         for index in &self.guarded {
-            let _ = self.netlink.remove_guard(*index);
+            let _ = self.netlink.remove_ingress_filter(*index);
         }
         for (index, was) in &self.loose {
-            // On failure the note tells the next plane.
+            // An error is ignored: the note on the interface tells the next plane what to restore.
             let _ = self.put_back(*index, *was);
         }
     }
@@ -394,11 +397,11 @@ fn start_ebpf(
     hears: SharedEventHandler,
     seed: u64,
 ) -> Result<Arc<dyn ForwardingEngine>, StartError> {
-    Ok(Arc::new(crate::ebpf::EbpfMode::start(tun, ports, hook, hears, seed)?))
+    Ok(Arc::new(crate::ebpf::EbpfDataPlane::start(tun, ports, hook, hears, seed)?))
 }
 
 #[cfg(not(ebpf))]
-fn ebpf(
+fn start_ebpf(
     _: TunDevice,
     _: Arc<[AccessPort]>,
     hook: EbpfHook,
@@ -406,7 +409,7 @@ fn ebpf(
     _: u64,
 ) -> Result<Arc<dyn ForwardingEngine>, StartError> {
     let why =
-        "this program was built without it: build it where clang is installed, with the feature \"ebpf\""
+        "this program was built without eBPF mode; install clang and build it with the feature \"ebpf\""
             .to_owned();
     Err(StartError::Mode { mode: DataPlaneMode::Ebpf(hook), why })
 }
@@ -431,9 +434,9 @@ impl PppoeDataPlane {
         hears: Box<dyn FnMut(DataPlaneEvent) + Send>,
     ) -> Result<Self, StartError> {
         let system = |what| move |error| StartError::System { what, error };
-        let netlink = Netlink::open().map_err(system("a socket of rtnetlink"))?;
+        let netlink = Netlink::open().map_err(system("cannot open an rtnetlink socket"))?;
         let mut ports: Vec<AccessPort> = Vec::new();
-        for PortConfig { interface: name } in &config.ports {
+        for AccessPortConfig { interface: name } in &config.ports {
             if ports.iter().any(|port| port.name == *name) {
                 return Err(StartError::Twice(name.clone()));
             }
@@ -445,24 +448,25 @@ impl PppoeDataPlane {
         };
         let ports: Arc<[AccessPort]> = ports.into();
         let hears = SharedEventHandler(Arc::new(Mutex::new(hears)));
-        let mut changed = InterfaceChanges {
-            netlink: Netlink::open().map_err(system("a socket of rtnetlink"))?,
+        let mut changed = AccessInterfaceChanges {
+            netlink: Netlink::open().map_err(system("cannot open an rtnetlink socket"))?,
             guarded: Vec::new(),
             loose: Vec::new(),
             presence_sockets: Vec::new(),
             warnings: Vec::new(),
         };
         let mut seed = [0; 8];
-        // Without a random seed the hash tables still work: hosts do not choose their addresses.
+        // An error is ignored: the hash tables work without a random seed, because hosts do not choose their addresses.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let seed = u64::from_ne_bytes(seed);
         let made = match config.mode {
             DataPlaneMode::Kernel => None,
             _ => Some(open_device(&netlink, &config.device, mtu)?),
         };
-        // Change nothing that a running plane uses, so create the device first.
+        // Creating the device fails while another plane runs. It was created above, so no other plane runs now, and none
+        // loses its settings.
         for port in &*ports {
-            changed.restore_leftovers(
+            changed.restore_leftover_settings(
                 port.interface.index,
                 &port.name,
                 matches!(config.mode, DataPlaneMode::Ebpf(_)),
@@ -473,43 +477,46 @@ impl PppoeDataPlane {
             Some((tun, index)) => (tun.name.clone(), *index),
             None => (format!("{}*", kernel::name_stem(&config.device)), 0),
         };
-        let guard = |changed: &mut InterfaceChanges, what: IngressGuard| -> Result<(), StartError> {
+        let guard = |changed: &mut AccessInterfaceChanges,
+                     what: PppoeIngressFilter|
+         -> Result<(), StartError> {
             for port in &*ports {
                 let interface = |error| StartError::Interface { name: port.name.clone(), error };
-                changed.guard_interface(port.interface.index, what).map_err(interface)?;
+                changed.install_interface_ingress_filter(port.interface.index, what).map_err(interface)?;
             }
             Ok(())
         };
         let carrier: Arc<dyn ForwardingEngine> = match (config.mode, made) {
             (DataPlaneMode::Ebpf(hook), Some((made, _))) => {
-                // Packets come in by the access interfaces, while routes to their sources lead to the device.
+                // Loosen the reverse path filter of the access interfaces: packets arrive there, while the routes to
+                // their sources lead to the device.
                 devices.extend(ports.iter().map(|port| port.interface.index));
                 for port in &*ports {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
                     changed.loosen_reverse_path(port.interface.index, &port.name).map_err(interface)?;
                 }
-                // If programs run before the filter, decapsulated packets bypass it. It can stay, for when no program
-                // is attached.
+                // If the programs run before the filter, decapsulated packets bypass it. The filter can then stay and
+                // protects the interface when no program is attached.
                 let before_filter = programs_before_filters();
                 if before_filter {
-                    guard(&mut changed, IngressGuard::Pppoe)?;
+                    guard(&mut changed, PppoeIngressFilter::Pppoe)?;
                 }
                 let carrier = start_ebpf(made, Arc::clone(&ports), hook, hears.clone(), seed)?;
-                // Otherwise the filter would drop decapsulated packets. The programs themselves drop everything but
-                // PPPoE.
+                // Otherwise remove the filter, which would drop decapsulated packets. The programs themselves drop
+                // everything except PPPoE.
                 for port in ports.iter().filter(|_| !before_filter) {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
-                    netlink.remove_guard(port.interface.index).map_err(interface)?;
+                    netlink.remove_ingress_filter(port.interface.index).map_err(interface)?;
                 }
                 carrier
             }
             (_, Some((made, _))) => {
-                guard(&mut changed, IngressGuard::Pppoe)?;
-                Arc::new(UserMode::start(made, Arc::clone(&ports), hears.clone(), seed)?)
+                guard(&mut changed, PppoeIngressFilter::Pppoe)?;
+                Arc::new(UserSpaceDataPlane::start(made, Arc::clone(&ports), hears.clone(), seed)?)
             }
             (_, None) => {
-                guard(&mut changed, IngressGuard::WithoutPadt)?;
-                Arc::new(KernelMode::start(&config.device, Arc::clone(&ports), hears.clone(), seed)?)
+                guard(&mut changed, PppoeIngressFilter::WithoutPadt)?;
+                Arc::new(KernelDataPlane::start(&config.device, Arc::clone(&ports), hears.clone(), seed)?)
             }
         };
         let reports = Arc::new(UsageReporter {
@@ -521,13 +528,13 @@ impl PppoeDataPlane {
             Some(every) => Some(spawn_reporter(every, Arc::clone(&carrier), Arc::clone(&reports))?),
             None => None,
         };
-        let states = ports.iter().enumerate().map(|(number, port)| PortState {
+        let states = ports.iter().enumerate().map(|(number, port)| AccessPortState {
             interface: port.name.clone(),
             mac: port.interface.address,
             mtu: u16::try_from(port.interface.mtu).unwrap_or(u16::MAX),
             hook: carrier.port_hook(number),
         });
-        let states: Vec<PortState> = states.collect();
+        let states: Vec<AccessPortState> = states.collect();
         let incoming = match config.mode {
             DataPlaneMode::Ebpf(_) => states.iter().map(|port| port.interface.clone()).collect(),
             DataPlaneMode::User | DataPlaneMode::Kernel => vec![name.clone()],
@@ -557,7 +564,7 @@ impl PppoeDataPlane {
     }
     /// Returns the ports, in their order.
     #[must_use]
-    pub fn ports(&self) -> &[PortState] {
+    pub fn ports(&self) -> &[AccessPortState] {
         &self.states
     }
     /// Returns the ingress interfaces of hosts' packets for a packet filter: the device, or in eBPF mode the access
@@ -583,7 +590,7 @@ impl PppoeDataPlane {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn set_own(&self, addresses: &[Ipv6Addr]) -> io::Result<()> {
+    pub fn replace_own_addresses(&self, addresses: &[Ipv6Addr]) -> io::Result<()> {
         let mut installed = lock_unpoisoned(&self.installed);
         for address in installed.own.iter().filter(|one| !addresses.contains(one)) {
             self.netlink.remove_address(self.index, *address)?;
@@ -599,7 +606,7 @@ impl PppoeDataPlane {
     /// update keeps the usage.
     ///
     /// # Errors
-    /// The session is invalid ([`SessionError`](crate::SessionError) within an error of the kind `InvalidInput`), and
+    /// The session is invalid ([`SessionInstallError`](crate::SessionInstallError) within an error of the kind `InvalidInput`), and
     /// nothing has changed. Or the kernel refuses a route, and the session is not installed.
     pub fn install_session(&self, session: DataPlaneSession) -> io::Result<()> {
         let mut installed = lock_unpoisoned(&self.installed);
@@ -608,7 +615,7 @@ impl PppoeDataPlane {
         let number = session.number;
         installed.sessions.insert(number, session);
         if done.is_err() {
-            self.take_session(&mut installed, number)?;
+            self.remove_installed_session(&mut installed, number)?;
         }
         done
     }
@@ -616,7 +623,7 @@ impl PppoeDataPlane {
     fn add_routes(&self, installed: &mut InstalledSessions, session: &DataPlaneSession) -> io::Result<()> {
         let before = installed.sessions.remove(&session.number);
         if let Some(own) = self.carrier.session_interface(session.number)? {
-            return self.lead_alone(own, before.as_ref(), session);
+            return self.install_interface_routes(own, before.as_ref(), session);
         }
         if let Some(gateway) = session.gateway {
             let uses = installed.gateways.entry(gateway).or_default();
@@ -640,7 +647,7 @@ impl PppoeDataPlane {
     }
 
     /// Adds the addresses and routes of a session with an interface of its own.
-    fn lead_alone(
+    fn install_interface_routes(
         &self,
         own: u32,
         before: Option<&DataPlaneSession>,
@@ -680,18 +687,18 @@ impl PppoeDataPlane {
         self.devices.iter().try_for_each(|device| self.netlink.remove_address(*device, gateway))
     }
 
-    fn take_session(
+    fn remove_installed_session(
         &self,
         installed: &mut InstalledSessions,
         number: u16,
     ) -> io::Result<Option<DataPlaneUsage>> {
         let own = self.carrier.session_interface(number)?;
-        // First stop the traffic. Errors with routes do not restart it.
+        // Stop the session's traffic first, because errors with its routes must not restart it.
         let usage = self.carrier.remove(number)?;
-        self.reports.exclude_session(number);
+        self.reports.exclude_removed_session(number);
         let Some(session) = installed.sessions.remove(&number) else { return Ok(usage) };
         if let Some(own) = own {
-            // The routes go with the session's interface, at the latest.
+            // Errors are ignored: at the latest, the routes disappear with the session's interface.
             for network in session.all_networks() {
                 let _ = self.netlink.remove_route(own, network);
             }
@@ -709,7 +716,7 @@ impl PppoeDataPlane {
     /// # Errors
     /// The kernel's error. The session's packets are dropped nevertheless.
     pub fn remove_session(&self, number: u16) -> io::Result<Option<DataPlaneUsage>> {
-        self.take_session(&mut lock_unpoisoned(&self.installed), number)
+        self.remove_installed_session(&mut lock_unpoisoned(&self.installed), number)
     }
     /// Returns a session's usage. `None`: there is no session.
     ///
@@ -721,9 +728,9 @@ impl PppoeDataPlane {
     /// Reports the usage of all sessions now ([`DataPlaneEvent::UsageReport`]).
     pub fn report_usage(&self) {
         let numbers: Vec<u16> = lock_unpoisoned(&self.installed).sessions.keys().copied().collect();
-        // Skip sessions whose usage the kernel cannot tell.
+        // Leave out sessions whose usage the kernel cannot report.
         let of = |number| Some((number, self.carrier.usage(number).ok()??));
-        let _ = self.reports.send_report(|| Ok(numbers.into_iter().filter_map(of).collect()));
+        let _ = self.reports.send_usage_report(|| Ok(numbers.into_iter().filter_map(of).collect()));
     }
     /// Returns the counters.
     ///
@@ -743,15 +750,16 @@ fn is_routed_to(session: Option<&DataPlaneSession>, network: (IpAddr, u8)) -> bo
 fn open_device(netlink: &Netlink, name: &str, mtu: u32) -> Result<(TunDevice, u32), StartError> {
     let made = open_tun(name, mtu).map_err(|error| StartError::Device { name: name.to_owned(), error })?;
     let index = netlink.interface_index(&made.name);
-    let index = index.map_err(|error| StartError::System { what: "the device's index", error })?;
-    silence_device(&made.name);
+    let index =
+        index.map_err(|error| StartError::System { what: "cannot read the index of the device", error })?;
+    suppress_device_solicitations(&made.name);
     Ok((made, index))
 }
 
 /// Stops the kernel's own packets on the device, such as Router Solicitations: hosts must not receive them.
-fn silence_device(device: &str) {
+fn suppress_device_solicitations(device: &str) {
     for (setting, value) in [("disable_ipv6", "1"), ("addr_gen_mode", "1"), ("disable_ipv6", "0")] {
-        // A system without IPv6 has no such settings.
+        // An error is ignored: a system without IPv6 has no such settings.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/{setting}"), value);
     }
 }
@@ -767,7 +775,10 @@ struct UsageReporter {
 }
 
 impl UsageReporter {
-    fn send_report(&self, ask: impl FnOnce() -> io::Result<Vec<(u16, DataPlaneUsage)>>) -> io::Result<()> {
+    fn send_usage_report(
+        &self,
+        ask: impl FnOnce() -> io::Result<Vec<(u16, DataPlaneUsage)>>,
+    ) -> io::Result<()> {
         let _turn = lock_unpoisoned(&self.turn);
         *lock_unpoisoned(&self.removed_sessions) = Some(BTreeSet::new());
         let asked = ask();
@@ -779,7 +790,7 @@ impl UsageReporter {
         }
         Ok(())
     }
-    fn exclude_session(&self, number: u16) {
+    fn exclude_removed_session(&self, number: u16) {
         if let Some(gone) = &mut *lock_unpoisoned(&self.removed_sessions) {
             gone.insert(number);
         }
@@ -795,14 +806,14 @@ fn spawn_reporter(
     let (end, ended) = channel::<()>();
     let run = move || {
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-            if let Err(error) = reports.send_report(|| carrier.changed_usages()) {
-                let why = format!("what sessions carry cannot be read: {error}");
+            if let Err(error) = reports.send_usage_report(|| carrier.changed_usages()) {
+                let why = format!("cannot read the traffic counters of sessions: {error}");
                 return reports.event_handler.send_event(DataPlaneEvent::Failed(why));
             }
         }
     };
     let thread = std::thread::Builder::new().name("pppoe-report".to_owned()).spawn(run);
-    Ok((end, thread.map_err(|error| StartError::System { what: "a thread", error })?))
+    Ok((end, thread.map_err(|error| StartError::System { what: "cannot start a thread", error })?))
 }
 
 impl Drop for PppoeDataPlane {
@@ -813,12 +824,13 @@ impl Drop for PppoeDataPlane {
         }
         if self.closed {
             self.changed.guarded.clear();
-            // In eBPF mode the program is detached after this. On failure the interface is as before the plane.
+            // Filter the interface before the eBPF program is detached from it. If this fails, the interface is as it
+            // was before the plane.
             for port in &*self.ports {
-                let _ = self.netlink.add_guard(port.interface.index, IngressGuard::Pppoe);
+                let _ = self.netlink.add_ingress_filter(port.interface.index, PppoeIngressFilter::Pppoe);
             }
         }
-        // Routes and addresses of the device go with it.
+        // Deleting the device also removes its routes and addresses.
         for gateway in lock_unpoisoned(&self.installed).gateways.keys() {
             for device in &self.devices {
                 let _ = self.netlink.remove_address(*device, *gateway);
@@ -834,7 +846,7 @@ mod tests {
     #[test]
     fn of_a_session_that_is_gone_nothing_is_said_behind_its_last() {
         let (said, heard) = channel();
-        let hears: EventHandler = Box::new(move |event| drop(said.send(event)));
+        let hears: DataPlaneEventHandler = Box::new(move |event| drop(said.send(event)));
         let hears = SharedEventHandler(Arc::new(Mutex::new(hears)));
         let reports = UsageReporter {
             event_handler: hears,
@@ -845,17 +857,17 @@ mod tests {
             |number: u16| (number, DataPlaneUsage { octets_in: number.into(), ..DataPlaneUsage::default() });
         // Session 2 is removed between the query and the report.
         let asked = || {
-            reports.exclude_session(2);
+            reports.exclude_removed_session(2);
             Ok([1, 2, 3].map(of).into())
         };
-        reports.send_report(asked).unwrap();
+        reports.send_usage_report(asked).unwrap();
         assert_eq!(heard.try_recv(), Ok(DataPlaneEvent::UsageReport([1, 3].map(of).into())));
         // A removal between two reports does not affect the next: the SESSION_ID may be in use again.
-        reports.exclude_session(3);
-        reports.send_report(|| Ok([2, 3].map(of).into())).unwrap();
+        reports.exclude_removed_session(3);
+        reports.send_usage_report(|| Ok([2, 3].map(of).into())).unwrap();
         assert_eq!(heard.try_recv(), Ok(DataPlaneEvent::UsageReport([2, 3].map(of).into())));
-        reports.send_report(|| Ok(Vec::new())).unwrap();
+        reports.send_usage_report(|| Ok(Vec::new())).unwrap();
         assert!(heard.try_recv().is_err(), "of none nothing is said");
-        reports.send_report(|| Err(io::Error::other("no"))).unwrap_err();
+        reports.send_usage_report(|| Err(io::Error::other("no"))).unwrap_err();
     }
 }

@@ -43,21 +43,21 @@ impl DataPlaneSession {
     /// Checks the session by itself, without regard to other sessions.
     ///
     /// # Errors
-    /// [`SessionError`].
-    pub fn validate(&self, ports: usize) -> Result<(), SessionError> {
+    /// [`SessionInstallError`].
+    pub fn validate(&self, ports: usize) -> Result<(), SessionInstallError> {
         if matches!(self.number, 0 | 0xffff) {
-            return Err(SessionError::Number(self.number));
+            return Err(SessionInstallError::Number(self.number));
         }
         if self.port >= ports {
-            return Err(SessionError::Port { port: self.port, ports });
+            return Err(SessionInstallError::Port { port: self.port, ports });
         }
         let least = if self.ipv6.is_empty() { LEAST_MTU } else { LEAST_MTU_IPV6 };
         if self.mtu < least {
-            return Err(SessionError::Mtu { mtu: self.mtu, least });
+            return Err(SessionInstallError::Mtu { mtu: self.mtu, least });
         }
         for (network, bits) in self.all_networks() {
             if bits > if network.is_ipv4() { 32 } else { 128 } {
-                return Err(SessionError::Length { network, bits });
+                return Err(SessionInstallError::Length { network, bits });
             }
         }
         Ok(())
@@ -71,12 +71,12 @@ const LEAST_MTU_IPV6: u16 = 1280;
 
 /// The reason why a session cannot be installed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SessionError {
+pub enum SessionInstallError {
     /// The SESSION_ID is reserved (RFC 2516 §4).
-    #[error("session number {0:#06x} is no session's: take one from 0x0001 to 0xfffe")]
+    #[error("session number {0:#06x} is reserved: use 0x0001 to 0xfffe")]
     Number(u16),
     /// There is no such port.
-    #[error("there is no port {port}: the plane has {ports}, counted from 0")]
+    #[error("no port {port}: the data plane has {ports}, numbered from 0")]
     Port {
         /// The port.
         port: usize,
@@ -84,7 +84,7 @@ pub enum SessionError {
         ports: usize,
     },
     /// The MTU is below IP's minimum.
-    #[error("an MTU of {mtu} octets is less than IP's least, {least}")]
+    #[error("an MTU of {mtu} octets is less than IP's minimum of {least}")]
     Mtu {
         /// The MTU.
         mtu: u16,
@@ -92,7 +92,7 @@ pub enum SessionError {
         least: u16,
     },
     /// A prefix is longer than an address.
-    #[error("network {network}/{bits}: an address has not so many bits")]
+    #[error("network {network}/{bits}: the prefix is longer than an address")]
     Length {
         /// The network.
         network: IpAddr,
@@ -100,7 +100,7 @@ pub enum SessionError {
         bits: u8,
     },
     /// Another session has the network.
-    #[error("network {network}/{bits} is session {other}'s: remove that one first")]
+    #[error("network {network}/{bits} belongs to session {other}: remove that session first")]
     NetworkTaken {
         /// The network.
         network: IpAddr,
@@ -110,7 +110,7 @@ pub enum SessionError {
         other: u16,
     },
     /// Too many networks for a session of this mode.
-    #[error("{count} networks of IPv{version}: a session in eBPF has room for {most}")]
+    #[error("{count} IPv{version} networks: a session in eBPF mode has at most {most}")]
     TooMany {
         /// The number of networks.
         count: usize,
@@ -154,33 +154,34 @@ impl DataPlaneUsage {
 }
 
 usher_core::counters! {
-    /// What became of frames and packets that no session's [`DataPlaneUsage`] has, or that say something of the plane as a whole.
+    /// Counts frames and packets of the data plane as a whole, beside the [`DataPlaneUsage`] of sessions.
     pub struct DataPlaneCounters {
-        /// Frames that came: of discovery, and of sessions.
+        /// Frames received: of discovery and of sessions.
         frames_in,
-        /// Frames with packets that were sent to hosts.
+        /// Frames with packets sent to hosts.
         frames_out,
-        /// Frames that were handed up: discovery and PPP's control protocols.
+        /// Frames passed to the control plane: discovery and PPP's control protocols.
         control,
-        /// Frames and packets whose lengths or headers cannot be.
+        /// Frames and packets with invalid lengths or headers, dropped.
         malformed,
-        /// Packets of a session that is not installed.
+        /// Packets of sessions that are not installed, dropped.
         no_session,
-        /// Packets of a session from another station, to another station or at another port than its own.
+        /// Packets of a session with the wrong source station, destination station or port, dropped.
         wrong_station,
-        /// Packets whose source address is not their session's.
+        /// Packets with a source address that is not their session's, dropped.
         spoofed,
-        /// Packets beyond a session's rate limit.
+        /// Packets beyond a session's rate limit, dropped.
         limited,
-        /// Packets to addresses that are no session's.
+        /// Packets to addresses without a session, dropped.
         no_host,
-        /// Packets to hosts that are longer than their session's MTU.
+        /// Packets to hosts that exceed the MTU of their session, dropped.
         too_long,
-        /// Frames that the kernel did not send: mostly the interface's queue was full.
+        /// Frames that the kernel did not send, mostly because the interface's queue was full.
         not_sent,
-        /// Packets from hosts that the kernel did not take.
+        /// Packets from hosts that the kernel did not accept.
         not_delivered,
-        /// Frames of other protocols than PPPoE at the access interface, in eBPF mode alone; in user mode the kernel counts them.
+        /// Frames of protocols other than PPPoE at the access interfaces. Only eBPF mode counts them; in user mode the
+        /// kernel does.
         other_protocol,
     }
 }

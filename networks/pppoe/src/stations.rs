@@ -23,13 +23,13 @@ impl StationInterface {
     /// # Errors
     /// There is no such interface, it is down or has no Ethernet address, or CAP_NET_RAW is missing.
     pub fn open(name: &str) -> io::Result<Self> {
-        let interface = Netlink::open()?.access_interface(name)?;
+        let interface = Netlink::open()?.require_ethernet_interface(name)?;
         if !interface.up {
             return Err(io::Error::other(format!("it is down: ip link set {name} up")));
         }
         let socket = |ethertype| {
-            let socket = sys::frame_socket(interface.index, ethertype, true)?;
-            sys::take_all(&socket, interface.index)?;
+            let socket = sys::open_frame_socket(interface.index, ethertype, true)?;
+            sys::enable_promiscuous_mode(&socket, interface.index)?;
             Ok::<_, io::Error>(socket)
         };
         let mtu = u16::try_from(interface.mtu).unwrap_or(u16::MAX);
@@ -87,8 +87,8 @@ impl StationReceiver {
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        // A session's first packet follows its PADS, which comes by the other socket. Pass on the session socket's
-        // frames after those of discovery.
+        // A session's first packet follows its PADS, but arrives at another socket. So pass on the frames of the
+        // session socket after those of the discovery socket.
         let mut later: Vec<Vec<u8>> = Vec::new();
         while self.inbox.receive_batch(&stations.session)? > 0 {
             for frame in self.inbox.received_frames() {

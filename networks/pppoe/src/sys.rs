@@ -23,15 +23,20 @@ const FRAME_OVERHEAD: usize = 64;
 
 /// Sets an option of a packet socket.
 fn set_packet_option<T: Copy>(socket: &Socket, name: libc::c_int, value: T) -> io::Result<()> {
-    set_at(socket, libc::SOL_PACKET, name, value)
+    set_socket_option(socket, libc::SOL_PACKET, name, value)
 }
 
 /// Sets a receive buffer beyond the system's limit. It needs CAP_NET_ADMIN.
 pub(crate) fn force_receive_buffer(socket: &impl AsRawFd, octets: libc::c_int) -> io::Result<()> {
-    set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)
+    set_socket_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)
 }
 
-fn set_at<T: Copy>(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+fn set_socket_option<T: Copy>(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer is to a value of the length given, which the call reads.
     let done =
@@ -40,7 +45,7 @@ fn set_at<T: Copy>(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int,
 }
 
 /// Puts the interface into promiscuous mode until the socket is closed (packet(7)).
-pub(crate) fn take_all(socket: &Socket, index: u32) -> io::Result<()> {
+pub(crate) fn enable_promiscuous_mode(socket: &Socket, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,
         mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
@@ -52,14 +57,14 @@ pub(crate) fn take_all(socket: &Socket, index: u32) -> io::Result<()> {
 
 /// Opens a socket for frames of one EtherType at an interface, for this station or for all. `any` adds frames for other
 /// stations. Each frame has [`VNET_HEADER`] octets in front, in both directions.
-pub(crate) fn frame_socket(index: u32, ethertype: u16, any: bool) -> io::Result<Socket> {
+pub(crate) fn open_frame_socket(index: u32, ethertype: u16, any: bool) -> io::Result<Socket> {
     let highest = if any { libc::PACKET_OTHERHOST } else { libc::PACKET_BROADCAST };
-    packet_socket(index, ethertype, &at_most(libc::SKF_AD_PKTTYPE, u32::from(highest)))
+    open_filtered_packet_socket(index, ethertype, &at_most(libc::SKF_AD_PKTTYPE, u32::from(highest)))
 }
 
 /// Opens the same socket for frames before traffic control's filters. It takes no frames of VLANs.
-pub(crate) fn frames_first(index: u32, ethertype: u16) -> io::Result<Socket> {
-    // If a condition fails, the last instruction drops the frame.
+pub(crate) fn open_early_frame_socket(index: u32, ethertype: u16) -> io::Result<Socket> {
+    // If a condition fails, the filter jumps to its last instruction, which drops the frame.
     let conditions = [
         bpf_instruction(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32),
         bpf_instruction(EQUAL, 0, 6, ethertype.into()),
@@ -70,7 +75,7 @@ pub(crate) fn frames_first(index: u32, ethertype: u16) -> io::Result<Socket> {
     ];
     let rest = at_most(libc::SKF_AD_PKTTYPE, u32::from(libc::PACKET_BROADCAST));
     let filter: Vec<SockFilter> = conditions.into_iter().chain(rest).collect();
-    packet_socket(index, libc::ETH_P_ALL as u16, &filter)
+    open_filtered_packet_socket(index, libc::ETH_P_ALL as u16, &filter)
 }
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
@@ -91,16 +96,16 @@ fn at_most(what: libc::c_int, most: u32) -> Vec<SockFilter> {
     ]
 }
 
-fn packet_socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result<Socket> {
+fn open_filtered_packet_socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result<Socket> {
     let socket = Socket::new_raw(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None::<Protocol>)?;
     socket.attach_filter(filter)?;
     let on: libc::c_int = 1;
     set_packet_option(&socket, libc::PACKET_VNET_HDR, on)?;
-    // The system's limit may grant less. CAP_NET_ADMIN overrides it.
+    // The system's limit may reduce the buffers, but CAP_NET_ADMIN overrides it.
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
     for force in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-        let _ = set_at(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int);
+        let _ = set_socket_option(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int);
     }
     // SAFETY: the storage is larger than the structure that is written to it, and aligned for it. The length is the
     // structure's.
@@ -155,7 +160,8 @@ pub(crate) struct FrameInbox {
 impl FrameInbox {
     /// Creates an inbox for frames of interfaces with at most this MTU.
     pub(crate) fn new(mtu: usize) -> Self {
-        // An odd number of cache lines, so that the frames' headers do not compete for the same cache sets.
+        // The stride is an odd number of cache lines, so that the frames' headers do not compete for the same cache
+        // sets.
         let stride = (mtu + FRAME_OVERHEAD).next_multiple_of(128) + 64;
         Self { slots: MessageSlots::new(), stride, data: vec![0; BATCH * stride], count: 0 }
     }
@@ -216,7 +222,7 @@ impl FrameOutbox {
         let count = frames.len().min(BATCH);
         for (at, frame) in frames[..count].iter().enumerate() {
             let frame = &octets[frame.clone()];
-            // The system reads what this points at and does not write it.
+            // The pointer is mutable only by type: the system reads this memory and does not write it.
             self.slots.set_buffer(at, frame.as_ptr().cast_mut(), frame.len());
         }
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
@@ -239,7 +245,7 @@ const PX_PROTO_OE: i32 = 0;
 const PPP: &str = "/dev/ppp";
 
 /// Opens a socket for a session of the kernel's PPPoE.
-pub(crate) fn session_socket() -> io::Result<Socket> {
+pub(crate) fn open_session_socket() -> io::Result<Socket> {
     let (family, protocol) = (Domain::from(AF_PPPOX), Protocol::from(PX_PROTO_OE));
     Socket::new_raw(family, Type::STREAM.cloexec(), Some(protocol))
 }
@@ -251,7 +257,7 @@ pub(crate) fn connect_session(
     peer: [u8; 6],
     interface: &str,
 ) -> io::Result<()> {
-    // struct sockaddr_pppox (linux/if_pppox.h), which is packed: family, protocol, and of PPPoE sid, remote, dev.
+    // struct sockaddr_pppox (linux/if_pppox.h) is packed: family, protocol, then the PPPoE fields sid, remote and dev.
     let mut octets = [0_u8; 30];
     octets[..2].copy_from_slice(&(AF_PPPOX as u16).to_ne_bytes());
     octets[2..6].copy_from_slice(&(PX_PROTO_OE as u32).to_ne_bytes());
@@ -260,7 +266,8 @@ pub(crate) fn connect_session(
     let name = interface.as_bytes();
     let place = octets[14..].get_mut(..name.len()).ok_or(io::ErrorKind::InvalidInput)?;
     place.copy_from_slice(name);
-    // SAFETY: the storage is larger than these octets, and all octets are values of it; the length is theirs.
+    // SAFETY: the storage is larger than these octets, and any octets are valid in it. The length is that of the
+    // octets.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, length| {
             ptr::copy_nonoverlapping(octets.as_ptr(), storage.cast::<u8>(), octets.len());

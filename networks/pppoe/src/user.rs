@@ -3,7 +3,7 @@
 
 use crate::forward::{ForwardingTable, HEADROOM, UpstreamVerdict};
 use crate::plane::{AccessPort, ForwardingEngine, SharedEventHandler};
-use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
+use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use crate::sys::{BATCH, FrameInbox, FrameOutbox};
 use crate::{DataPlaneEvent, StartError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -18,13 +18,13 @@ use std::thread::JoinHandle;
 use std::time::Instant as Clock;
 use usher_core::Instant;
 use usher_device::{
-    JOINED, OffloadSupport, PacketSegments, SegmentJoiner, TunDevice, VNET_HEADER, VnetHeader,
+    JOINED, PacketCoalescer, PacketSegments, SegmentationOffloads, TunDevice, VNET_HEADER, VnetHeader,
 };
 use usher_esp::ip::IpPacket;
 
 /// A message to a thread.
-enum WorkerMessage {
-    Install(Box<DataPlaneSession>, Sender<Result<(), SessionError>>),
+enum ForwardingWorkerMessage {
+    Install(Box<DataPlaneSession>, Sender<Result<(), SessionInstallError>>),
     Remove(u16, Sender<Option<DataPlaneUsage>>),
     Usage(Vec<u16>, Sender<Vec<Option<DataPlaneUsage>>>),
     Changed(Sender<Vec<u16>>),
@@ -34,18 +34,18 @@ enum WorkerMessage {
 
 /// The handle of a thread.
 struct ForwardingWorker {
-    messages: Sender<WorkerMessage>,
+    messages: Sender<ForwardingWorkerMessage>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ForwardingWorker {
-    fn send_request<T>(&self, message: impl FnOnce(Sender<T>) -> WorkerMessage) -> Option<T> {
+    fn send_request<T>(&self, message: impl FnOnce(Sender<T>) -> ForwardingWorkerMessage) -> Option<T> {
         let (answer, answered) = channel();
         self.send_message(message(answer))?;
         answered.recv().ok()
     }
-    fn send_message(&self, message: WorkerMessage) -> Option<()> {
+    fn send_message(&self, message: ForwardingWorkerMessage) -> Option<()> {
         self.messages.send(message).ok()?;
         rustix::io::write(&*self.wake, &1u64.to_ne_bytes()).ok().map(drop)
     }
@@ -53,7 +53,7 @@ impl ForwardingWorker {
 
 impl Drop for ForwardingWorker {
     fn drop(&mut self) {
-        let _ = self.send_message(WorkerMessage::Stop);
+        let _ = self.send_message(ForwardingWorkerMessage::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -61,12 +61,12 @@ impl Drop for ForwardingWorker {
 }
 
 /// The threads of both directions.
-pub(crate) struct UserMode {
+pub(crate) struct UserSpaceDataPlane {
     up: ForwardingWorker,
     down: ForwardingWorker,
 }
 
-impl UserMode {
+impl UserSpaceDataPlane {
     pub(crate) fn start(
         tun: TunDevice,
         ports: Arc<[AccessPort]>,
@@ -74,11 +74,11 @@ impl UserMode {
         seed: u64,
     ) -> Result<Self, StartError> {
         let system = |what| move |error| StartError::System { what, error };
-        let other = tun.file.try_clone().map_err(system("the device's second descriptor"))?;
+        let other = tun.file.try_clone().map_err(system("cannot duplicate the descriptor of the device"))?;
         let addresses: Vec<[u8; 6]> = ports.iter().map(|port| port.interface.address).collect();
         let mtu = ports.iter().map(|port| port.interface.mtu as usize).max().unwrap_or(0);
         let forwarder = || ForwardingTable::new(addresses.clone(), seed);
-        let offers = OffloadSupport { tcp: tun.tcp, udp: tun.udp };
+        let offers = SegmentationOffloads { tcp: tun.tcp, udp: tun.udp };
         let (up_ports, up_hears, up_table) = (Arc::clone(&ports), hears.clone(), forwarder());
         let up = spawn_worker("pppoe-up", hears.clone(), move |common| UpstreamWorker {
             common,
@@ -86,7 +86,7 @@ impl UserMode {
             device: tun.file,
             ports: up_ports,
             inbox: FrameInbox::new(mtu),
-            joiner: SegmentJoiner::new(offers),
+            joiner: PacketCoalescer::new(offers),
             event_handler: up_hears,
         })?;
         let table = forwarder();
@@ -105,21 +105,21 @@ impl UserMode {
     }
 }
 
-impl ForwardingEngine for UserMode {
+impl ForwardingEngine for UserSpaceDataPlane {
     fn install(&self, session: &DataPlaneSession) -> io::Result<()> {
         for worker in [&self.up, &self.down] {
             let session = Box::new(session.clone());
-            match worker.send_request(|answer| WorkerMessage::Install(session, answer)) {
+            match worker.send_request(|answer| ForwardingWorkerMessage::Install(session, answer)) {
                 Some(Ok(())) => {}
                 Some(Err(error)) => return Err(io::Error::new(io::ErrorKind::InvalidInput, error)),
-                None => return Err(io::Error::other("the plane has ended")),
+                None => return Err(io::Error::other("the data plane has ended")),
             }
         }
         Ok(())
     }
     fn remove(&self, number: u16) -> io::Result<Option<DataPlaneUsage>> {
         let one = |worker: &ForwardingWorker| {
-            worker.send_request(|answer| WorkerMessage::Remove(number, answer)).flatten()
+            worker.send_request(|answer| ForwardingWorkerMessage::Remove(number, answer)).flatten()
         };
         let (up, down) = (one(&self.up), one(&self.down));
         Ok(up.zip(down).map(|(up, down)| up.sum_with(down)))
@@ -130,7 +130,7 @@ impl ForwardingEngine for UserMode {
     fn changed_usages(&self) -> io::Result<Vec<(u16, DataPlaneUsage)>> {
         let mut numbers: Vec<u16> = [&self.up, &self.down]
             .into_iter()
-            .filter_map(|worker| worker.send_request(WorkerMessage::Changed))
+            .filter_map(|worker| worker.send_request(ForwardingWorkerMessage::Changed))
             .flatten()
             .collect();
         numbers.sort_unstable();
@@ -140,17 +140,19 @@ impl ForwardingEngine for UserMode {
     fn counters(&self) -> io::Result<DataPlaneCounters> {
         let mut all = DataPlaneCounters::default();
         for worker in [&self.up, &self.down] {
-            all.add(&worker.send_request(WorkerMessage::Counters).unwrap_or_default());
+            all.add(&worker.send_request(ForwardingWorkerMessage::Counters).unwrap_or_default());
         }
         Ok(all)
     }
 }
 
-impl UserMode {
+impl UserSpaceDataPlane {
     /// Returns the usage of those sessions that are installed.
     fn session_usages(&self, numbers: Vec<u16>) -> Vec<(u16, DataPlaneUsage)> {
         let one = |worker: &ForwardingWorker| {
-            worker.send_request(|answer| WorkerMessage::Usage(numbers.clone(), answer)).unwrap_or_default()
+            worker
+                .send_request(|answer| ForwardingWorkerMessage::Usage(numbers.clone(), answer))
+                .unwrap_or_default()
         };
         let (up, down) = (one(&self.up), one(&self.down));
         let both = numbers.iter().zip(up.into_iter().zip(down));
@@ -160,7 +162,7 @@ impl UserMode {
 
 /// The common parts of both threads.
 struct WorkerContext {
-    messages: Receiver<WorkerMessage>,
+    messages: Receiver<ForwardingWorkerMessage>,
     wake: Arc<OwnedFd>,
     clock: Clock,
 }
@@ -173,15 +175,19 @@ impl WorkerContext {
     fn handle_messages(&self, forwarder: &mut ForwardingTable) -> bool {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                WorkerMessage::Install(session, answer) => drop(answer.send(forwarder.install(*session))),
-                WorkerMessage::Remove(number, answer) => drop(answer.send(forwarder.remove(number))),
-                WorkerMessage::Usage(numbers, answer) => {
+                ForwardingWorkerMessage::Install(session, answer) => {
+                    let _ = answer.send(forwarder.install(*session));
+                }
+                ForwardingWorkerMessage::Remove(number, answer) => {
+                    let _ = answer.send(forwarder.remove(number));
+                }
+                ForwardingWorkerMessage::Usage(numbers, answer) => {
                     let usages = numbers.into_iter().map(|number| forwarder.usage(number));
                     drop(answer.send(usages.collect()));
                 }
-                WorkerMessage::Changed(answer) => drop(answer.send(forwarder.take_changed())),
-                WorkerMessage::Counters(answer) => drop(answer.send(forwarder.counters)),
-                WorkerMessage::Stop => return false,
+                ForwardingWorkerMessage::Changed(answer) => drop(answer.send(forwarder.take_changed())),
+                ForwardingWorkerMessage::Counters(answer) => drop(answer.send(forwarder.counters)),
+                ForwardingWorkerMessage::Stop => return false,
             }
         }
         true
@@ -192,7 +198,7 @@ impl WorkerContext {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(format!("cannot wait for packets: {e}")),
         }
-        // Reading resets the eventfd's counter. It fails if the counter is zero.
+        // Reading resets the eventfd's counter. An error is ignored: reading fails if the counter is already zero.
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         Ok(())
     }
@@ -205,7 +211,7 @@ const NICENESS: i32 = -10;
 const MAX_IDLE_POLLS: u32 = 16;
 
 /// The work of a thread.
-trait WorkerLoop: Send + 'static {
+trait ForwardingLoop: Send + 'static {
     /// Moves available packets; true if there were any.
     fn run_once(&mut self) -> Result<bool, String>;
     /// Handles the pending messages; false: the thread must end.
@@ -214,17 +220,18 @@ trait WorkerLoop: Send + 'static {
     fn wait_for_work(&self) -> Result<(), String>;
 }
 
-fn spawn_worker<W: WorkerLoop>(
+fn spawn_worker<W: ForwardingLoop>(
     name: &'static str,
     hears: SharedEventHandler,
     work: impl FnOnce(WorkerContext) -> W,
 ) -> Result<ForwardingWorker, StartError> {
     let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-    let wake = Arc::new(wake.map_err(|e| StartError::System { what: "an eventfd", error: e.into() })?);
+    let wake =
+        Arc::new(wake.map_err(|e| StartError::System { what: "cannot create an eventfd", error: e.into() })?);
     let (messages, receiver) = channel();
     let mut work = work(WorkerContext { messages: receiver, wake: Arc::clone(&wake), clock: Clock::now() });
     let run = move || {
-        // Without CAP_SYS_NICE or RLIMIT_NICE the niceness stays.
+        // An error is ignored: without CAP_SYS_NICE or RLIMIT_NICE the niceness stays unchanged.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut idle = MAX_IDLE_POLLS;
         loop {
@@ -232,8 +239,8 @@ fn spawn_worker<W: WorkerLoop>(
                 idle = if busy { 0 } else { idle + 1 };
                 match idle {
                     0 => Ok(()),
-                    // Packets often come one by one. A wakeup for each would cost the sender more than polling costs
-                    // this thread.
+                    // Packets often arrive one by one. Waking this thread for each would cost the sender more than
+                    // polling costs this thread.
                     1..MAX_IDLE_POLLS => {
                         std::thread::yield_now();
                         Ok(())
@@ -250,7 +257,7 @@ fn spawn_worker<W: WorkerLoop>(
         }
     };
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-    let thread = Some(thread.map_err(|error| StartError::System { what: "a thread", error })?);
+    let thread = Some(thread.map_err(|error| StartError::System { what: "cannot start a thread", error })?);
     Ok(ForwardingWorker { messages, wake, thread })
 }
 
@@ -261,11 +268,11 @@ struct UpstreamWorker {
     device: File,
     ports: Arc<[AccessPort]>,
     inbox: FrameInbox,
-    joiner: SegmentJoiner,
+    joiner: PacketCoalescer,
     event_handler: SharedEventHandler,
 }
 
-impl WorkerLoop for UpstreamWorker {
+impl ForwardingLoop for UpstreamWorker {
     fn run_once(&mut self) -> Result<bool, String> {
         let now = self.common.now();
         let Self { forwarder, device, ports, inbox, joiner, event_handler: hears, .. } = self;
@@ -280,7 +287,7 @@ impl WorkerLoop for UpstreamWorker {
                 match inbox.receive_batch(socket) {
                     Ok(0) => continue,
                     Ok(_) => any = true,
-                    // The interface is down. It may come up again.
+                    // The interface is down, but may come up again, so keep reading.
                     Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => continue,
                     Err(e) => return Err(format!("interface {} is gone: {e}", port.name)),
                 }
@@ -358,15 +365,18 @@ impl DownstreamWorker {
         for n in 0..segments.segment_count() {
             let length = segments.len(n);
             if self.end + VNET_HEADER + HEADROOM + length > self.octets.len() {
-                self.flush_queues();
+                self.send_queued_frames();
             }
             let whole = self.end..self.end + VNET_HEADER + HEADROOM + length;
             let place = &mut self.octets[whole.clone()];
             let (first, place) = place.split_first_chunk_mut::<VNET_HEADER>()?;
             let (front, packet) = place.split_first_chunk_mut()?;
-            to.write_headers(length, front);
-            // The interface computes the checksum, or the kernel for it.
-            *first = segments.write_undone(n, head, octets, packet).shift_by(HEADROOM as u16).to_octets();
+            to.write_session_headers(length, front);
+            // The checksum is left to the interface, or to the kernel if the interface cannot compute it.
+            *first = segments
+                .write_segment_unfinished(n, head, octets, packet)
+                .shift_header_offsets(HEADROOM as u16)
+                .to_octets();
             self.end = whole.end;
             self.queues[to.port].push(whole);
         }
@@ -374,7 +384,7 @@ impl DownstreamWorker {
     }
 
     /// Moves the device's packets; true if there were any.
-    fn drain_device(&mut self, buf: &mut [u8]) -> Result<bool, String> {
+    fn forward_device_packets(&mut self, buf: &mut [u8]) -> Result<bool, String> {
         let mut any = false;
         let now = self.common.now();
         for _ in 0..TURN {
@@ -388,12 +398,12 @@ impl DownstreamWorker {
                 self.forwarder.counters.malformed += 1;
             }
         }
-        self.flush_queues();
+        self.send_queued_frames();
         Ok(any)
     }
 
     /// Sends the queued frames.
-    fn flush_queues(&mut self) {
+    fn send_queued_frames(&mut self) {
         for (port, queue) in self.ports.iter().zip(&mut self.queues) {
             let mut rest = &queue[..];
             while !rest.is_empty() {
@@ -415,10 +425,10 @@ impl DownstreamWorker {
     }
 }
 
-impl WorkerLoop for DownstreamWorker {
+impl ForwardingLoop for DownstreamWorker {
     fn run_once(&mut self) -> Result<bool, String> {
         let mut buf = std::mem::take(&mut self.read);
-        let done = self.drain_device(&mut buf);
+        let done = self.forward_device_packets(&mut buf);
         self.read = buf;
         done
     }

@@ -78,7 +78,7 @@ pub struct ReceiveInfo {
 
 /// The new state of one of the peer's addresses (RFC 6458 §6.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AddressState {
+pub enum PeerAddressState {
     /// The address answers again.
     Available,
     /// The address does not answer.
@@ -97,7 +97,7 @@ pub enum AddressState {
 
 /// The new state of the association (RFC 6458 §6.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AssocState {
+pub(crate) enum AssociationStateChange {
     /// It is up.
     Up,
     /// It failed, or the peer aborted it.
@@ -114,14 +114,14 @@ pub(crate) enum AssocState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SctpNotification {
     Association {
-        state: AssocState,
+        state: AssociationStateChange,
         error: u16,
         outbound: u16,
         inbound: u16,
     },
     Address {
         address: SocketAddr,
-        state: AddressState,
+        state: PeerAddressState,
     },
     /// The peer sends no more data.
     Shutdown,
@@ -222,7 +222,7 @@ pub(crate) fn encode_rtoinfo(initial: u32, max: u32, min: u32) -> Vec<u8> {
 }
 
 /// `SCTP_DELAYED_SACK`: milliseconds and packets. A delay of 0 keeps the current value. One packet means no delay.
-pub(crate) fn sack_info(delay: u32, packets: u32) -> Vec<u8> {
+pub(crate) fn encode_delayed_sack(delay: u32, packets: u32) -> Vec<u8> {
     encode_words([0, delay, packets])
 }
 
@@ -273,7 +273,7 @@ pub(crate) fn read_notification(octets: &[u8]) -> SctpNotification {
         Some(ASSOC_CHANGE) => parse_association_change(&fields),
         Some(PEER_ADDR_CHANGE) => parse_address_change(octets),
         Some(SHUTDOWN_EVENT) => Some(SctpNotification::Shutdown),
-        // Its only indication is that delivery was aborted.
+        // Linux has one indication for this event: delivery was aborted.
         Some(PARTIAL_DELIVERY_EVENT) => {
             (fields.read_u32(8) == Some(0)).then_some(SctpNotification::DeliveryAborted)
         }
@@ -284,11 +284,11 @@ pub(crate) fn read_notification(octets: &[u8]) -> SctpNotification {
 
 fn parse_association_change(fields: &FieldReader<'_>) -> Option<SctpNotification> {
     let state = match fields.read_u16(8)? {
-        0 => AssocState::Up,
-        1 => AssocState::Lost,
-        2 => AssocState::Restarted,
-        3 => AssocState::ShutDown,
-        4 => AssocState::CannotStart,
+        0 => AssociationStateChange::Up,
+        1 => AssociationStateChange::Lost,
+        2 => AssociationStateChange::Restarted,
+        3 => AssociationStateChange::ShutDown,
+        4 => AssociationStateChange::CannotStart,
         _ => return None,
     };
     let (error, outbound, inbound) = (fields.read_u16(10)?, fields.read_u16(12)?, fields.read_u16(14)?);
@@ -297,13 +297,13 @@ fn parse_association_change(fields: &FieldReader<'_>) -> Option<SctpNotification
 
 fn parse_address_change(octets: &[u8]) -> Option<SctpNotification> {
     let state = match FieldReader(octets).read_u32(8 + STORAGE)? {
-        0 => AddressState::Available,
-        1 => AddressState::Unreachable,
-        2 => AddressState::Removed,
-        3 => AddressState::Added,
-        4 => AddressState::Primary,
-        5 => AddressState::Confirmed,
-        6 => AddressState::PotentiallyFailed,
+        0 => PeerAddressState::Available,
+        1 => PeerAddressState::Unreachable,
+        2 => PeerAddressState::Removed,
+        3 => PeerAddressState::Added,
+        4 => PeerAddressState::Primary,
+        5 => PeerAddressState::Confirmed,
+        6 => PeerAddressState::PotentiallyFailed,
         _ => return None,
     };
     let (address, _) = read_address(octets.get(8..8 + STORAGE)?)?;
@@ -323,7 +323,7 @@ pub(crate) struct RawStatus {
     pub(crate) mtu: u32,
 }
 
-pub(crate) fn read_status(octets: &[u8]) -> Option<RawStatus> {
+pub(crate) fn parse_association_status(octets: &[u8]) -> Option<RawStatus> {
     const PRIMARY: usize = 24;
     const PATH: usize = PRIMARY + 4 + STORAGE;
     let fields = FieldReader(octets);

@@ -30,15 +30,15 @@
 //! # }
 //! ```
 //!
-//! On a kernel without SCTP, every call that opens a socket fails with [`NoSctp`]. Its kind is
+//! On a kernel without SCTP, every call that opens a socket fails with [`SctpUnavailable`]. Its kind is
 //! [`Unsupported`](std::io::ErrorKind::Unsupported), and its text tells how to load the module.
 
 mod layout;
 mod socket;
 mod system;
 
-pub use layout::{AddressState, ReceiveInfo, SendInfo};
+pub use layout::{PeerAddressState, ReceiveInfo, SendInfo};
 pub use socket::{
-    AssociationStatus, DelayedSack, NoSctp, RtoBounds, SctpAssociation, SctpEvent, SctpListener,
+    AssociationStatus, DelayedSack, RtoBounds, SctpAssociation, SctpEvent, SctpListener, SctpUnavailable,
     SocketOptions, is_available,
 };

@@ -1,8 +1,8 @@
 //! Listeners and associations.
 
 use crate::layout::{
-    self, ADDRESSES, AddressState, AssocState, CONTROL, MSG_NOTIFICATION, ReceiveInfo, SctpNotification,
-    SendInfo, option,
+    self, ADDRESSES, AssociationStateChange, CONTROL, MSG_NOTIFICATION, PeerAddressState, ReceiveInfo,
+    SctpNotification, SendInfo, option,
 };
 use crate::system;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -20,10 +20,10 @@ const ADDRESS_BUFFER: usize = 4096;
 /// The error on a kernel without SCTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "this kernel has no SCTP: load its module (`modprobe sctp`), or use a kernel that has one; of Debian's kernels all \
-     but the `cloud` ones do, and the project's `scripts/guest COMMAND` runs a command on one"
+    "this kernel has no SCTP: load its module (`modprobe sctp`), or use a kernel with SCTP. Debian's kernels have \
+     it, except the `cloud` kernels. The project's `scripts/guest COMMAND` runs a command on such a kernel"
 )]
-pub struct NoSctp;
+pub struct SctpUnavailable;
 
 /// Bounds of the retransmission timeout (RFC 9260 §16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ pub struct SocketOptions {
 }
 
 impl Default for SocketOptions {
-    /// 10 streams in each direction (as in Linux), no delay, timers of the system, 4 MiB of buffers, messages of at
+    /// 10 streams in each direction (as in Linux), no delay, and the system's timers. 4 MiB of buffers, messages of at
     /// most 1 MiB, 1024 associations in the backlog, no sharing.
     fn default() -> Self {
         Self {
@@ -116,7 +116,7 @@ fn open_socket(
     let made = Socket::new(domain, Type::STREAM, Some(Protocol::SCTP));
     let socket = made.map_err(|error| match error.raw_os_error() {
         Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT) => {
-            io::Error::new(io::ErrorKind::Unsupported, NoSctp)
+            io::Error::new(io::ErrorKind::Unsupported, SctpUnavailable)
         }
         _ => error,
     })?;
@@ -147,7 +147,7 @@ fn open_socket(
         )?;
     }
     if let Some(sack) = options.delayed_sack {
-        set(option::DELAYED_SACK, &layout::sack_info(to_millis(sack.delay), sack.packets))?;
+        set(option::DELAYED_SACK, &layout::encode_delayed_sack(to_millis(sack.delay), sack.packets))?;
     }
     if let Some(most) = options.max_retransmissions {
         set(option::ASSOCINFO, &layout::encode_assocparams(most))?;
@@ -172,7 +172,7 @@ fn bind_addresses(socket: &Socket, addresses: &[SocketAddr]) -> io::Result<()> {
 }
 
 fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
-    socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("an address of neither Internet family"))
+    socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("the address is neither IPv4 nor IPv6"))
 }
 
 /// A socket that accepts associations.
@@ -186,14 +186,14 @@ impl SctpListener {
     /// Listens at these addresses, which have one port. Each accepted association has all of them as local addresses.
     ///
     /// # Errors
-    /// [`NoSctp`], an empty list, or an error of the system: an address is not local, is in use, or needs a
+    /// [`SctpUnavailable`], an empty list, or an error of the system: an address is not local, is in use, or needs a
     /// privilege.
     pub fn bind(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Self> {
         if addresses.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a listener has an address"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a listener needs an address"));
         }
         let socket = open_socket(addresses.iter().map(SocketAddr::ip), options)?;
-        // Allows a port whose earlier associations are still closing.
+        // Allow binding a port whose earlier associations are still closing.
         socket.set_reuse_address(true)?;
         if options.shared {
             socket.set_reuse_port(true)?;
@@ -218,8 +218,9 @@ impl SctpListener {
     pub fn accept(&self) -> io::Result<(SctpAssociation, SocketAddr)> {
         let (socket, remote) = self.socket.accept()?;
         socket.set_nonblocking(true)?;
-        let remote =
-            remote.as_socket().ok_or_else(|| io::Error::other("a peer of neither Internet family"))?;
+        let remote = remote
+            .as_socket()
+            .ok_or_else(|| io::Error::other("the peer's address is neither IPv4 nor IPv6"))?;
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         Ok((SctpAssociation::new(socket, self.longest), remote))
     }
@@ -254,7 +255,7 @@ pub enum SctpEvent {
         /// The address.
         address: SocketAddr,
         /// The new state.
-        state: AddressState,
+        state: PeerAddressState,
     },
     /// The peer sends no more data (SHUTDOWN). Data in flight is still delivered.
     Finished,
@@ -303,10 +304,10 @@ impl SctpAssociation {
     /// is empty. [`receive_event`](Self::receive_event) reports the result.
     ///
     /// # Errors
-    /// [`NoSctp`], no address, or an immediate error of the system: an address is not local, there is no route.
+    /// [`SctpUnavailable`], no address, or an immediate error of the system: an address is not local, there is no route.
     pub fn connect(local: &[IpAddr], remote: &[SocketAddr], options: &SocketOptions) -> io::Result<Self> {
         let Some(first) = remote.first() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an association goes to an address"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an association needs a remote address"));
         };
         let addresses = remote.iter().map(SocketAddr::ip).chain(local.iter().copied());
         let socket = open_socket(addresses, options)?;
@@ -352,7 +353,7 @@ impl SctpAssociation {
                 Ok(piece) => piece,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Ok(self.end_with_reason(close_reason(&error))),
+                Err(error) => return Ok(self.record_association_end(close_reason(&error))),
             };
             let data = &self.buffer[..piece.length];
             if piece.flags & MSG_NOTIFICATION != 0 {
@@ -361,12 +362,12 @@ impl SctpAssociation {
             }
             let whole = piece.flags & libc::MSG_EOR != 0;
             if data.is_empty() && !whole {
-                return Ok(self.end_with_reason(CloseReason::Closed));
+                return Ok(self.record_association_end(CloseReason::Closed));
             }
             if self.partial.len() + data.len() > self.longest {
-                self.reset_when_dropped();
+                self.set_reset_on_drop();
                 self.end = Some(CloseReason::Reset);
-                let said = format!("a message of more than {} octets", self.longest);
+                let said = format!("the message is longer than {} octets", self.longest);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, said));
             }
             self.partial.extend_from_slice(data);
@@ -380,7 +381,7 @@ impl SctpAssociation {
     }
 
     /// Records the end of the association.
-    fn end_with_reason(&mut self, reason: CloseReason) -> SctpEvent {
+    fn record_association_end(&mut self, reason: CloseReason) -> SctpEvent {
         self.end = Some(reason);
         SctpEvent::End(reason)
     }
@@ -388,19 +389,22 @@ impl SctpAssociation {
     fn handle_notification(&mut self, notification: SctpNotification) -> SctpEvent {
         match notification {
             SctpNotification::Association { state, outbound, inbound, .. } => match state {
-                AssocState::Up => SctpEvent::Up { streams: outbound, inbound },
-                AssocState::ShutDown => self.end_with_reason(CloseReason::Closed),
-                AssocState::Lost | AssocState::CannotStart => {
-                    let unsaid =
-                        if state == AssocState::Lost { CloseReason::Reset } else { CloseReason::Refused };
+                AssociationStateChange::Up => SctpEvent::Up { streams: outbound, inbound },
+                AssociationStateChange::ShutDown => self.record_association_end(CloseReason::Closed),
+                AssociationStateChange::Lost | AssociationStateChange::CannotStart => {
+                    let unsaid = if state == AssociationStateChange::Lost {
+                        CloseReason::Reset
+                    } else {
+                        CloseReason::Refused
+                    };
                     let said = self.socket.take_error().ok().flatten();
-                    self.end_with_reason(said.map_or(unsaid, |error| close_reason(&error)))
+                    self.record_association_end(said.map_or(unsaid, |error| close_reason(&error)))
                 }
-                AssocState::Restarted => {
-                    // The peer's new association lacks the earlier messages. This side must start a new association,
-                    // too.
-                    self.reset_when_dropped();
-                    self.end_with_reason(CloseReason::Reset)
+                AssociationStateChange::Restarted => {
+                    // The peer has restarted the association, which lacks the earlier messages. So this side must start
+                    // a new one too.
+                    self.set_reset_on_drop();
+                    self.record_association_end(CloseReason::Reset)
                 }
             },
             SctpNotification::Address { address, state } => SctpEvent::Address { address, state },
@@ -424,11 +428,11 @@ impl SctpAssociation {
 
     /// Ends the association at once (ABORT). Data in flight is lost.
     pub fn abort(self) {
-        self.reset_when_dropped();
+        self.set_reset_on_drop();
     }
 
-    fn reset_when_dropped(&self) {
-        // If this fails, the socket closes by SHUTDOWN.
+    fn set_reset_on_drop(&self) {
+        // An error is ignored: the socket then closes by SHUTDOWN instead of ABORT.
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
@@ -462,7 +466,7 @@ impl SctpAssociation {
         // `SCTP_CURRENT_ASSOC`: with 0, the option returns the addresses to which the socket was bound.
         value[..4].copy_from_slice(&1_u32.to_ne_bytes());
         // For one of the two options, Linux returns a length without the header. The number of addresses is reliable.
-        system::get_option(self.as_fd(), option, &mut value)?;
+        system::read_sctp_option(self.as_fd(), option, &mut value)?;
         Ok(layout::read_addresses(&value))
     }
 
@@ -472,9 +476,9 @@ impl SctpAssociation {
     /// An error of the system, or no association.
     pub fn status(&self) -> io::Result<AssociationStatus> {
         let mut value = [0; layout::STATUS];
-        let length = system::get_option(self.as_fd(), option::STATUS, &mut value)?;
-        let read = layout::read_status(&value[..length]);
-        let raw = read.ok_or_else(|| io::Error::other("a status that is cut off"))?;
+        let length = system::read_sctp_option(self.as_fd(), option::STATUS, &mut value)?;
+        let read = layout::parse_association_status(&value[..length]);
+        let raw = read.ok_or_else(|| io::Error::other("the kernel's association status is truncated"))?;
         Ok(AssociationStatus {
             streams: raw.outbound,
             inbound: raw.inbound,
@@ -492,7 +496,7 @@ impl SctpAssociation {
     /// An error of the system.
     pub fn is_nodelay(&self) -> io::Result<bool> {
         let mut value = [0; 4];
-        system::get_option(self.as_fd(), option::NODELAY, &mut value)?;
+        system::read_sctp_option(self.as_fd(), option::NODELAY, &mut value)?;
         Ok(i32::from_ne_bytes(value) != 0)
     }
 }

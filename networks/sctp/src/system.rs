@@ -13,12 +13,12 @@ pub(crate) fn set_option(socket: BorrowedFd<'_>, option: i32, value: &[u8]) -> i
     let result = unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_SCTP, option, value.as_ptr().cast(), length)
     };
-    // SCTP_SOCKOPT_CONNECTX returns the association's number.
+    // A success may be positive, because SCTP_SOCKOPT_CONNECTX returns the association's number.
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Reads an option of level `IPPROTO_SCTP` into `value`, which holds its arguments. Returns the length of the result.
-pub(crate) fn get_option(socket: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_sctp_option(socket: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
     let pointer = value.as_mut_ptr().cast();
     // SAFETY: the call reads and writes at most as many octets at the pointer as the length says.
@@ -43,7 +43,7 @@ pub(crate) fn send_message(socket: BorrowedFd<'_>, data: &[u8], control: &[u8]) 
 
 /// The lengths and flags that one call received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MessagePiece {
+pub(crate) struct SctpReceiveResult {
     /// Octets of data.
     pub(crate) length: usize,
     /// Octets of control messages.
@@ -57,7 +57,7 @@ pub(crate) fn receive_piece(
     socket: BorrowedFd<'_>,
     data: &mut [u8],
     control: &mut [u8],
-) -> io::Result<MessagePiece> {
+) -> io::Result<SctpReceiveResult> {
     let mut vector = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
     // SAFETY: all zeros is a valid value of this structure of integers and pointers.
     let mut head: libc::msghdr = unsafe { zeroed() };
@@ -67,7 +67,7 @@ pub(crate) fn receive_piece(
     // SAFETY: the header's pointers are borrowed exclusively until the call returns, with these lengths.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut head, libc::MSG_DONTWAIT) };
     let length = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    Ok(MessagePiece {
+    Ok(SctpReceiveResult {
         length: length.min(data.len()),
         control: (head.msg_controllen as usize).min(control.len()),
         flags: head.msg_flags,

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use usher_sctp::{NoSctp, SctpAssociation, SctpListener, SocketOptions, is_available};
+use usher_sctp::{SctpAssociation, SctpListener, SctpUnavailable, SocketOptions, is_available};
 
 #[test]
 fn a_kernel_without_sctp_is_told_from_other_errors() {
@@ -19,7 +19,7 @@ fn a_kernel_without_sctp_is_told_from_other_errors() {
         }
         let error = tried.expect_err("the kernel has no SCTP");
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-        assert!(error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<NoSctp>), "{error:?}");
+        assert!(error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<SctpUnavailable>), "{error:?}");
         let said = error.to_string();
         assert!(said.contains("modprobe sctp") && said.contains("scripts/guest"), "{said}");
     }

@@ -43,7 +43,7 @@ impl HostId {
 
     /// Returns address number `path` of a multihomed host: in 100.0.0.0/8 and the /8s above it, or fd00:path::/64.
     /// Number 0 is [`HostId::ip_address`].
-    pub fn ip_of_path(self, version: IpVersion, path: u8) -> IpAddr {
+    pub fn multihomed_path_address(self, version: IpVersion, path: u8) -> IpAddr {
         let (n, path) = (self.0 + 1, u32::from(path));
         match version {
             _ if path == 0 => self.ip_address(version),
@@ -55,7 +55,7 @@ impl HostId {
     }
 
     /// Returns the host that this address belongs to, if any could have it.
-    pub fn of_ip(ip: IpAddr) -> Option<Self> {
+    pub fn host_of_ip_address(ip: IpAddr) -> Option<Self> {
         let n = match ip {
             IpAddr::V4(a) if a.octets()[0] == 10 => a.to_bits() & 0x00ff_ffff,
             IpAddr::V6(a) if a.to_bits() >> 32 == 0xfd00 << 80 => a.to_bits() as u32,
@@ -109,17 +109,17 @@ impl HostAddresses {
     /// Returns the host's address number `path`; number 0 is [`address_of`](Self::address_of).
     #[must_use]
     pub fn of_path(&self, host: HostId, path: u8) -> IpAddr {
-        if path == 0 { self.address_of(host) } else { host.ip_of_path(self.version, path) }
+        if path == 0 { self.address_of(host) } else { host.multihomed_path_address(self.version, path) }
     }
     /// Returns the host that this address belongs to, if any could have it.
     #[must_use]
     #[inline]
     pub fn host_at(&self, address: IpAddr) -> Option<HostId> {
         if self.assigned.is_empty() {
-            return HostId::of_ip(address);
+            return HostId::host_of_ip_address(address);
         }
         let named = self.hosts.get(&address).copied();
-        named.or_else(|| HostId::of_ip(address).filter(|host| !self.assigned.contains_key(host)))
+        named.or_else(|| HostId::host_of_ip_address(address).filter(|host| !self.assigned.contains_key(host)))
     }
     /// True if a listener at `address` on a host is reachable from others: the address is the host's own or
     /// unspecified.
@@ -143,17 +143,17 @@ mod tests {
     fn addresses_lead_back_to_their_host() {
         for n in [0, 1, 254, 65_535, MAX_HOSTS - 1] {
             for v in [IpVersion::V4, IpVersion::V6] {
-                assert_eq!(HostId::of_ip(HostId(n).ip_address(v)), Some(HostId(n)));
+                assert_eq!(HostId::host_of_ip_address(HostId(n).ip_address(v)), Some(HostId(n)));
             }
         }
         assert_eq!(HostId(0).ip_address(IpVersion::V4).to_string(), "10.0.0.1");
         assert_eq!(HostId(0).ip_address(IpVersion::V6).to_string(), "fd00::1");
-        assert_eq!(HostId::of_ip("192.0.2.1".parse().unwrap()), None);
+        assert_eq!(HostId::host_of_ip_address("192.0.2.1".parse().unwrap()), None);
     }
 
     #[test]
     fn further_addresses_and_ports_are_told_apart() {
-        let of_path = |version, host, path| HostId(host).ip_of_path(version, path).to_string();
+        let of_path = |version, host, path| HostId(host).multihomed_path_address(version, path).to_string();
         assert_eq!(of_path(IpVersion::V4, 0, 0), "10.0.0.1");
         assert_eq!(of_path(IpVersion::V4, 0x01_02_02, 3), "103.1.2.3");
         assert_eq!(of_path(IpVersion::V6, 0, 0), "fd00::1");
@@ -198,6 +198,6 @@ mod tests {
             (addresses.host_at(ip("10.0.0.4")), addresses.host_at(ip("10.0.0.5"))),
             (None, Some(HostId(4)))
         );
-        assert_eq!(addresses.of_path(HostId(3), 1), HostId(3).ip_of_path(IpVersion::V4, 1));
+        assert_eq!(addresses.of_path(HostId(3), 1), HostId(3).multihomed_path_address(IpVersion::V4, 1));
     }
 }

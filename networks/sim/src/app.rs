@@ -4,8 +4,8 @@ use crate::addr::HostId;
 use crate::packet::{Payload, TransitPacket};
 use crate::radio::{LinkCommand, LinkEvent};
 use crate::sctp::UserMessage;
-use usher_core::{AssocId, CloseReason, ConnId, Instant, OwnerPath, WallTime, WorkRecord};
-use usher_esp::{IpsecOperation, PolicyId, plane};
+use usher_core::{AssocId, CloseReason, ConnId, Instant, MachineOwnerPath, WallTime, WorkRecord};
+use usher_esp::{IpsecOperation, SecurityPolicyId, plane};
 
 /// A delivery of the simulator to an application.
 #[derive(Clone, Debug)]
@@ -34,14 +34,14 @@ pub enum AppDelivery {
         /// The application's connection.
         conn: ConnId,
         /// The event.
-        event: StreamDelivery,
+        event: TcpStreamEvent,
     },
     /// An event of an SCTP association.
     Message {
         /// The application's association.
         assoc: AssocId,
         /// The event.
-        event: MessageDelivery,
+        event: SctpAssociationEvent,
     },
     /// An event of the link of a station of a cell or basic service set.
     Link {
@@ -69,7 +69,7 @@ pub enum AppDelivery {
     /// A packet waits for an SA that is missing ([`AppContext::update_protection`]).
     Acquire {
         /// The policy that requires the SA.
-        policy: PolicyId,
+        policy: SecurityPolicyId,
     },
     /// The result of [`AppContext::query_owner`].
     Owner {
@@ -83,7 +83,7 @@ pub enum AppDelivery {
 
 /// An event of a TCP connection.
 #[derive(Clone, Debug)]
-pub enum StreamDelivery {
+pub enum TcpStreamEvent {
     /// The connection is established.
     Connected {
         /// The peer.
@@ -103,7 +103,7 @@ pub enum StreamDelivery {
 
 /// An event of an SCTP association.
 #[derive(Clone, Debug)]
-pub enum MessageDelivery {
+pub enum SctpAssociationEvent {
     /// The association is established.
     Up {
         /// The peer.
@@ -131,12 +131,12 @@ pub enum MessageDelivery {
 /// An application's connection or association in one word. Operations carry it and connections store it. It names
 /// no application: the ids are an application's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LocalId(u32);
+pub struct AppConnectionId(u32);
 
-impl LocalId {
+impl AppConnectionId {
     const ACCEPTED: u32 = 1 << 31;
 
-    pub(crate) const fn for_accepted(n: u32) -> Self {
+    pub(crate) const fn for_accepted_connection(n: u32) -> Self {
         Self(n | Self::ACCEPTED)
     }
     pub(crate) const fn is_accepted(self) -> bool {
@@ -147,16 +147,20 @@ impl LocalId {
     }
 }
 
-impl From<ConnId> for LocalId {
+impl From<ConnId> for AppConnectionId {
     fn from(id: ConnId) -> Self {
-        debug_assert!(id.owner == OwnerPath::HOSTED && id.n < Self::ACCEPTED, "{id:?}");
-        if id.is_accepted() { Self::for_accepted(id.n) } else { Self(id.n) }
+        debug_assert!(id.owner == MachineOwnerPath::HOSTED && id.n < Self::ACCEPTED, "{id:?}");
+        if id.is_accepted() { Self::for_accepted_connection(id.n) } else { Self(id.n) }
     }
 }
 
-impl From<LocalId> for ConnId {
-    fn from(id: LocalId) -> Self {
-        if id.is_accepted() { Self::new_accepted(id.number()) } else { Self::new_opened(id.number()) }
+impl From<AppConnectionId> for ConnId {
+    fn from(id: AppConnectionId) -> Self {
+        if id.is_accepted() {
+            Self::nth_accepted_connection(id.number())
+        } else {
+            Self::nth_opened_connection(id.number())
+        }
     }
 }
 
@@ -178,7 +182,7 @@ pub enum AppOperation<R> {
     /// [`AppContext::connect`].
     Connect {
         /// The connection's id.
-        conn: LocalId,
+        conn: AppConnectionId,
         /// The source address; `None` for the host's own.
         from: Option<HostId>,
         /// The destination host.
@@ -189,14 +193,14 @@ pub enum AppOperation<R> {
     /// [`AppContext::write`].
     Write {
         /// The connection.
-        conn: LocalId,
+        conn: AppConnectionId,
         /// The data.
         payload: Payload,
     },
     /// [`AppContext::associate`].
     Associate {
         /// The association's id.
-        assoc: LocalId,
+        assoc: AppConnectionId,
         /// The source address; `None` for the host's own.
         from: Option<HostId>,
         /// The destination host.
@@ -209,26 +213,26 @@ pub enum AppOperation<R> {
     /// [`AppContext::send_message`].
     Send {
         /// The association.
-        assoc: LocalId,
+        assoc: AppConnectionId,
         /// The message.
         message: UserMessage,
     },
     /// [`AppContext::grant_credit`].
     Credit {
         /// The connection.
-        conn: LocalId,
+        conn: AppConnectionId,
         /// Further octets that may be read.
         bytes: u32,
     },
     /// [`AppContext::shutdown`].
     Shutdown {
         /// The connection or association.
-        conn: LocalId,
+        conn: AppConnectionId,
     },
     /// [`AppContext::abort`].
     Abort {
         /// The connection or association.
-        conn: LocalId,
+        conn: AppConnectionId,
     },
     /// [`AppContext::send_frame`].
     Frame {
@@ -274,9 +278,9 @@ pub enum AppOperation<R> {
 
 /// The target of operations that keep their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OrderedTarget {
+pub(crate) enum OrderedOperationTarget {
     /// A connection or association.
-    Connection(LocalId),
+    Connection(AppConnectionId),
     /// The IPsec databases of the host.
     Protection,
     /// The link of a station.
@@ -288,17 +292,19 @@ pub(crate) enum OrderedTarget {
 impl<R> AppOperation<R> {
     /// Returns the target; `None` if the order has no meaning. That is so for datagrams, frames and packets, which
     /// the network may reorder too.
-    pub(crate) const fn ordered_target(&self) -> Option<OrderedTarget> {
+    pub(crate) const fn ordered_target(&self) -> Option<OrderedOperationTarget> {
         Some(match self {
             Self::Connect { conn, .. }
             | Self::Write { conn, .. }
             | Self::Credit { conn, .. }
             | Self::Shutdown { conn }
-            | Self::Abort { conn } => OrderedTarget::Connection(*conn),
-            Self::Associate { assoc, .. } | Self::Send { assoc, .. } => OrderedTarget::Connection(*assoc),
-            Self::Protection(_) | Self::Protect(_) => OrderedTarget::Protection,
-            Self::Link { host: at, .. } => OrderedTarget::Link(*at),
-            Self::Timer(_) => OrderedTarget::Timer,
+            | Self::Abort { conn } => OrderedOperationTarget::Connection(*conn),
+            Self::Associate { assoc, .. } | Self::Send { assoc, .. } => {
+                OrderedOperationTarget::Connection(*assoc)
+            }
+            Self::Protection(_) | Self::Protect(_) => OrderedOperationTarget::Protection,
+            Self::Link { host: at, .. } => OrderedOperationTarget::Link(*at),
+            Self::Timer(_) => OrderedOperationTarget::Timer,
             Self::Datagram { .. }
             | Self::Frame { .. }
             | Self::Forward(_)
@@ -351,7 +357,7 @@ impl<'a, R> AppContext<'a, R> {
     pub fn send_datagram(&mut self, socket: u32, to: HostId, port: u16, payload: Payload) {
         self.push_operation(|| AppOperation::Datagram { socket, to, port, payload });
     }
-    /// Opens a TCP connection with an id that the application chooses ([`ConnId::new_opened`]).
+    /// Opens a TCP connection with an id that the application chooses ([`ConnId::nth_opened_connection`]).
     pub fn connect(&mut self, conn: ConnId, to: HostId, port: u16) {
         self.push_operation(|| AppOperation::Connect { conn: conn.into(), from: None, to, port });
     }

@@ -1,8 +1,8 @@
 //! A host's processor: k cores behind one queue, with a service time per work label.
 
-use crate::app::{AppDelivery, AppOperation, OrderedTarget};
+use crate::app::{AppDelivery, AppOperation, OrderedOperationTarget};
 use std::collections::VecDeque;
-use usher_core::{Duration, Instant, ModelRng, WorkLabel, WorkRecord};
+use usher_core::{Duration, Instant, SimulationRng, WorkLabel, WorkRecord};
 
 /// A processor's properties.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,13 +14,13 @@ pub struct CpuConfig {
     /// Time per unit of each work label; others cost nothing.
     pub service: Vec<(WorkLabel, ServiceTime)>,
     /// Cost of the intake of deliveries, beside their work.
-    pub intake: IntakeCost,
+    pub intake: BatchReceiveCost,
 }
 
 /// The intake cost of a server that sleeps when idle and else takes in all that has arrived at once. So a
 /// delivery costs less the busier the processor is. Deliveries without labelled work cost nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct IntakeCost {
+pub struct BatchReceiveCost {
     /// Once for each delivery that finds a core idle.
     pub wakeup: Duration,
     /// Once for a batch: all deliveries that wait when the batch before is done.
@@ -29,7 +29,7 @@ pub struct IntakeCost {
     pub most: u32,
 }
 
-impl Default for IntakeCost {
+impl Default for BatchReceiveCost {
     /// Returns an intake without cost.
     fn default() -> Self {
         Self { wakeup: Duration::ZERO, batch: Duration::ZERO, most: 64 }
@@ -48,7 +48,7 @@ pub enum ServiceTime {
 }
 
 impl ServiceTime {
-    fn sample_time(self, units: u32, rng: &mut ModelRng) -> Duration {
+    fn sample_service_time(self, units: u32, rng: &mut SimulationRng) -> Duration {
         match self {
             Self::Constant(unit) => unit * u64::from(units),
             Self::Exponential(mean) => {
@@ -62,13 +62,13 @@ impl ServiceTime {
 }
 
 usher_core::counters! {
-    /// What a processor did.
+    /// Counters of a processor.
     pub struct CpuStats {
         /// Deliveries handled.
         handled,
         /// Deliveries dropped because the queue was full.
         dropped,
-        /// Nanoseconds of work done, over all cores.
+        /// Nanoseconds of work, over all cores.
         busy_ns,
         /// Nanoseconds that deliveries waited, summed.
         waited_ns,
@@ -78,7 +78,7 @@ usher_core::counters! {
 #[derive(Debug)]
 pub(crate) struct HostCpu<R> {
     config: CpuConfig,
-    rng: ModelRng,
+    rng: SimulationRng,
     pub(crate) busy: u32,
     pub(crate) queue: VecDeque<(Instant, u32, AppDelivery)>,
     pub(crate) stats: CpuStats,
@@ -106,7 +106,7 @@ struct ActiveDelivery<R> {
 }
 
 impl<R> HostCpu<R> {
-    pub(crate) fn new(config: CpuConfig, rng: ModelRng) -> Self {
+    pub(crate) fn new(config: CpuConfig, rng: SimulationRng) -> Self {
         Self {
             spent: vec![0; config.service.len()],
             config,
@@ -136,26 +136,26 @@ impl<R> HostCpu<R> {
     }
 
     /// Returns the time of a delivery's work and intake. `waited`: true if another delivery was processed before it.
-    pub(crate) fn compute_delivery_time(&mut self, work: &[WorkRecord], waited: bool) -> Duration {
+    pub(crate) fn charge_delivery_cpu(&mut self, work: &[WorkRecord], waited: bool) -> Duration {
         if work.is_empty() {
             return Duration::ZERO;
         }
-        let IntakeCost { wakeup, batch, most } = self.config.intake;
-        let mut time = self.service_time(work);
+        let BatchReceiveCost { wakeup, batch, most } = self.config.intake;
+        let mut time = self.charge_service_time(work);
         if !waited {
             self.unstarted = 0;
             time += wakeup + batch;
         } else if self.unstarted > 0 {
             self.unstarted -= 1;
         } else {
-            // This delivery, and as many of those that wait behind it.
+            // The batch contains this delivery and as many of the waiting ones as fit into it.
             self.unstarted = u32::try_from(self.queue.len()).unwrap_or(u32::MAX).min(most.saturating_sub(1));
             time += batch;
         }
         time
     }
 
-    fn service_time(&mut self, work: &[WorkRecord]) -> Duration {
+    fn charge_service_time(&mut self, work: &[WorkRecord]) -> Duration {
         let Self { config, rng, spent, .. } = self;
         let mut all = Duration::ZERO;
         for w in work {
@@ -163,7 +163,7 @@ impl<R> HostCpu<R> {
             let Some(((_, unit), spent)) = kinds.into_iter().find(|((label, _), _)| *label == w.label) else {
                 continue;
             };
-            let time = unit.sample_time(w.units, rng);
+            let time = unit.sample_service_time(w.units, rng);
             *spent += time.as_nanos();
             all += time;
         }
@@ -171,7 +171,7 @@ impl<R> HostCpu<R> {
     }
 
     /// Returns the nanoseconds of each work label that has a cost, over all cores.
-    pub(crate) fn time_spent(&self) -> impl Iterator<Item = (WorkLabel, u64)> {
+    pub(crate) fn cpu_time_by_label(&self) -> impl Iterator<Item = (WorkLabel, u64)> {
         self.config.service.iter().map(|(label, _)| *label).zip(self.spent.iter().copied())
     }
 
@@ -213,7 +213,7 @@ impl<R> HostCpu<R> {
                 due.push(op);
                 continue;
             };
-            if what == OrderedTarget::Timer {
+            if what == OrderedOperationTarget::Timer {
                 match self.timers.iter_mut().find(|(of, _)| *of == app) {
                     Some((_, by)) if *by > number => continue,
                     Some((_, by)) => *by = number,
@@ -234,7 +234,7 @@ impl<R> HostCpu<R> {
     }
 
     /// Discards the queue and the outputs of active work.
-    pub(crate) fn discard_work(&mut self) {
+    pub(crate) fn discard_cpu_work(&mut self) {
         self.queue.clear();
         for job in self.jobs.iter_mut().flatten() {
             job.ops.clear();
@@ -253,17 +253,17 @@ impl<R> HostCpu<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::LocalId;
+    use crate::app::AppConnectionId;
 
     fn test_cpu(cores: u32) -> HostCpu<()> {
-        let config = CpuConfig { cores, queue: 9, service: Vec::new(), intake: IntakeCost::default() };
+        let config = CpuConfig { cores, queue: 9, service: Vec::new(), intake: BatchReceiveCost::default() };
         HostCpu::new(config, usher_core::Seed::new(1).derive_rng("cpu", 0))
     }
     /// Returns an operation on a connection that carries a number.
     fn credit_operation(conn: u32, bytes: u32) -> AppOperation<()> {
-        AppOperation::Credit { conn: LocalId::for_accepted(conn), bytes }
+        AppOperation::Credit { conn: AppConnectionId::for_accepted_connection(conn), bytes }
     }
-    fn credit_numbers(ops: &[AppOperation<()>]) -> Vec<u32> {
+    fn credit_operation_bytes(ops: &[AppOperation<()>]) -> Vec<u32> {
         let number =
             |op: &AppOperation<()>| if let AppOperation::Credit { bytes, .. } = op { *bytes } else { 0 };
         ops.iter().map(number).collect()
@@ -277,12 +277,12 @@ mod tests {
         let second = cpu.start_job(7, vec![credit_operation(1, 3), credit_operation(3, 4)], time);
         let third = cpu.start_job(7, vec![credit_operation(1, 5), credit_operation(1, 6)], time);
         let other = cpu.start_job(8, vec![credit_operation(1, 7)], time);
-        let mut finish = |job| credit_numbers(&cpu.finish_job(job).unwrap().1);
+        let mut finish = |job| credit_operation_bytes(&cpu.finish_job(job).unwrap().1);
         assert_eq!(finish(third), [0; 0], "both wait for those before");
         assert_eq!(finish(other), [7], "another application's connection");
         assert_eq!(finish(second), [4]);
         assert_eq!(
-            credit_numbers(
+            credit_operation_bytes(
                 &cpu.at_once(
                     7,
                     vec![credit_operation(1, 8), credit_operation(2, 9), credit_operation(4, 10)]
@@ -291,8 +291,8 @@ mod tests {
             [10]
         );
         let (app, ops) = cpu.finish_job(first).unwrap();
-        assert_eq!((app, credit_numbers(&ops)), (7, vec![1, 2, 3, 5, 6, 8, 9]));
-        assert_eq!(credit_numbers(&cpu.at_once(7, vec![credit_operation(1, 11)])), [11]);
+        assert_eq!((app, credit_operation_bytes(&ops)), (7, vec![1, 2, 3, 5, 6, 8, 9]));
+        assert_eq!(credit_operation_bytes(&cpu.at_once(7, vec![credit_operation(1, 11)])), [11]);
     }
 
     #[test]

@@ -126,6 +126,7 @@ fn write_ip(addresses: &HostAddresses, packet: &Packet, out: &mut Vec<u8>) {
             let mut bytes = Vec::new();
             segment.encode_into(*src_port, *dst_port, &mut bytes);
             let pseudo = pseudo_header(addresses, src, dst, PROTOCOL_TCP, bytes.len() as u32);
+            // RFC 9293, 3.1: the sender computes the checksum.
             put_checksum(&mut bytes, 16, pseudo, false);
             (PROTOCOL_TCP, bytes)
         }
@@ -136,7 +137,7 @@ fn write_ip(addresses: &HostAddresses, packet: &Packet, out: &mut Vec<u8>) {
             (PROTOCOL_SCTP, bytes)
         }
         PacketBody::Esp(esp) => {
-            // Zeros stand for the ciphertext.
+            // The ciphertext is written as zeros, because the simulator does not encrypt.
             let mut bytes = Vec::new();
             if esp.encapsulated {
                 let len = packet.len - version.header_len();
@@ -158,7 +159,7 @@ fn write_ip(addresses: &HostAddresses, packet: &Packet, out: &mut Vec<u8>) {
         IpVersion::V4 => {
             let start = w.len();
             let flags = match fragment {
-                // TCP and SCTP set DF, as stacks with path MTU discovery do.
+                // TCP and SCTP set DF, as stacks that do path MTU discovery do.
                 None => u16::from(![PROTOCOL_UDP, PROTOCOL_ESP].contains(&protocol)) << 14,
                 Some((_, offset, more)) => u16::from(more) << 13 | (offset / 8) as u16,
             };

@@ -22,16 +22,17 @@ mod simulation;
 
 pub use addr::{HostAddresses, HostId, IpVersion, MAX_HOSTS};
 pub use app::{
-    AppContext, AppDelivery, AppOperation, Application, LocalId, MessageDelivery, ReportObserver,
-    StreamDelivery,
+    AppConnectionId, AppContext, AppDelivery, AppOperation, Application, ReportObserver,
+    SctpAssociationEvent, TcpStreamEvent,
 };
 pub use capture::PacketTap;
-pub use cpu::{CpuConfig, CpuStats, IntakeCost, ServiceTime};
+pub use cpu::{BatchReceiveCost, CpuConfig, CpuStats, ServiceTime};
 pub use link::{LinkConfig, LinkFraming, LinkId, LinkStats};
 pub use packet::{DISCARD_PORT, Payload, TransitPacket, UDP_HEADER};
 pub use queue::EventQueue;
 pub use simulation::{
-    AppPart, CellId, CrossingPacket, EventMark, HalfChannel, HalfError, HalfNetwork, HalfSide, HostPart,
-    HostStats, LinkPart, MemoryUse, NetworkExtent, NetworkHalves, OutagePart, SctpTotals, SimError, SimFault,
-    Simulation, SimulationBuilder, SimulationParts, SocketPart, TcpTotals, TransportConfig, WholeNetwork,
+    CellId, CrossHalfPacket, EventOrderKey, HalfNetwork, HalfRunError, HalfSyncChannel, HostOutageSpec,
+    HostStats, MemoryUse, NetworkHalfIndex, NetworkSplitPlan, SctpTotals, SimAppSpec, SimError, SimHostSpec,
+    SimLinkSpec, SimRunError, SimSocketSpec, Simulation, SimulationBuilder, SimulationScope, SimulationSpec,
+    TcpTotals, TransportConfig, WholeNetwork,
 };

@@ -6,8 +6,8 @@ use crate::packet::{PacketBody, PacketPool, PacketRef};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use usher_core::impair::{Channel, ChannelConfig, ChannelProperties, PacketFate};
-use usher_core::{Instant, ModelRng};
+use usher_core::impair::{Channel, ChannelConfig, ChannelProperties, PacketOutcome};
+use usher_core::{Instant, SimulationRng};
 
 /// A link: index in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,7 +37,7 @@ impl LinkFraming {
     }
 
     /// Returns the octets of the overhead that are within the link's own frame.
-    pub(crate) const fn inner_overhead(self) -> u32 {
+    pub(crate) const fn overhead_within_frame(self) -> u32 {
         match self {
             Self::None | Self::Ethernet => 0,
             Self::Pppoe => 8,
@@ -80,7 +80,7 @@ impl Default for LinkConfig {
 }
 
 usher_core::counters! {
-    /// What one direction of a link did with the packets that were offered to it.
+    /// Counters of one direction of a link.
     pub struct LinkStats {
         /// Packets that were offered.
         offered,
@@ -90,13 +90,13 @@ usher_core::counters! {
         queue_full,
         /// Lost on the medium.
         lost,
-        /// Bytes of what was dropped or lost, framing included.
+        /// Bytes of dropped and lost packets, framing included.
         dropped_bytes,
         /// Delivered twice.
         duplicated,
         /// Delivered damaged.
         corrupted,
-        /// Datagrams to the discard port (RFC 863), offered: traffic of the background.
+        /// Background traffic: offered datagrams to the discard port (RFC 863).
         background,
         /// Their bytes, framing included.
         background_bytes,
@@ -121,12 +121,12 @@ pub(crate) struct LinkDirection {
     last: PacketRef,
     /// True if packets in flight overtake others. The last to arrive is not among them.
     mixed: bool,
-    extras: Option<Box<DirectionExtras>>,
+    extras: Option<Box<OptionalDirectionState>>,
 }
 
 /// State that few directions have.
 #[derive(Debug, Default)]
-pub(crate) struct DirectionExtras {
+pub(crate) struct OptionalDirectionState {
     /// The cell that replaces the channel.
     pub(crate) cell: Option<u32>,
     /// SESSION_ID of its PPPoE session.
@@ -138,7 +138,7 @@ pub(crate) struct DirectionExtras {
     /// Counters, except those of offered packets.
     pub(crate) stats: LinkStats,
     /// Packets that overtake others, if any did.
-    passing: Option<Box<OvertakingQueue>>,
+    passing: Option<Box<ReorderedPacketQueue>>,
 }
 
 /// Maximum capacity (packets) that an emptied heap keeps: more packets will overtake.
@@ -146,21 +146,21 @@ const MAX_RETAINED_CAPACITY: usize = 64;
 
 /// Packets in flight that overtake others. A heap, since a list would be walked for each of them.
 #[derive(Debug, Default)]
-struct OvertakingQueue {
-    packets: BinaryHeap<OvertakingPacket>,
+struct ReorderedPacketQueue {
+    packets: BinaryHeap<ReorderedPacket>,
     /// Number of such packets so far.
     count: u64,
 }
 
 /// A packet that overtakes others. The largest arrives first; among equal times, the one sent first.
 #[derive(PartialEq, Eq, Debug)]
-struct OvertakingPacket {
+struct ReorderedPacket {
     arrives: Instant,
     order: u64,
     packet: u32,
 }
 
-impl Ord for OvertakingPacket {
+impl Ord for ReorderedPacket {
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
         tests::COMPARED.set(tests::COMPARED.get() + 1);
@@ -168,19 +168,19 @@ impl Ord for OvertakingPacket {
     }
 }
 
-impl PartialOrd for OvertakingPacket {
+impl PartialOrd for ReorderedPacket {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl OvertakingQueue {
+impl ReorderedPacketQueue {
     /// Returns the first arrival among them.
     fn next_arrival(&self) -> Instant {
         self.packets.peek().map_or(Instant::FAR_FUTURE, |early| early.arrives)
     }
     fn push(&mut self, arrives: Instant, packet: PacketRef) {
-        self.packets.push(OvertakingPacket { arrives, order: self.count, packet: packet.to_index() });
+        self.packets.push(ReorderedPacket { arrives, order: self.count, packet: packet.to_index() });
         self.count += 1;
     }
 }
@@ -201,7 +201,7 @@ impl LinkDirection {
         channel: Arc<ChannelProperties>,
         mtu: u32,
         framing: LinkFraming,
-        rng: ModelRng,
+        rng: SimulationRng,
     ) -> Self {
         Self {
             from,
@@ -235,7 +235,7 @@ impl LinkDirection {
         self.extras.as_ref().map_or(0, |aside| aside.session)
     }
     /// Returns the rare state, and creates it if absent.
-    pub(crate) fn extras_mut(&mut self) -> &mut DirectionExtras {
+    pub(crate) fn extras_mut(&mut self) -> &mut OptionalDirectionState {
         self.extras.get_or_insert_default()
     }
     /// Returns the counters.
@@ -255,7 +255,7 @@ impl LinkDirection {
     ) -> Option<Instant> {
         let PacketArrival { arrives, damaged, duplicate_arrives: again } =
             self.offer_packet(now, packet, pool)?;
-        // A copy never arrives before the original.
+        // Insert the original before its copy, because a copy never arrives first.
         let first = self.insert(arrives, damaged, packet, pool);
         if let Some(arrives) = again {
             let copy = pool[packet].packet.clone();
@@ -278,7 +278,7 @@ impl LinkDirection {
         let bytes = p.len + if frame { self.framing.trailer_length() } else { self.framing.overhead() };
         self.count_offered(bytes, p.is_background());
         match self.channel.offer_packet(now, bytes) {
-            PacketFate::Delivered { arrives, corrupted: damaged, duplicate_arrives: again, .. } => {
+            PacketOutcome::Delivered { arrives, corrupted: damaged, duplicate_arrives: again, .. } => {
                 if damaged {
                     self.extras_mut().stats.corrupted += 1;
                 }
@@ -287,14 +287,14 @@ impl LinkDirection {
                 }
                 Some(PacketArrival { arrives, damaged, duplicate_arrives: again })
             }
-            PacketFate::QueueFull => {
+            PacketOutcome::QueueFull => {
                 let stats = &mut self.extras_mut().stats;
                 stats.queue_full += 1;
                 stats.dropped_bytes += u64::from(bytes);
                 pool.release(packet);
                 None
             }
-            PacketFate::Lost { .. } => {
+            PacketOutcome::Lost { .. } => {
                 let stats = &mut self.extras_mut().stats;
                 stats.lost += 1;
                 stats.dropped_bytes += u64::from(bytes);
@@ -333,7 +333,7 @@ impl LinkDirection {
         } else if pool[self.last].arrives <= arrives {
             pool[self.last].next = packet;
         } else {
-            return self.insert_before(arrives, packet, pool);
+            return self.insert_overtaking_packet(arrives, packet, pool);
         }
         self.last = packet;
         alone
@@ -341,7 +341,7 @@ impl LinkDirection {
 
     /// Inserts a packet that overtakes others; true if it overtakes all.
     #[cold]
-    fn insert_before(&mut self, arrives: Instant, packet: PacketRef, pool: &PacketPool) -> bool {
+    fn insert_overtaking_packet(&mut self, arrives: Instant, packet: PacketRef, pool: &PacketPool) -> bool {
         let first = pool[self.first].arrives;
         let passing = self.extras_mut().passing.get_or_insert_default();
         let passes_all = arrives < first.min(passing.next_arrival());
@@ -359,7 +359,7 @@ impl LinkDirection {
         pool: &PacketPool,
     ) -> Option<(PacketRef, Option<Instant>)> {
         if self.mixed {
-            return self.arrive_mixed(now, pool);
+            return self.take_overtaking_arrival(now, pool);
         }
         let packet = self.first;
         if packet == PacketRef::NONE || pool[packet].arrives != now {
@@ -372,21 +372,25 @@ impl LinkDirection {
 
     /// As [`Self::take_arrived`], while packets overtake others.
     #[cold]
-    fn arrive_mixed(&mut self, now: Instant, pool: &PacketPool) -> Option<(PacketRef, Option<Instant>)> {
+    fn take_overtaking_arrival(
+        &mut self,
+        now: Instant,
+        pool: &PacketPool,
+    ) -> Option<(PacketRef, Option<Instant>)> {
         let passing = self.extras.as_mut()?.passing.as_mut()?;
         let first = pool[self.first].arrives;
         if first.min(passing.next_arrival()) != now {
             return None;
         }
-        // At equal times, packets of the list were sent first: a packet that overtakes was sent after those that it
-        // passes, and a later one arrives no sooner than the last.
+        // At equal times, packets of the list go first, because they were sent first. An overtaking packet was sent
+        // after those that it passes. A later one arrives no sooner than the last.
         let packet = if first == now {
             let after = pool[self.first].next;
             std::mem::replace(&mut self.first, after)
         } else {
             PacketRef::from_index(passing.packets.pop()?.packet)
         };
-        // An overtaken packet arrives after those that overtake it, so the list is not at its end.
+        // An overtaken packet arrives after those that overtake it, so the list still has a packet here.
         let next = passing.next_arrival().min(pool[self.first].arrives);
         if passing.packets.is_empty() {
             let keeps = passing.packets.capacity() <= MAX_RETAINED_CAPACITY;

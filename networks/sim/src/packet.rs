@@ -127,7 +127,7 @@ pub(crate) struct Packet {
 }
 
 /// A packet in transit through a host, whose application decides on it
-/// ([`SimulationBuilder::take_transit`](crate::SimulationBuilder::take_transit)).
+/// ([`SimulationBuilder::deliver_transit_to`](crate::SimulationBuilder::deliver_transit_to)).
 #[derive(Clone, Debug)]
 pub struct TransitPacket(pub(crate) Box<Packet>);
 

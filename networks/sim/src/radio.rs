@@ -12,7 +12,7 @@ use usher_core::Duration;
 
 /// The direction of a packet, and the station at the far end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum StationDirection {
+pub enum RadioDirection {
     /// From the base station or access point to this station.
     Down(u32),
     /// From this station to the base station or access point.

@@ -9,7 +9,7 @@ use usher_core::{Duration, Instant};
 /// How long fragments wait for the rest.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-type DatagramKey = (HostId, HostId, u32);
+type FragmentedDatagramKey = (HostId, HostId, u32);
 
 #[derive(Debug)]
 struct PartialDatagram {
@@ -23,8 +23,8 @@ struct PartialDatagram {
 /// All datagrams with some fragments received and some missing.
 #[derive(Debug, Default)]
 pub(crate) struct DatagramReassembly {
-    partial: BTreeMap<DatagramKey, PartialDatagram>,
-    order: VecDeque<(Instant, DatagramKey)>,
+    partial: BTreeMap<FragmentedDatagramKey, PartialDatagram>,
+    order: VecDeque<(Instant, FragmentedDatagramKey)>,
     /// Datagrams dropped after the timeout.
     pub(crate) timed_out: u64,
 }
@@ -60,7 +60,8 @@ impl DatagramReassembly {
             order.push_back((now, key));
             fresh()
         });
-        // The 16-bit identification wrapped before the old datagram was complete.
+        // A new datagram has the same 16-bit identification, which wrapped before the old datagram was complete. So
+        // drop the old one.
         if !Arc::ptr_eq(&p.datagram, &fragment.datagram) {
             self.timed_out += 1;
             *p = fresh();

@@ -16,7 +16,7 @@
 //! 3. arms a timer for [`SctpAssociation::poll_timeout`].
 //!
 //! A packet without an association goes to [`listen`] if an application accepts associations, else to
-//! [`out_of_the_blue`]. The listener keeps no state until a cookie returns.
+//! [`reply_out_of_the_blue`]. The listener keeps no state until a cookie returns.
 //!
 //! A path is a pair of addresses, which the host knows by its index; 0 is the primary. New data takes the primary
 //! while it is active, else the first active path. Not implemented: path verification (all paths count as
@@ -43,12 +43,16 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-pub use association::{OutgoingPacket, SctpAssociation, SctpEvent, SctpState, SctpStats, UserMessage};
+pub use association::{
+    OutgoingSctpPacket, SctpAssociation, SctpAssociationState, SctpEvent, SctpStats, UserMessage,
+};
 pub use chunk::{Chunk, ChunkParameter, DataChunk, ErrorCause, InitChunk, SackChunk, SctpPacket};
 pub use codec::{ParseError, round_trip};
 pub use config::{InitialWindow, LossRecovery, SctpConfig};
 pub use fuzz::fuzz_association;
-pub use listen::{InitialValues, ListenerAction, handle_listener_packet, out_of_the_blue};
+pub use listen::{
+    InitialAssociationValues, SctpListenerAction, handle_listener_packet, reply_out_of_the_blue,
+};
 
 /// Octets of the common header (RFC 9260 §3.1).
 const COMMON_HEADER: u32 = 12;

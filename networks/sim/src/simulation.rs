@@ -14,15 +14,15 @@ mod stream;
 
 pub use build::{SimError, SimulationBuilder};
 pub use half::{
-    CrossingPacket, EventMark, HalfChannel, HalfError, HalfNetwork, HalfSide, NetworkExtent, NetworkHalves,
-    WholeNetwork,
+    CrossHalfPacket, EventOrderKey, HalfNetwork, HalfRunError, HalfSyncChannel, NetworkHalfIndex,
+    NetworkSplitPlan, SimulationScope, WholeNetwork,
 };
 pub use memory::MemoryUse;
-pub use parts::{AppPart, HostPart, LinkPart, OutagePart, SimulationParts, SocketPart};
+pub use parts::{HostOutageSpec, SimAppSpec, SimHostSpec, SimLinkSpec, SimSocketSpec, SimulationSpec};
 pub use radio::CellId;
 
 use crate::addr::{HostAddresses, HostId, IpVersion};
-use crate::app::{AppOperation, Application, LocalId};
+use crate::app::{AppConnectionId, AppOperation, Application};
 use crate::capture::PacketTap;
 use crate::cpu::{CpuStats, HostCpu};
 use crate::link::{LinkDirection, LinkId, LinkStats};
@@ -35,8 +35,8 @@ use std::hash::BuildHasher;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_core::collections::{HashMap, HashState, HashTable};
-use usher_core::{Instant, ModelRng, Seed, WallTime, WorkLabel, WorkRecord};
+use usher_core::collections::{HashMap, HashTable, SeededHashState};
+use usher_core::{Instant, Seed, SimulationRng, WallTime, WorkLabel, WorkRecord};
 
 /// The transport settings of an application's connections and associations.
 #[derive(Clone, Debug, Default)]
@@ -73,20 +73,20 @@ enum SimEvent {
 /// A host's outgoing link directions, in the order of their creation. Most hosts have a single one, their default
 /// route.
 #[derive(Debug)]
-enum HostPorts {
+enum HostEgressLinks {
     None,
     Single(u32),
-    Many(Box<PortTable>),
+    Many(Box<EgressLinkTable>),
 }
 
 #[derive(Debug)]
-struct PortTable {
+struct EgressLinkTable {
     ports: Vec<u32>,
     /// The link direction for each destination ([`NONE`]: unreachable).
     next_hops: Box<[u32]>,
 }
 
-impl HostPorts {
+impl HostEgressLinks {
     fn as_slice(&self) -> &[u32] {
         match self {
             Self::None => &[],
@@ -98,8 +98,10 @@ impl HostPorts {
         match self {
             Self::None => *self = Self::Single(port),
             Self::Single(first) => {
-                *self =
-                    Self::Many(Box::new(PortTable { ports: vec![*first, port], next_hops: Box::default() }));
+                *self = Self::Many(Box::new(EgressLinkTable {
+                    ports: vec![*first, port],
+                    next_hops: Box::default(),
+                }));
             }
             Self::Many(many) => many.ports.push(port),
         }
@@ -117,17 +119,17 @@ impl HostPorts {
 
 #[derive(Debug)]
 struct SimHost<R> {
-    ports: HostPorts,
+    ports: HostEgressLinks,
     ident: u16,
     next_port: u16,
     /// True while the host is out of order.
     down: bool,
-    extras: Option<Box<HostExtras<R>>>,
+    extras: Option<Box<OptionalHostState<R>>>,
 }
 
 /// State that few hosts have.
 #[derive(Debug)]
-struct HostExtras<R> {
+struct OptionalHostState<R> {
     /// The application that receives the host's frames.
     frames_to: Option<u32>,
     /// The application that decides on transit packets. Without one the host forwards them.
@@ -136,8 +138,8 @@ struct HostExtras<R> {
 }
 
 impl<R> SimHost<R> {
-    fn extras_mut(&mut self) -> &mut HostExtras<R> {
-        let none = || Box::new(HostExtras { frames_to: None, transit_to: None, cpu: None });
+    fn extras_mut(&mut self) -> &mut OptionalHostState<R> {
+        let none = || Box::new(OptionalHostState { frames_to: None, transit_to: None, cpu: None });
         self.extras.get_or_insert_with(none)
     }
     fn frames_to(&self) -> Option<u32> {
@@ -169,20 +171,20 @@ struct AppSlot<A> {
     /// Index of the first connection that it opened; [`NONE`] if none. Most applications open no other.
     first: u32,
     transports: Arc<TransportConfig>,
-    extras: Option<Box<AppExtras>>,
+    extras: Option<Box<OptionalAppState>>,
     /// True if its host has a processor.
     queues: bool,
 }
 
 /// State that few applications have.
 #[derive(Debug, Default)]
-struct AppExtras {
+struct OptionalAppState {
     /// Indexes of the connections that it opened, from number 1 on, and of those that it accepted; [`NONE`] if
     /// closed.
     opened: Vec<u32>,
     accepted: Vec<u32>,
     /// The address and port of each socket.
-    sockets: Vec<SocketBinding>,
+    sockets: Vec<UdpSocketBinding>,
     /// Octets per second that it reads of each connection; `None` reads everything at once.
     read_rate: Option<NonZeroU64>,
     /// Maximum octets of one read; `None` for a segment.
@@ -200,24 +202,24 @@ fn udp_key(host: HostId, port: u16) -> u64 {
 
 /// A UDP socket's address and port; port 0 means unbound.
 #[derive(Clone, Copy, Debug)]
-struct SocketBinding {
+struct UdpSocketBinding {
     address: HostId,
     port: u16,
 }
 
 impl<A> AppSlot<A> {
-    fn extras_mut(&mut self) -> &mut AppExtras {
+    fn extras_mut(&mut self) -> &mut OptionalAppState {
         self.extras.get_or_insert_default()
     }
-    fn bind_socket(&mut self, socket: u32, to: SocketBinding) {
+    fn bind_socket(&mut self, socket: u32, to: UdpSocketBinding) {
         let (socket, host) = (socket as usize, self.host);
         let sockets = &mut self.extras_mut().sockets;
         if sockets.len() <= socket {
-            sockets.resize(socket + 1, SocketBinding { address: host, port: 0 });
+            sockets.resize(socket + 1, UdpSocketBinding { address: host, port: 0 });
         }
         sockets[socket] = to;
     }
-    fn sockets(&self) -> &[SocketBinding] {
+    fn sockets(&self) -> &[UdpSocketBinding] {
         self.extras.as_ref().map_or(&[], |aside| &aside.sockets)
     }
     #[inline]
@@ -228,11 +230,13 @@ impl<A> AppSlot<A> {
         self.extras.as_ref()?.read_size
     }
     /// Returns the id of the next accepted connection.
-    fn next_accepted(&self) -> LocalId {
-        LocalId::for_accepted(self.extras.as_ref().map_or(0, |aside| aside.accepted.len() as u32))
+    fn next_accepted_connection_id(&self) -> AppConnectionId {
+        AppConnectionId::for_accepted_connection(
+            self.extras.as_ref().map_or(0, |aside| aside.accepted.len() as u32),
+        )
     }
     #[inline]
-    fn transport_index(&self, id: LocalId) -> u32 {
+    fn transport_index(&self, id: AppConnectionId) -> u32 {
         let (n, opened) = (id.number() as usize, !id.is_accepted());
         if n == 0 && opened {
             return self.first;
@@ -247,14 +251,14 @@ impl<A> AppSlot<A> {
     }
     /// Returns the index of the TCP connection with this id.
     #[inline]
-    fn tcp_index(&self, id: LocalId) -> Option<u32> {
+    fn tcp_index(&self, id: AppConnectionId) -> Option<u32> {
         Some(self.transport_index(id)).filter(|c| *c < ASSOC)
     }
     /// Returns the index of the SCTP association with this id.
-    fn sctp_index(&self, id: LocalId) -> Option<u32> {
+    fn sctp_index(&self, id: AppConnectionId) -> Option<u32> {
         Some(self.transport_index(id)).filter(|c| (ASSOC..NONE).contains(c)).map(|c| c - ASSOC)
     }
-    fn set_conn(&mut self, id: LocalId, to: u32) {
+    fn set_connection_index(&mut self, id: AppConnectionId, to: u32) {
         let n = id.number() as usize;
         let (table, n) = match (id.is_accepted(), n.checked_sub(1)) {
             (false, None) => {
@@ -272,10 +276,10 @@ impl<A> AppSlot<A> {
 }
 
 #[derive(Debug)]
-struct ConnectionSlot {
+struct TcpConnectionEntry {
     tcp: tcp::TcpConnection,
     app: u32,
-    id: LocalId,
+    id: AppConnectionId,
     key: FourTuple,
     /// Index of the peer's slot when its last segment arrived: a hint that saves a lookup.
     peer: u32,
@@ -288,10 +292,10 @@ struct ConnectionSlot {
 }
 
 #[derive(Debug)]
-struct AssociationSlot {
+struct SctpAssociationEntry {
     sctp: Box<sctp::SctpAssociation>,
     app: u32,
-    id: LocalId,
+    id: AppConnectionId,
     key: FourTuple,
     armed: Instant,
     /// True from the application's first event of it until the event that closes it.
@@ -310,22 +314,22 @@ struct FourTuple {
 #[derive(Debug)]
 struct ConnectionIndex {
     numbers: HashTable<u32>,
-    hasher: HashState,
+    hasher: SeededHashState,
 }
 
 impl Default for ConnectionIndex {
     fn default() -> Self {
-        Self { numbers: HashTable::new(), hasher: HashState::with_seed(0) }
+        Self { numbers: HashTable::new(), hasher: SeededHashState::with_seed(0) }
     }
 }
 
 impl ConnectionIndex {
-    fn get(&self, conns: &[ConnectionSlot], key: &FourTuple) -> Option<u32> {
+    fn get(&self, conns: &[TcpConnectionEntry], key: &FourTuple) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         self.numbers.find(hash, |number| conns[*number as usize].key == *key).copied()
     }
     /// Inserts a connection. It replaces one with the same ends.
-    fn insert(&mut self, conns: &[ConnectionSlot], number: u32) {
+    fn insert(&mut self, conns: &[TcpConnectionEntry], number: u32) {
         let key = |number: u32| &conns[number as usize].key;
         let hash = self.hasher.hash_one(key(number));
         match self.numbers.find_mut(hash, |other| key(*other) == key(number)) {
@@ -337,7 +341,7 @@ impl ConnectionIndex {
         }
     }
     /// Removes a connection. False if the table has another connection with the same ends.
-    fn remove(&mut self, conns: &[ConnectionSlot], number: u32) -> bool {
+    fn remove(&mut self, conns: &[TcpConnectionEntry], number: u32) -> bool {
         let hash = self.hasher.hash_one(conns[number as usize].key);
         self.numbers.find_entry(hash, |other| *other == number).is_ok_and(|entry| {
             entry.remove();
@@ -347,11 +351,11 @@ impl ConnectionIndex {
 }
 
 usher_core::counters! {
-    /// What hosts dropped or did beyond the ordinary.
+    /// Counters of drops and rare events of the hosts.
     pub struct HostStats {
-        /// Packets whose checksum did not hold.
+        /// Packets with a wrong checksum.
         damaged,
-        /// Datagrams for a port that nobody listens on.
+        /// Datagrams for a port without a listener.
         udp_no_port,
         /// Segments for no connection (answered with a reset, unless they were one).
         tcp_no_connection,
@@ -361,21 +365,21 @@ usher_core::counters! {
         sctp_bad_cookie,
         /// COOKIE ECHOs that came after the cookie's life (answered with an ERROR).
         sctp_stale_cookie,
-        /// Packets that policies let not go, or that waited for an SA in vain.
+        /// Packets that a security policy dropped, or that waited for an SA in vain.
         unprotected,
-        /// Packets of ESP that came without an SA for them.
+        /// ESP packets received without an SA for them.
         no_sa,
-        /// Packets that came to a host that was out of order.
+        /// Packets for a failed host.
         host_down,
         /// Packets without a route.
         no_route,
         /// Packets over the MTU that may not be fragmented.
         too_big,
-        /// Datagrams that were sent in fragments.
+        /// Datagrams sent in fragments.
         fragmented,
-        /// Datagrams of which a fragment never came.
+        /// Datagrams with a fragment that never arrived.
         reassembly_timeout,
-        /// Operations on a connection, port or socket that is not there.
+        /// Operations on a missing connection, port or socket.
         stale_operation,
     }
 }
@@ -405,7 +409,7 @@ pub struct TcpTotals {
 
 /// Segments with data, sent by open and closed connections.
 #[derive(Clone, Copy, Debug, Default)]
-struct DataSent {
+struct SentDataTotals {
     segments: u64,
     octets: u64,
     packet_octets: u64,
@@ -428,10 +432,10 @@ pub struct SctpTotals {
 
 /// Why a simulation ended early. Its counters have no meaning then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SimFault {
+pub enum SimRunError {
     /// A message for a stream that the association does not have.
     #[error(
-        "at {}: host {} sent by a stream that its SCTP association does not have; it has {streams} outbound",
+        "at {}: host {} sent on a stream that its SCTP association does not have; it has {streams} outbound streams",
         .at.duration_since(Instant::ZERO), .host.0
     )]
     NoStream {
@@ -443,7 +447,7 @@ pub enum SimFault {
         streams: u16,
     },
     /// The owner stopped the run by the flag of [`end_when`](Simulation::end_when).
-    #[error("it was given up")]
+    #[error("the run was stopped")]
     Stopped,
 }
 
@@ -453,7 +457,7 @@ const LOOK: u64 = 1024;
 
 /// A runnable simulation of a whole network or of a [`HalfNetwork`]. A [`SimulationBuilder`] builds it.
 #[derive(Debug)]
-pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
+pub struct Simulation<A: Application, O, E: SimulationScope = WholeNetwork> {
     version: IpVersion,
     addresses: HostAddresses,
     now: Instant,
@@ -466,33 +470,33 @@ pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
     interfaces: BTreeMap<HostId, HostId>,
     directions: Vec<LinkDirection>,
     cells: Vec<radio::RadioCell>,
-    air: radio::RadioRegistry,
-    rng: ModelRng,
+    air: radio::StationLinkRegistry,
+    rng: SimulationRng,
     /// Host and job of each job that a processor works on.
     cpu_jobs: Vec<(HostId, u32)>,
     free_cpu_jobs: Vec<u32>,
     pool: PacketPool,
     apps: Vec<AppSlot<A>>,
-    conns: Vec<ConnectionSlot>,
+    conns: Vec<TcpConnectionEntry>,
     free_conns: Vec<u32>,
     closed_totals: TcpTotals,
     /// Segments with data and their octets, over all connections.
-    data_sent: DataSent,
+    data_sent: SentDataTotals,
     tuples: ConnectionIndex,
-    sctp: message::AssociationTable,
+    sctp: message::SctpAssociationTable,
     udp_ports: HashMap<u64, (u32, u32)>,
     listeners: HashMap<(HostId, u16), u32>,
     reassembly: DatagramReassembly,
     loopback: VecDeque<PacketRef>,
     seed: Seed,
     /// The IPsec databases of hosts that protect packets.
-    guards: BTreeMap<HostId, protection::HostProtection>,
+    guards: BTreeMap<HostId, protection::HostIpsecState>,
     outages: Vec<outage::HostOutage>,
     memory: Option<Box<memory::MemoryTracker>>,
     /// Number of hosts out of order.
     down: u32,
     stats: HostStats,
-    fault: Option<SimFault>,
+    fault: Option<SimRunError>,
     /// Stops the run when set.
     stop: Option<Arc<AtomicBool>>,
     packet_hops: u64,
@@ -504,7 +508,7 @@ pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
     observer: O,
 }
 
-impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O, E: SimulationScope> Simulation<A, O, E> {
     /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
@@ -517,18 +521,18 @@ impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
     pub fn event_count(&self) -> u64 {
         self.events
     }
-    /// Stops the run soon after a thread sets this flag, with [`SimFault::Stopped`] or, in a half,
-    /// [`HalfError::Stopped`]. The flag has no other effect.
+    /// Stops the run soon after a thread sets this flag, with [`SimRunError::Stopped`] or, in a half,
+    /// [`HalfRunError::Stopped`]. The flag has no other effect.
     pub fn end_when(&mut self, stop: Arc<AtomicBool>) {
         self.stop = Some(stop);
     }
     #[inline(always)]
-    fn is_given_up(&self) -> bool {
+    fn is_run_cancelled(&self) -> bool {
         self.events.is_multiple_of(LOOK)
             && self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
     /// Returns why the run ended early, if it did.
-    pub fn fault(&self) -> Option<SimFault> {
+    pub fn fault(&self) -> Option<SimRunError> {
         self.fault
     }
     /// Returns the observer.
@@ -555,7 +559,7 @@ impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
     /// Returns the nanoseconds that a host's processor spent per work label, over all cores; empty without a
     /// processor.
     pub fn cpu_spent(&self, host: HostId) -> impl Iterator<Item = (WorkLabel, u64)> {
-        self.hosts[host.0 as usize].cpu().into_iter().flat_map(|cpu| cpu.time_spent())
+        self.hosts[host.0 as usize].cpu().into_iter().flat_map(|cpu| cpu.cpu_time_by_label())
     }
     /// Returns the applications in the order of their creation.
     pub fn applications(&self) -> impl Iterator<Item = &A> {
@@ -567,7 +571,7 @@ impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
     }
     /// Returns TCP statistics over all connections.
     pub fn tcp_totals(&self) -> TcpTotals {
-        let DataSent { segments, octets, packet_octets } = self.data_sent;
+        let SentDataTotals { segments, octets, packet_octets } = self.data_sent;
         let mut totals = TcpTotals {
             data_segments: segments,
             data_octets: octets,
@@ -609,18 +613,23 @@ mod tests {
             extras: None,
             queues: false,
         };
-        let ids: [fn(u32) -> LocalId; 2] = [|n| ConnId::new_opened(n).into(), LocalId::for_accepted];
+        let ids: [fn(u32) -> AppConnectionId; 2] =
+            [|n| ConnId::nth_opened_connection(n).into(), AppConnectionId::for_accepted_connection];
         for id in ids {
             assert_eq!((slot.transport_index(id(0)), slot.transport_index(id(7))), (NONE, NONE));
             for (i, to) in [(0, 10), (1, 11), (4, 14), (2, 12), (4, 24)] {
-                slot.set_conn(id(i), to);
+                slot.set_connection_index(id(i), to);
                 assert_eq!(slot.transport_index(id(i)), to, "{i}");
             }
             assert_eq!([0, 1, 2, 3, 4, 5].map(|i| slot.transport_index(id(i))), [10, 11, 12, NONE, 24, NONE]);
         }
-        assert_eq!(slot.next_accepted(), LocalId::for_accepted(5));
-        slot.set_conn(LocalId::for_accepted(4), NONE);
-        assert_eq!(slot.next_accepted(), LocalId::for_accepted(5), "a number is not given twice");
+        assert_eq!(slot.next_accepted_connection_id(), AppConnectionId::for_accepted_connection(5));
+        slot.set_connection_index(AppConnectionId::for_accepted_connection(4), NONE);
+        assert_eq!(
+            slot.next_accepted_connection_id(),
+            AppConnectionId::for_accepted_connection(5),
+            "a number is not given twice"
+        );
     }
 
     #[test]
@@ -628,7 +637,7 @@ mod tests {
         assert_eq!(size_of::<AppSlot<Box<dyn std::any::Any>>>(), 64, "a cache line");
         assert!(size_of::<SimHost<()>>() <= 32, "{}", size_of::<SimHost<()>>());
         assert!(size_of::<LinkDirection>() <= 88, "{}", size_of::<LinkDirection>());
-        assert!(size_of::<ConnectionSlot>() <= 304, "{}", size_of::<ConnectionSlot>());
+        assert!(size_of::<TcpConnectionEntry>() <= 304, "{}", size_of::<TcpConnectionEntry>());
         assert!(size_of::<PacketInFlight>() <= 88, "{}", size_of::<PacketInFlight>());
     }
 }

@@ -49,9 +49,9 @@ mod tests;
 
 pub use codec::{ParseError, round_trip};
 pub use config::{
-    AckEvery, AckTimer, BackoffReset, CongestionControl, DelayedAck, IdleRestart, InitialWindow, LossHalves,
-    LossRecovery, NagleVariant, RecoveryAlgorithm, RtoRestart, StackVariants, TcpConfig, TimestampEcho,
-    WindowGrowth, WindowUnit, WindowUpdate,
+    AckThreshold, AckTimer, BackoffReset, CongestionControl, DelayedAck, IdleRestart, InitialWindow,
+    LossHalves, LossRecovery, LossRecoveryAlgorithm, NagleVariant, ReceiveWindowUpdateRule, RtoRestart,
+    TcpConfig, TcpStackVariants, TimestampEcho, WindowGrowth, WindowUnit,
 };
 pub use connection::{StreamData, TcpConnection, TcpEvent, TcpState, TcpStats};
 pub use fast_open::{FastOpenCache, FastOpenCookie};

@@ -9,7 +9,7 @@ mod words;
 pub(crate) use words::resolve_escapes;
 
 pub use clients::clients_conf;
-pub use users::{OpenInclude, UsersFile, UsersImport, users_file};
+pub use users::{IncludeFileReader, UsersFile, UsersImport, users_file};
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};

@@ -15,7 +15,7 @@ mod schema;
 #[cfg(feature = "databases")]
 mod sqlite;
 
-pub use owner::{give_to_owner_of, let_group_read};
+pub use owner::{allow_group_read, set_file_owner_from_folder};
 #[cfg(feature = "databases")]
 pub use postgres::{LOOKUP_ROUND_TRIPS, PostgresStore};
 #[cfg(feature = "databases")]

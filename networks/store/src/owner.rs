@@ -12,7 +12,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The folder is absent, or the file system has no owners.
-pub fn give_to_owner_of(folder: &Path, file: &File) -> io::Result<()> {
+pub fn set_file_owner_from_folder(folder: &Path, file: &File) -> io::Result<()> {
     let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
     if made.uid() == 0 && folder.uid() != 0 {
         fchown(file, Some(folder.uid()), Some(folder.gid()))?;
@@ -25,7 +25,7 @@ pub fn give_to_owner_of(folder: &Path, file: &File) -> io::Result<()> {
 ///
 /// # Errors
 /// The folder is absent, or the file system has no owners.
-pub fn let_group_read(folder: &Path, file: &File) -> io::Result<()> {
+pub fn allow_group_read(folder: &Path, file: &File) -> io::Result<()> {
     let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
     let private = folder.uid() == 0 && folder.mode() & 0o027 == 0;
     if made.uid() == 0 && private && folder.gid() != 0 {
@@ -54,7 +54,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         symlink(&other, &path).unwrap();
         let own = fs::metadata(&other).unwrap().uid();
-        give_to_owner_of(&folder, &file).unwrap();
+        set_file_owner_from_folder(&folder, &file).unwrap();
         assert_eq!(fs::metadata(&other).unwrap().uid(), own);
         assert_eq!(file.metadata().unwrap().uid(), if root { 1 } else { own });
         fs::remove_dir_all(&folder).unwrap();
@@ -74,7 +74,7 @@ mod tests {
             }
             let file = File::create_new(folder.join(n.to_string())).unwrap();
             file.set_permissions(Permissions::from_mode(0o600)).unwrap();
-            let_group_read(&folder, &file).unwrap();
+            allow_group_read(&folder, &file).unwrap();
             let made = file.metadata().unwrap();
             let read = (made.gid(), made.mode() & 0o777) == (1, 0o640);
             assert_eq!(read, root && *given, "{mode:o} of {owner}");

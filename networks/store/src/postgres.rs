@@ -73,25 +73,25 @@ impl PostgresStore {
         let mut config: Config = rest.parse().map_err(|e: tokio_postgres::Error| {
             let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
             StoreError::Refused(format!(
-                "the PostgreSQL URL cannot be read ({why}): write postgresql://user:password@host/database"
+                "cannot parse the PostgreSQL URL ({why}): write postgresql://user:password@host/database"
             ))
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             config.host_path("/var/run/postgresql");
         }
         if config.get_hosts().is_empty() {
-            // The name that the certificate must have, unless there is another.
+            // If the URL has no host name, the certificate must contain the address instead.
             for address in config.get_hostaddrs().to_vec() {
                 config.host(address.to_string());
             }
         }
-        let mut tls = tls::TlsSettings::new(asked).map_err(in_url)?;
+        let mut tls = tls::TlsSettings::new(asked).map_err(postgres_url_error)?;
         let unix = |host: &Host| matches!(host, Host::Unix(_));
         if config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(unix) {
             tls = tls::TlsSettings::NONE;
         }
         config.ssl_mode(tls.ssl_mode());
-        tls.load_connector().map_err(in_url)?;
+        tls.load_connector().map_err(postgres_url_error)?;
         config.connect_timeout(connection::CONNECT).tcp_user_timeout(Duration::from_secs(6));
         if config.get_application_name().is_none() {
             config.application_name("usher");
@@ -99,7 +99,7 @@ impl PostgresStore {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| StoreError::Unavailable(format!("no runtime for PostgreSQL: {e}")))?;
+            .map_err(|e| StoreError::Unavailable(format!("cannot start the runtime for PostgreSQL: {e}")))?;
         Ok(Self {
             location: server_name(&config),
             config,
@@ -170,8 +170,8 @@ impl PostgresStore {
             }
             Err(failure) => {
                 let error = match self.add_server_name(failure) {
-                    // A password, certificate or role that was right once will be corrected: pending work must not be
-                    // given up.
+                    // Credentials that once worked will be corrected. So treat this refusal as an outage, and keep
+                    // pending work.
                     StoreError::Refused(text) if self.proven => StoreError::Unavailable(text),
                     error => error,
                 };
@@ -258,7 +258,7 @@ impl PostgresStore {
     }
 }
 
-fn in_url(text: String) -> StoreError {
+fn postgres_url_error(text: String) -> StoreError {
     StoreError::Refused(format!("the PostgreSQL URL: {text}"))
 }
 
@@ -306,7 +306,7 @@ type LoginArrays<'a> = (Vec<Cow<'a, str>>, Vec<&'static str>, Vec<i64>, Vec<Cow<
 
 /// Changes between two restarts of a NAS, which can be written in any order.
 #[derive(Default)]
-struct ChangeRun<'a> {
+struct StoreChangeBatch<'a> {
     /// The last state of each session, in the order of keys: two writers then lock rows in the same order.
     sessions: BTreeMap<&'a str, &'a SessionRow>,
     logins: LoginArrays<'a>,
@@ -314,8 +314,8 @@ struct ChangeRun<'a> {
     restart: Option<(String, i64, Cow<'a, str>)>,
 }
 
-impl<'a> ChangeRun<'a> {
-    fn split_changes(changes: &'a [StoreChange]) -> Vec<Self> {
+impl<'a> StoreChangeBatch<'a> {
+    fn split_into_change_runs(changes: &'a [StoreChange]) -> Vec<Self> {
         let mut runs = vec![Self::default()];
         for change in changes {
             let last = runs.len() - 1;
@@ -359,7 +359,7 @@ impl<'a> ChangeRun<'a> {
         columns
     }
 
-    async fn apply_run(
+    async fn apply_change_run(
         &self,
         conn: &mut PostgresConnection,
         put_sessions: &str,
@@ -392,23 +392,23 @@ impl<'a> ChangeRun<'a> {
 }
 
 /// Writes all runs, or none.
-async fn write_runs(
+async fn write_record_batches(
     conn: &mut PostgresConnection,
-    runs: &[ChangeRun<'_>],
+    runs: &[StoreChangeBatch<'_>],
     put_sessions: &str,
 ) -> Result<(), ConnectionFailure> {
-    let many = runs.iter().map(ChangeRun::statement_count).sum::<usize>() > 1;
+    let many = runs.iter().map(StoreChangeBatch::statement_count).sum::<usize>() > 1;
     if !many {
-        // A single statement is a transaction.
+        // A single statement is a transaction by itself.
         for run in runs {
-            run.apply_run(conn, put_sessions).await?;
+            run.apply_change_run(conn, put_sessions).await?;
         }
         return Ok(());
     }
     let made = async {
         conn.client.batch_execute("BEGIN").await?;
         for run in runs {
-            run.apply_run(conn, put_sessions).await?;
+            run.apply_change_run(conn, put_sessions).await?;
         }
         conn.client.batch_execute("COMMIT").await?;
         Ok(())
@@ -443,7 +443,7 @@ fn read_user(answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, Connect
         let kind: i32 = row.try_get(0)?;
         let group: &str = row.try_get(1)?;
         let attribute = || -> Result<AttributeRow, ConnectionFailure> {
-            // A foreign table may have NULL there.
+            // In a table that another program created, this column may contain NULL.
             let text = |column| {
                 Ok::<_, ConnectionFailure>(row.try_get::<_, Option<String>>(column)?.unwrap_or_default())
             };
@@ -472,11 +472,11 @@ impl Store for PostgresStore {
     }
 
     fn write_changes(&mut self, changes: &[StoreChange]) -> Result<(), StoreError> {
-        let runs = ChangeRun::split_changes(changes);
+        let runs = StoreChangeBatch::split_into_change_runs(changes);
         let put_sessions = std::mem::take(&mut self.put_sessions);
         let result = self.with_connection(async |conn: &mut PostgresConnection| {
             let (runs, put_sessions) = (&runs, &put_sessions);
-            write_runs(conn, runs, put_sessions).await
+            write_record_batches(conn, runs, put_sessions).await
         });
         self.put_sessions = put_sessions;
         result

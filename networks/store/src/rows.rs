@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 use usher_aaa::store::{AttributeRow, RowOperator, SessionRow, StoreError};
 use usher_core::WallTime;
-use usher_radius::attribute::DataType;
+use usher_radius::attribute::AttributeDataType;
 use usher_radius::dictionary::RadiusDictionary;
 
 /// The type of a radacct column.
@@ -59,7 +59,7 @@ pub(crate) fn column_names(between: &str) -> String {
 }
 
 /// `a = excluded.a, …`: the update clause for an existing session.
-pub(crate) fn update_clause() -> String {
+pub(crate) fn session_update_clause() -> String {
     let set = |(name, _): (&str, ColumnKind)| format!("{name} = excluded.{name}");
     SESSION.into_iter().filter(|(name, _)| *name != "acctuniqueid").map(set).collect::<Vec<_>>().join(", ")
 }
@@ -83,7 +83,7 @@ pub(crate) fn storable_text(text: &str) -> Cow<'_, str> {
 /// Checks that a user name can be looked up unchanged: a replaced character could match another user.
 pub(crate) fn check_name(name: &str) -> Result<&str, StoreError> {
     if name.contains('\0') {
-        return Err(StoreError::Unstorable("no name has the character NUL".to_owned()));
+        return Err(StoreError::Unstorable("a name cannot contain the character NUL".to_owned()));
     }
     Ok(name)
 }
@@ -235,7 +235,7 @@ pub(crate) fn parse_row(attribute: String, op: &str, value: String) -> Attribute
     if usher_aaa::is_expanded(&value) {
         return AttributeRow { attribute, op: RowOperator::Unknown, value };
     }
-    let value = without_marks(value);
+    let value = strip_quotation_marks(value);
     let resolved = match value.contains('\\') && !is_octets(&attribute) {
         true => String::from_utf8(resolve_escapes(&value)).ok().filter(|text| !text.contains('\0')),
         false => None,
@@ -250,7 +250,7 @@ pub(crate) fn parse_row(attribute: String, op: &str, value: String) -> Attribute
 /// Escapes a value for the tables, so that it reads back unchanged. Quoted values get another pair of quotes, and
 /// backslashes that would begin an escape are doubled.
 pub(crate) fn escape_value<'v>(attribute: &str, value: &'v str) -> Cow<'v, str> {
-    let marked = between_marks(value).is_some() || usher_aaa::is_expanded(value);
+    let marked = text_within_quotes(value).is_some() || usher_aaa::is_expanded(value);
     let octets = value.contains('\\') && is_octets(attribute);
     if !marked && (octets || resolve_escapes(value) == value.as_bytes()) {
         return storable_text(value);
@@ -268,20 +268,20 @@ fn is_octets(attribute: &str) -> bool {
     static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
     let bare = attribute.split(':').next().unwrap_or(attribute);
     match DICTIONARY.by_name(bare) {
-        Some(definition) => definition.data_type == DataType::String,
-        None => RadiusDictionary::number_in_name(bare).is_some(),
+        Some(definition) => definition.data_type == AttributeDataType::String,
+        None => RadiusDictionary::parse_unknown_attribute_name(bare).is_some(),
     }
 }
 
 /// Returns the text between two equal marks.
-fn between_marks(value: &str) -> Option<(char, &str)> {
+fn text_within_quotes(value: &str) -> Option<(char, &str)> {
     let mark = value.chars().next().filter(|mark| matches!(mark, '"' | '\''))?;
     Some((mark, value.strip_prefix(mark)?.strip_suffix(mark)?))
 }
 
 /// Removes enclosing quotation marks, as FreeRADIUS does. Resolves only the escape of the mark.
-fn without_marks(value: String) -> String {
-    let Some((mark, inside)) = between_marks(&value) else { return value };
+fn strip_quotation_marks(value: String) -> String {
+    let Some((mark, inside)) = text_within_quotes(&value) else { return value };
     let mut text = String::with_capacity(inside.len());
     let mut chars = inside.chars();
     while let Some(c) = chars.next() {
@@ -289,10 +289,11 @@ fn without_marks(value: String) -> String {
             '\\' => match chars.next() {
                 Some(escaped) if escaped == mark => text.push(escaped),
                 Some(other) => text.extend(['\\', other]),
-                // The closing mark is escaped.
+                // The text's last character is a backslash, so it escapes the closing mark and the value stays
+                // unchanged.
                 None => return value,
             },
-            // There are two or more texts.
+            // A quotation mark within the value ends a first text, so there are several. The value stays unchanged.
             c if c == mark => return value,
             c => text.push(c),
         }

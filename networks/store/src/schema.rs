@@ -60,7 +60,7 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
     SchemaMigration {
         version: 2,
         columns: &[
-            // FreeRADIUS's own columns, which its older tables lack.
+            // These are FreeRADIUS's own columns, which its older tables lack.
             schema_column(
                 "radacct",
                 "acctupdatetime",
@@ -73,7 +73,7 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
             schema_column("radpostauth", "callingstationid", "varchar(50) default NULL", "text"),
             schema_column("nas", "require_ma", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
             schema_column("nas", "limit_proxy_state", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
-            // Our columns.
+            // These columns are Usher's own.
             schema_column(
                 "radacct",
                 "usher_interims",
@@ -86,7 +86,7 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
     },
     SchemaMigration {
         version: 3,
-        // Marks Diameter sessions and their origin.
+        // This column marks Diameter sessions and their origin.
         columns: &[schema_column(
             "radacct",
             "usher_diameter_origin",
@@ -101,15 +101,15 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
 /// The message for a database of a newer version.
 pub(crate) fn newer_version_text(found: i64) -> String {
     format!(
-        "the tables are of version {found}, and this program knows them up to {VERSION}: use the newer program that \
-         made them, or another database"
+        "the tables have version {found}, but this program knows versions up to {VERSION} only: use the newer program \
+         that made them, or another database"
     )
 }
 
 /// The message if session keys are not unique.
-pub(crate) fn not_unique(error: &str) -> String {
+pub(crate) fn duplicate_sessions_message(error: &str) -> String {
     format!(
-        "table radacct has several rows of one acctuniqueid, so no unique index can be made ({error}): find them with \
+        "table radacct has several rows of one acctuniqueid, so no unique index is possible ({error}): find them with \
          SELECT acctuniqueid, count(*) FROM radacct GROUP BY 1 HAVING count(*) > 1, and delete all but one of each"
     )
 }
@@ -121,14 +121,14 @@ pub fn postgres_script() -> String {
     let mut script = String::from("BEGIN;\n");
     script.push_str("CREATE TABLE IF NOT EXISTS usher_schema (version bigint PRIMARY KEY);\n");
     for step in &MIGRATIONS {
-        script.push_str(&postgres_step(step));
+        script.push_str(&postgres_migration_script(step));
     }
     script.push_str("GRANT SELECT ON usher_schema TO PUBLIC;\nCOMMIT;\n");
     script
 }
 
 /// Returns the script of one PostgreSQL step, which records its version at the end.
-pub(crate) fn postgres_step(step: &SchemaMigration) -> String {
+pub(crate) fn postgres_migration_script(step: &SchemaMigration) -> String {
     let add = |c: &SchemaColumn| {
         format!("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {};\n", c.table, c.name, c.postgres)
     };

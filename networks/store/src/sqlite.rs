@@ -69,7 +69,7 @@ impl SqlStatements {
             put_session: format!(
                 "INSERT INTO radacct ({}) VALUES ({marks}) ON CONFLICT (acctuniqueid) DO UPDATE SET {}",
                 rows::column_names(", "),
-                rows::update_clause()
+                rows::session_update_clause()
             ),
             session: format!("SELECT {columns} FROM radacct WHERE acctuniqueid = ?1"),
             open_sessions: format!("SELECT {columns} FROM radacct WHERE acctstoptime IS NULL"),
@@ -87,7 +87,7 @@ impl ToSql for CellValue<'_> {
     }
 }
 
-fn is_refusal(error: &rusqlite::Error) -> bool {
+fn is_permanent_refusal(error: &rusqlite::Error) -> bool {
     !matches!(
         error.sqlite_error_code(),
         Some(
@@ -103,7 +103,7 @@ fn is_refusal(error: &rusqlite::Error) -> bool {
 
 fn store_error(error: rusqlite::Error) -> StoreError {
     let text = format!("SQLite: {error}");
-    if is_refusal(&error) { StoreError::Refused(text) } else { StoreError::Unavailable(text) }
+    if is_permanent_refusal(&error) { StoreError::Refused(text) } else { StoreError::Unavailable(text) }
 }
 
 impl SqliteStore {
@@ -116,14 +116,14 @@ impl SqliteStore {
         let path = path.as_ref();
         let open = || {
             create_file(path).map_err(open_error)?;
-            let (direct, flags) = direct_path(path).map_err(open_error)?;
+            let (direct, flags) = resolve_database_path(path).map_err(open_error)?;
             let mut connection = Connection::open_with_flags(direct, flags).map_err(store_error)?;
             configure_connection(&connection).map_err(store_error)?;
             migrate_schema(&mut connection)?;
             connection.set_prepared_statement_cache_capacity(64);
             Ok(Self { connection, sql: SqlStatements::new() })
         };
-        open().map_err(|error| add_path(path, error))
+        open().map_err(|error| add_path_to_error(path, error))
     }
 
     /// Examines a file without changes. `None`: it is absent, and a server would create it.
@@ -136,7 +136,7 @@ impl SqliteStore {
             if !path.try_exists().map_err(open_error)? {
                 return Ok(None);
             }
-            let (direct, flags) = direct_path(path).map_err(open_error)?;
+            let (direct, flags) = resolve_database_path(path).map_err(open_error)?;
             let flags = flags & !OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_READ_ONLY;
             let connection = Connection::open_with_flags(direct, flags).map_err(store_error)?;
             connection.busy_timeout(BUSY).map_err(store_error)?;
@@ -144,10 +144,11 @@ impl SqliteStore {
             if version > schema::VERSION {
                 return Err(StoreError::Refused(schema::newer_version_text(version)));
             }
-            let missing = if version == schema::VERSION { missing_schema(&connection)? } else { Vec::new() };
+            let missing =
+                if version == schema::VERSION { missing_schema_objects(&connection)? } else { Vec::new() };
             Ok(Some(SchemaReport { version, missing }))
         };
-        look().map_err(|error| add_path(path, error))
+        look().map_err(|error| add_path_to_error(path, error))
     }
 
     fn begin_read(&mut self) -> Result<Transaction<'_>, StoreError> {
@@ -161,7 +162,7 @@ fn begin_write(connection: &mut Connection) -> Result<Transaction<'_>, StoreErro
 }
 
 /// Adds the path to an error.
-fn add_path(path: &Path, error: StoreError) -> StoreError {
+fn add_path_to_error(path: &Path, error: StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(text) => StoreError::Unavailable(format!("{}: {text}", path.display())),
         StoreError::Refused(text) => StoreError::Refused(format!("{}: {text}", path.display())),
@@ -174,16 +175,16 @@ fn open_error(error: io::Error) -> StoreError {
 }
 
 /// Lists the parts that a server's statements need and the tables lack.
-fn missing_schema(connection: &Connection) -> Result<Vec<String>, StoreError> {
+fn missing_schema_objects(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let SqlStatements { put_session, session, open_sessions } = SqlStatements::new();
-    let attributes = ATTRIBUTES.map(|(table, key)| attributes_of(table, key));
+    let attributes = ATTRIBUTES.map(|(table, key)| select_attributes_sql(table, key));
     let others = [GROUPS, CLIENTS, RESTARTED, LOGIN].map(str::to_owned);
     let mut missing = Vec::new();
     for sql in attributes.into_iter().chain(others).chain([put_session, session, open_sessions]) {
         let what = match connection.prepare(&sql) {
             Ok(_) => continue,
             Err(rusqlite::Error::SqlInputError { msg, .. }) => msg,
-            Err(error) if is_refusal(&error) => error.to_string(),
+            Err(error) if is_permanent_refusal(&error) => error.to_string(),
             Err(error) => return Err(store_error(error)),
         };
         if !missing.contains(&what) {
@@ -201,7 +202,7 @@ fn folder_of(path: &Path) -> &Path {
 /// Returns the path and the flags for opening an existing file. The flags never create it, since its name may lead
 /// elsewhere by then. Root follows no link that others can put into its folder: it would write the tables into the
 /// link's target.
-fn direct_path(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
+fn resolve_database_path(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
     let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
     #[cfg(unix)]
     {
@@ -210,7 +211,7 @@ fn direct_path(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
         let of = std::fs::metadata(folder)?;
         if rustix::process::geteuid().is_root() && (of.uid() != 0 || of.mode() & 0o022 != 0) {
             if std::fs::symlink_metadata(path)?.is_symlink() {
-                let said = "it is a link in a folder that others can change, which root does not follow";
+                let said = "it is a link in a folder that other users can change: root does not follow it";
                 return Err(io::Error::other(said));
             }
             let name = path.file_name().unwrap_or_default();
@@ -235,19 +236,19 @@ fn create_file(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         Err(_) if std::fs::metadata(path)?.is_dir() => Err(ErrorKind::IsADirectory.into()),
         Err(_) => Ok(()),
-        Ok(file) => crate::give_to_owner_of(folder_of(path), &file),
+        Ok(file) => crate::set_file_owner_from_folder(folder_of(path), &file),
     }
 }
 
 fn configure_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
-    // Only one of several programs that open a new file can turn the WAL on. SQLite's busy timeout does not cover
-    // this.
+    // If several programs open a new file at once, only one can turn the WAL on. SQLite's busy timeout does not cover
+    // this, so retry here.
     let begun = std::time::Instant::now();
     loop {
         let turned = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
         match turned {
-            Err(error) if !is_refusal(&error) && begun.elapsed() < BUSY => {
+            Err(error) if !is_permanent_refusal(&error) && begun.elapsed() < BUSY => {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
             other => break other.map(drop)?,
@@ -282,7 +283,7 @@ fn migrate_schema(connection: &mut Connection) -> Result<(), StoreError> {
         work.execute_batch(step.sqlite).map_err(store_error)?;
         work.execute("INSERT INTO usher_schema VALUES (?1)", [step.version]).map_err(store_error)?;
     }
-    unique_sessions(&work)?;
+    ensure_unique_sessions(&work)?;
     work.commit().map_err(store_error)
 }
 
@@ -301,7 +302,7 @@ fn has_column(connection: &Connection, column: &schema::SchemaColumn) -> rusqlit
 }
 
 /// Makes sure that session keys are unique, since a session replaces the row with its key.
-fn unique_sessions(connection: &Connection) -> Result<(), StoreError> {
+fn ensure_unique_sessions(connection: &Connection) -> Result<(), StoreError> {
     let sql = "SELECT count(*) FROM pragma_index_list('radacct') AS list WHERE list.\"unique\" AND NOT list.partial AND \
                (SELECT lower(group_concat(name)) FROM pragma_index_info(list.name)) = 'acctuniqueid'";
     if connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(store_error)? > 0 {
@@ -309,7 +310,7 @@ fn unique_sessions(connection: &Connection) -> Result<(), StoreError> {
     }
     connection
         .execute_batch("CREATE UNIQUE INDEX usher_radacct_unique ON radacct (acctuniqueid)")
-        .map_err(|e| StoreError::Refused(schema::not_unique(&e.to_string())))
+        .map_err(|e| StoreError::Refused(schema::duplicate_sessions_message(&e.to_string())))
 }
 
 fn cell_value(value: ValueRef<'_>) -> CellValue<'_> {
@@ -343,7 +344,7 @@ fn read_session(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
 }
 
 /// Builds the statement that reads rows of an attribute table.
-fn attributes_of(table: &str, key: &str) -> String {
+fn select_attributes_sql(table: &str, key: &str) -> String {
     format!("SELECT attribute, op, value FROM {table} WHERE {key} = ?1 ORDER BY id")
 }
 
@@ -354,7 +355,7 @@ fn read_attributes(
     key: &str,
     name: &str,
 ) -> Result<Vec<AttributeRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&attributes_of(table, key)).map_err(store_error)?;
+    let mut statement = connection.prepare_cached(&select_attributes_sql(table, key)).map_err(store_error)?;
     let mut found = statement.query([name]).map_err(store_error)?;
     let mut all = Vec::new();
     while let Some(row) = found.next().map_err(store_error)? {
@@ -517,7 +518,7 @@ impl Store for SqliteStore {
                    UNION SELECT username FROM radreply WHERE username > ?1 \
                    UNION SELECT username FROM radusergroup WHERE username > ?1 ORDER BY 1 LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql).map_err(store_error)?;
-        // No name is empty, so all names come after the empty one.
+        // Names are never empty, so all names come after the empty one, which therefore starts the list.
         let values = params![rows::storable_text(after.unwrap_or_default()), most];
         statement
             .query_map(values, |row| column_text(row, 0))
@@ -573,7 +574,7 @@ impl Store for SqliteStore {
             client.require_message_authenticator.as_str(),
             client.limit_proxy_state.as_str(),
         ];
-        // Other columns of the row, such as its ports, stay.
+        // The update lists its columns, so that other columns of the row, such as its ports, keep their values.
         let update = "UPDATE nas SET shortname = ?2, type = ?3, secret = ?4, description = ?5, require_ma = ?6, \
                       limit_proxy_state = ?7 WHERE nasname = ?1";
         if work.execute(update, values).map_err(store_error)? == 0 {

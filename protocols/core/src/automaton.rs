@@ -145,7 +145,7 @@ pub trait Automaton {
 }
 
 /// A row of this automaton.
-pub type RowOf<T> = TransitionRow<
+pub type AutomatonRow<T> = TransitionRow<
     <T as Automaton>::State,
     <T as Automaton>::Event,
     <T as Automaton>::Guard,
@@ -164,14 +164,14 @@ pub struct AutomatonDiagram {
     /// The states in the order of their blocks, with their entry actions.
     pub boxes: &'static [(&'static str, &'static [&'static str])],
     /// The rows.
-    pub lines: &'static [DiagramLine],
+    pub lines: &'static [DiagramTransition],
     /// The state and event pairs without a row.
-    pub gaps: &'static [DiagramGap],
+    pub gaps: &'static [UnhandledEventSet],
 }
 
 /// A row in the words of its standard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DiagramLine {
+pub struct DiagramTransition {
     /// The state.
     pub from: &'static str,
     /// The event; empty in a diagram.
@@ -186,7 +186,7 @@ pub struct DiagramLine {
 
 /// Events that a state does not handle, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DiagramGap {
+pub struct UnhandledEventSet {
     /// The kind of gap.
     pub kind: GapKind,
     /// The state.
@@ -219,19 +219,26 @@ crate::names! {
     }
 }
 
-impl DiagramLine {
+impl DiagramTransition {
     /// Returns event and condition as a table of an RFC writes them: `Timer expires & Pending`.
     #[must_use]
-    pub fn trigger_text(&self) -> String {
+    pub fn transition_trigger_text(&self) -> String {
         let between = if self.on.is_empty() || self.when.is_empty() { "" } else { " & " };
         [self.on, between, self.when].concat()
     }
 }
 
-impl fmt::Display for DiagramLine {
+impl fmt::Display for DiagramTransition {
     /// `state; event & condition; action, action; next`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}; {}; {}", self.from, self.trigger_text(), self.actions.join(", "), self.to)
+        write!(
+            f,
+            "{}; {}; {}; {}",
+            self.from,
+            self.transition_trigger_text(),
+            self.actions.join(", "),
+            self.to
+        )
     }
 }
 
@@ -269,16 +276,16 @@ pub struct DotGraph<'a>(&'a AutomatonDiagram);
 impl fmt::Display for DotGraph<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(diagram) = self;
-        writeln!(f, "digraph {} {{", quote_lines(&[diagram.name]))?;
-        writeln!(f, "  label={};", quote_lines(&[diagram.name, diagram.source]))?;
+        writeln!(f, "digraph {} {{", format_quoted_label(&[diagram.name]))?;
+        writeln!(f, "  label={};", format_quoted_label(&[diagram.name, diagram.source]))?;
         writeln!(f, "  node [shape=box];\n  \"\" [shape=point];")?;
         for (state, entry) in diagram.boxes {
             let text = [&[*state][..], entry].concat();
-            writeln!(f, "  {} [label={}];", quote_lines(&[state]), quote_lines(&text))?;
+            writeln!(f, "  {} [label={}];", format_quoted_label(&[state]), format_quoted_label(&text))?;
         }
-        writeln!(f, "  \"\" -> {};", quote_lines(&[diagram.start]))?;
+        writeln!(f, "  \"\" -> {};", format_quoted_label(&[diagram.start]))?;
         for line in diagram.lines {
-            let cause = match line.trigger_text() {
+            let cause = match line.transition_trigger_text() {
                 cause if !cause.is_empty() => cause,
                 _ if diagram.lines.iter().filter(|other| other.from == line.from).count() > 1 => {
                     "else".to_string()
@@ -289,9 +296,9 @@ impl fmt::Display for DotGraph<'_> {
             writeln!(
                 f,
                 "  {} -> {} [label={}];",
-                quote_lines(&[line.from]),
-                quote_lines(&[line.to]),
-                quote_lines(&text)
+                format_quoted_label(&[line.from]),
+                format_quoted_label(&[line.to]),
+                format_quoted_label(&text)
             )?;
         }
         f.write_str("}\n")
@@ -299,7 +306,7 @@ impl fmt::Display for DotGraph<'_> {
 }
 
 /// Formats lines as a quoted string of Graphviz.
-fn quote_lines(lines: &[&str]) -> String {
+fn format_quoted_label(lines: &[&str]) -> String {
     let lines: Vec<String> =
         lines.iter().map(|line| line.replace('\\', "\\\\").replace('"', "\\\"")).collect();
     ["\"", &lines.join("\\n"), "\""].concat()
@@ -307,16 +314,22 @@ fn quote_lines(lines: &[&str]) -> String {
 
 /// The rows that scenarios took.
 #[derive(Debug, Default)]
-pub struct RowCoverage {
+pub struct TransitionCoverage {
     taken_rows: Vec<usize>,
     met: Vec<String>,
 }
 
-impl RowCoverage {
+impl TransitionCoverage {
     /// Records a step from this state on this event, by the row of this number or by none.
-    pub fn record_step(&mut self, diagram: &AutomatonDiagram, row: Option<usize>, from: &str, on: &str) {
+    pub fn record_automaton_step(
+        &mut self,
+        diagram: &AutomatonDiagram,
+        row: Option<usize>,
+        from: &str,
+        on: &str,
+    ) {
         let impossible =
-            |gap: &&DiagramGap| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
+            |gap: &&UnhandledEventSet| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
         match row {
             Some(row) => self.taken_rows.push(row),
             None if diagram.gaps.iter().any(|gap| impossible(&gap)) => {
@@ -331,7 +344,7 @@ impl RowCoverage {
     /// # Panics
     ///
     /// Otherwise, with a list of the failures.
-    pub fn assert_complete(&self, diagram: &AutomatonDiagram) {
+    pub fn assert_full_transition_coverage(&self, diagram: &AutomatonDiagram) {
         let untaken: Vec<String> = (diagram.lines.iter().enumerate())
             .filter(|(number, _)| !self.taken_rows.contains(number))
             .map(|(_, line)| line.to_string())
@@ -387,7 +400,7 @@ macro_rules! names {
 /// Declares an automaton; see the [module](mod@crate::automaton).
 #[macro_export]
 macro_rules! automaton {
-    // A table: rows handle events.
+    // An automaton as a table: each row is the reaction of a state to an event.
     (
         $(#[$meta:meta])*
         $vis:vis $table:ident($name:literal, $source:literal):
@@ -407,7 +420,7 @@ macro_rules! automaton {
         }
         $crate::automaton! { @step [$vis] $table $state $event [$($guard)?] }
     };
-    // A diagram: boxes and arrows.
+    // An automaton as a diagram: boxes are states, and arrows are transitions under conditions.
     (
         $(#[$meta:meta])*
         $vis:vis $table:ident($name:literal, $source:literal):
@@ -434,8 +447,8 @@ macro_rules! automaton {
             $vis fn step(
                 state: $state,
                 holds: impl Fn($guard) -> bool,
-            ) -> Option<&'static $crate::automaton::RowOf<Self>> {
-                Self::take_row(state, $crate::automaton::Nil::Nil, holds)
+            ) -> Option<&'static $crate::automaton::AutomatonRow<Self>> {
+                Self::find_and_record_row(state, $crate::automaton::Nil::Nil, holds)
             }
         }
         $crate::automaton! { @entry [$vis] $table $state [$($action)?] $($from [$($($entry),*)?])* }
@@ -456,8 +469,8 @@ macro_rules! automaton {
             /// Returns the row for this state and event; `None`: nothing changes.
             #[inline]
             #[must_use]
-            $vis fn step(state: $state, on: $event) -> Option<&'static $crate::automaton::RowOf<Self>> {
-                Self::take_row(state, on, |_| true)
+            $vis fn step(state: $state, on: $event) -> Option<&'static $crate::automaton::AutomatonRow<Self>> {
+                Self::find_and_record_row(state, on, |_| true)
             }
         }
     };
@@ -470,8 +483,8 @@ macro_rules! automaton {
                 state: $state,
                 on: $event,
                 holds: impl Fn($guard) -> bool,
-            ) -> Option<&'static $crate::automaton::RowOf<Self>> {
-                Self::take_row(state, on, holds)
+            ) -> Option<&'static $crate::automaton::AutomatonRow<Self>> {
+                Self::find_and_record_row(state, on, holds)
             }
         }
     };
@@ -527,14 +540,14 @@ macro_rules! automaton {
                     source: $source,
                     start: $state::$start.name(),
                     boxes: &[$(($state::$from.name(), &[$($action::$entry.name()),*]),)*],
-                    lines: &[$($(DiagramLine {
+                    lines: &[$($(DiagramTransition {
                         from: $state::$from.name(),
                         on: $event::$on.name(),
                         when: $crate::automaton!(@words $guard $($when)?),
                         actions: &[$(($action::$act $($arg)*).name()),*],
                         to: $state::$to.name(),
                     },)*)*],
-                    gaps: &[$($(DiagramGap {
+                    gaps: &[$($(UnhandledEventSet {
                         kind: $crate::automaton!(@kind $gap),
                         from: $state::$from.name(),
                         on: &[$($event::$none.name()),*],
@@ -565,7 +578,7 @@ macro_rules! automaton {
                 }
 
                 #[inline]
-                fn take_row(
+                fn find_and_record_row(
                     state: $state,
                     on: $event,
                     holds: impl Fn($guard) -> bool,
@@ -574,7 +587,7 @@ macro_rules! automaton {
                     #[cfg(test)]
                     Self::coverage(|coverage| {
                         let place = row.map(|row| Self::row_index(row.from, row.on, row.when));
-                        coverage.record_step(&Self::DIAGRAM, place, state.name(), on.name());
+                        coverage.record_automaton_step(&Self::DIAGRAM, place, state.name(), on.name());
                     });
                     row
                 }
@@ -582,21 +595,21 @@ macro_rules! automaton {
                 /// Runs scenarios and fails if they miss a row.
                 #[cfg(test)]
                 $vis fn cover(scenarios: impl FnOnce()) {
-                    Self::coverage(|coverage| *coverage = $crate::automaton::RowCoverage::default());
+                    Self::coverage(|coverage| *coverage = $crate::automaton::TransitionCoverage::default());
                     scenarios();
-                    Self::coverage(|coverage| coverage.assert_complete(&Self::DIAGRAM));
+                    Self::coverage(|coverage| coverage.assert_full_transition_coverage(&Self::DIAGRAM));
                 }
 
                 #[cfg(test)]
-                fn coverage<R>(with: impl FnOnce(&mut $crate::automaton::RowCoverage) -> R) -> R {
+                fn coverage<R>(with: impl FnOnce(&mut $crate::automaton::TransitionCoverage) -> R) -> R {
                     thread_local! {
-                        static COVERAGE: ::core::cell::RefCell<$crate::automaton::RowCoverage> =
+                        static COVERAGE: ::core::cell::RefCell<$crate::automaton::TransitionCoverage> =
                             ::core::cell::RefCell::default();
                     }
                     COVERAGE.with(|coverage| with(&mut coverage.borrow_mut()))
                 }
 
-                const fn is_row_of(row: &TransitionRow<$state, $event, $guard, $action>, from: $state, on: $event) -> bool {
+                const fn row_matches_trigger(row: &TransitionRow<$state, $event, $guard, $action>, from: $state, on: $event) -> bool {
                     row.from as usize == from as usize && row.on as usize == on as usize
                 }
                 const fn is_same_condition(one: Option<$guard>, other: Option<$guard>) -> bool {
@@ -609,7 +622,7 @@ macro_rules! automaton {
                 /// Returns the number of a row.
                 const fn row_index(from: $state, on: $event, when: Option<$guard>) -> usize {
                     let mut i = 0;
-                    while !(Self::is_row_of(&Self::ROWS[i], from, on) && Self::is_same_condition(Self::ROWS[i].when, when)) {
+                    while !(Self::row_matches_trigger(&Self::ROWS[i], from, on) && Self::is_same_condition(Self::ROWS[i].when, when)) {
                         i += 1;
                     }
                     i
@@ -619,7 +632,7 @@ macro_rules! automaton {
                     let (mut i, mut times) = (0, 0);
                     while i < Self::ROWS.len() {
                         let row = &Self::ROWS[i];
-                        if Self::is_row_of(row, from, on) {
+                        if Self::row_matches_trigger(row, from, on) {
                             if Self::is_same_condition(row.when, when) {
                                 times += 1;
                             } else if row.when.is_none() && times == 0 {
@@ -631,10 +644,10 @@ macro_rules! automaton {
                     times == 1
                 }
                 /// True if a declared gap appears once and has no row that always matches.
-                const fn is_gap(from: $state, on: $event) -> bool {
+                const fn is_valid_gap(from: $state, on: $event) -> bool {
                     let mut i = 0;
                     while i < Self::ROWS.len() {
-                        if Self::is_row_of(&Self::ROWS[i], from, on) && Self::ROWS[i].when.is_none() {
+                        if Self::row_matches_trigger(&Self::ROWS[i], from, on) && Self::ROWS[i].when.is_none() {
                             return false;
                         }
                         i += 1;
@@ -648,7 +661,7 @@ macro_rules! automaton {
                     times == 1
                 }
                 /// True if rows lead to this state from the initial state.
-                const fn is_reached(state: $state) -> bool {
+                const fn is_reachable_state(state: $state) -> bool {
                     let mut seen = [false; $state::ALL.len()];
                     seen[$state::$start as usize] = true;
                     let mut rounds = 0;
@@ -677,7 +690,7 @@ macro_rules! automaton {
 
             $(
                 assert!(
-                    $table::is_reached($state::$from),
+                    $table::is_reachable_state($state::$from),
                     concat!("no row leads to ", stringify!($from), " of ", stringify!($table)),
                 );
                 $(assert!(
@@ -688,7 +701,7 @@ macro_rules! automaton {
                     ),
                 );)*
                 $($(assert!(
-                    $table::is_gap($state::$from, $event::$none),
+                    $table::is_valid_gap($state::$from, $event::$none),
                     concat!("a row answers it, or it is said twice: ", stringify!($from), ", ", stringify!($none)),
                 );)*)*
             )*

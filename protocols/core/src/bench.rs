@@ -5,8 +5,8 @@ mod network;
 mod tests;
 mod wire;
 
-pub use network::{EPOCH, HostHandle, MachineNetwork};
-pub use wire::SentTransmit;
+pub use network::{EPOCH, MachineNetwork, NetworkHostHandle};
+pub use wire::TransmitRecord;
 
 use crate::job::JobRequest;
 use crate::machine::{Machine, MachineOutput, Transmit, WorkRecord};

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 /// A read ran over the end of its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("truncated: {needed} bytes wanted, {left} left")]
-pub struct TruncatedError {
+#[error("truncated: {needed} bytes needed, {left} left")]
+pub struct TruncatedInputError {
     /// The number of bytes that the field needs.
     pub needed: usize,
     /// The number of bytes left.
@@ -36,33 +36,33 @@ impl<'a> OctetReader<'a> {
     ///
     /// # Errors
     /// If fewer are left. It then consumes nothing.
-    pub fn read_bytes(&mut self, n: usize) -> Result<&'a [u8], TruncatedError> {
+    pub fn read_bytes(&mut self, n: usize) -> Result<&'a [u8], TruncatedInputError> {
         match self.rest.split_at_checked(n) {
             Some((head, rest)) => {
                 self.rest = rest;
                 Ok(head)
             }
-            None => Err(TruncatedError { needed: n, left: self.rest.len() }),
+            None => Err(TruncatedInputError { needed: n, left: self.rest.len() }),
         }
     }
     /// Returns the next `N` bytes as an array.
     ///
     /// # Errors
     /// If fewer are left. It then consumes nothing.
-    pub fn read_array<const N: usize>(&mut self) -> Result<[u8; N], TruncatedError> {
+    pub fn read_array<const N: usize>(&mut self) -> Result<[u8; N], TruncatedInputError> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, rest)) => {
                 self.rest = rest;
                 Ok(*head)
             }
-            None => Err(TruncatedError { needed: N, left: self.rest.len() }),
+            None => Err(TruncatedInputError { needed: N, left: self.rest.len() }),
         }
     }
     /// Returns a reader of the next `n` bytes only.
     ///
     /// # Errors
     /// If fewer are left. It then consumes nothing.
-    pub fn sub_reader(&mut self, n: usize) -> Result<OctetReader<'a>, TruncatedError> {
+    pub fn sub_reader(&mut self, n: usize) -> Result<OctetReader<'a>, TruncatedInputError> {
         self.read_bytes(n).map(OctetReader::new)
     }
     /// Returns and consumes the remaining bytes.
@@ -77,35 +77,35 @@ impl<'a> OctetReader<'a> {
     ///
     /// # Errors
     /// If no byte is left.
-    pub fn read_u8(&mut self) -> Result<u8, TruncatedError> {
+    pub fn read_u8(&mut self) -> Result<u8, TruncatedInputError> {
         self.read_array::<1>().map(|[b]| b)
     }
     /// Returns the next 16 bits.
     ///
     /// # Errors
     /// If fewer are left.
-    pub fn read_u16(&mut self) -> Result<u16, TruncatedError> {
+    pub fn read_u16(&mut self) -> Result<u16, TruncatedInputError> {
         self.read_array().map(u16::from_be_bytes)
     }
     /// Returns the next 24 bits.
     ///
     /// # Errors
     /// If fewer are left.
-    pub fn read_u24(&mut self) -> Result<u32, TruncatedError> {
+    pub fn read_u24(&mut self) -> Result<u32, TruncatedInputError> {
         self.read_array::<3>().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
     /// Returns the next 32 bits.
     ///
     /// # Errors
     /// If fewer are left.
-    pub fn read_u32(&mut self) -> Result<u32, TruncatedError> {
+    pub fn read_u32(&mut self) -> Result<u32, TruncatedInputError> {
         self.read_array().map(u32::from_be_bytes)
     }
     /// Returns the next 64 bits.
     ///
     /// # Errors
     /// If fewer are left.
-    pub fn read_u64(&mut self) -> Result<u64, TruncatedError> {
+    pub fn read_u64(&mut self) -> Result<u64, TruncatedInputError> {
         self.read_array().map(u64::from_be_bytes)
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_failed_read_consumes_nothing() {
         let mut r = OctetReader::new(&[1, 2, 3]);
-        assert_eq!(r.read_u32(), Err(TruncatedError { needed: 4, left: 3 }));
+        assert_eq!(r.read_u32(), Err(TruncatedInputError { needed: 4, left: 3 }));
         assert_eq!(r.read_u24(), Ok(0x010203));
         assert!(r.is_empty());
     }

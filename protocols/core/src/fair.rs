@@ -88,7 +88,8 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         self.update_count(key, before, before - 1);
         if before == 1 {
             self.by_key.remove(key);
-            // The key was just served or just added: it is usually at one of the ends.
+            // A key that was just served or just added is usually at one of the ends, so these are checked before the
+            // full scan.
             if self.turns.front() == Some(key) {
                 self.turns.pop_front();
             } else if self.turns.back() == Some(key) {
@@ -112,14 +113,14 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
 /// A bounded number of slots for unauthenticated peers, shared among their networks ([`host_of`]).
 ///
 /// ```
-/// # use usher_core::fair::FairSlotTable;
-/// let mut slots = FairSlotTable::default();
+/// # use usher_core::fair::UnauthenticatedPeerTable;
+/// let mut slots = UnauthenticatedPeerTable::default();
 /// let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
 /// assert_eq!([slots.add_peer(1, a, 2), slots.add_peer(2, a, 2)], [None; 2]);
 /// assert_eq!(slots.add_peer(3, b, 2), Some(1), "the network with the most gives up its oldest");
 /// ```
 #[derive(Clone, Debug)]
-pub struct FairSlotTable<K> {
+pub struct UnauthenticatedPeerTable<K> {
     /// The peers of each network by order of arrival, the oldest first.
     networks: BTreeMap<IpAddr, BTreeMap<u64, K>>,
     /// The networks by number of slots, and among equals by the age of their oldest peer.
@@ -128,20 +129,20 @@ pub struct FairSlotTable<K> {
     arrival_count: u64,
 }
 
-impl<K> Default for FairSlotTable<K> {
+impl<K> Default for UnauthenticatedPeerTable<K> {
     fn default() -> Self {
         Self { networks: BTreeMap::new(), shares: BTreeSet::new(), peers: BTreeMap::new(), arrival_count: 0 }
     }
 }
 
-impl<K: Ord + Copy> FairSlotTable<K> {
+impl<K: Ord + Copy> UnauthenticatedPeerTable<K> {
     /// Adds a peer from an address. If the table then exceeds `most`, evicts and returns a peer: the oldest of the
     /// network with the most slots. An honest peer needs its slot only for a short time.
     pub fn add_peer(&mut self, peer: K, from: IpAddr, most: usize) -> Option<K> {
         self.remove_peer(peer);
         self.arrival_count += 1;
         let (network, came) = (host_of(from), self.arrival_count);
-        self.update_network(network, |own| {
+        self.update_network_rank(network, |own| {
             own.insert(came, peer);
         });
         self.peers.insert(peer, (network, came));
@@ -156,7 +157,7 @@ impl<K: Ord + Copy> FairSlotTable<K> {
     /// Frees the slot of a peer that has authenticated or left.
     pub fn remove_peer(&mut self, peer: K) {
         if let Some((network, came)) = self.peers.remove(&peer) {
-            self.update_network(network, |own| {
+            self.update_network_rank(network, |own| {
                 own.remove(&came);
             });
         }
@@ -166,7 +167,7 @@ impl<K: Ord + Copy> FairSlotTable<K> {
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty() && self.networks.is_empty() && self.shares.is_empty()
     }
-    fn update_network(&mut self, network: IpAddr, change: impl FnOnce(&mut BTreeMap<u64, K>)) {
+    fn update_network_rank(&mut self, network: IpAddr, change: impl FnOnce(&mut BTreeMap<u64, K>)) {
         let share = |own: &BTreeMap<u64, K>| {
             own.first_key_value().map(|(oldest, _)| (own.len(), Reverse(*oldest), network))
         };
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn the_network_with_the_most_places_gives_up_its_oldest() {
-        let mut all = FairSlotTable::default();
+        let mut all = UnauthenticatedPeerTable::default();
         let mut add = |n: u32, from: &str| all.add_peer(n, from.parse().unwrap(), 4);
         assert_eq!([0, 1, 2].map(|n| add(n, "192.0.2.1")), [None; 3]);
         assert_eq!((add(3, "192.0.2.2"), add(4, "192.0.2.2")), (None, Some(0)));

@@ -2,13 +2,13 @@
 //! reordering, corruption.
 //!
 //! The simulator's links, the test pipes and a live relay offer their packets to a [`Channel`] and apply the resulting
-//! [`PacketFate`]. A channel carries only times and sizes, no bytes.
+//! [`PacketOutcome`]. A channel carries only times and sizes, no bytes.
 
 mod states;
 
-pub use states::TimedStates;
+pub use states::ContinuousGilbertElliott;
 
-use crate::rng::ModelRng;
+use crate::rng::SimulationRng;
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,7 +24,7 @@ pub enum LossModel {
     /// Each packet is lost with this probability (0..=1), independently.
     Bernoulli(f64),
     /// Gilbert-Elliott in time: a good and a bad state with mean durations.
-    TimedGilbertElliott(TimedStates),
+    TimedGilbertElliott(ContinuousGilbertElliott),
     /// Gilbert-Elliott by packets: a two-state Markov chain that steps once per packet and then loses it with the
     /// probability of the state. On a quiet link a burst lasts until enough packets arrive, however long that takes.
     GilbertElliott {
@@ -43,12 +43,12 @@ pub enum LossModel {
 
 impl LossModel {
     /// Returns the long-run share of lost packets; 0 for a script.
-    pub fn mean_loss(&self) -> f64 {
+    pub fn mean_loss_ratio(&self) -> f64 {
         match *self {
             Self::None | Self::Script(_) => 0.0,
             Self::Bernoulli(p) => p,
             Self::TimedGilbertElliott(states) => {
-                let in_bad = states.share_bad();
+                let in_bad = states.bad_state_share();
                 in_bad * states.bad + (1.0 - in_bad) * states.good
             }
             Self::GilbertElliott { to_bad, to_good, good, bad } => {
@@ -98,7 +98,7 @@ pub struct ChannelConfig {
 
 /// The result for a packet offered to a [`Channel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PacketFate {
+pub enum PacketOutcome {
     /// Dropped at once because the queue is full.
     QueueFull,
     /// Sent, but lost on the medium.
@@ -177,7 +177,7 @@ struct PacketQueue {
 }
 
 impl PacketQueue {
-    fn remove_started(&mut self, now: Instant) {
+    fn remove_transmitting_packets(&mut self, now: Instant) {
         while let Some(&(starts, bytes)) = self.packets.front()
             && starts <= now
         {
@@ -190,7 +190,7 @@ impl PacketQueue {
 /// The state of a channel with impairments.
 #[derive(Clone, Debug)]
 struct ImpairmentState {
-    rng: ModelRng,
+    rng: SimulationRng,
     last_arrival: Instant,
     in_bad_state: bool,
     /// The time when a packet last sampled a state that changes in time.
@@ -200,7 +200,7 @@ struct ImpairmentState {
 
 impl Channel {
     /// A channel with its own random stream. Equal channels can share their properties.
-    pub fn new(properties: impl Into<Arc<ChannelProperties>>, rng: ModelRng) -> Self {
+    pub fn new(properties: impl Into<Arc<ChannelProperties>>, rng: SimulationRng) -> Self {
         let properties: Arc<ChannelProperties> = properties.into();
         let config = &properties.config;
         let clean = config.loss == LossModel::None
@@ -233,7 +233,7 @@ impl Channel {
     /// unlimited queue, which is not recorded.
     pub fn queue_len(&mut self, now: Instant) -> usize {
         self.waiting.as_mut().map_or(0, |w| {
-            w.remove_started(now);
+            w.remove_transmitting_packets(now);
             w.packets.len()
         })
     }
@@ -259,7 +259,7 @@ impl Channel {
         }
         let starts = self.busy_until;
         let waiting = self.waiting.get_or_insert_default();
-        waiting.remove_started(now);
+        waiting.remove_transmitting_packets(now);
         let room = match limit {
             QueueLimit::Unlimited => true,
             QueueLimit::Packets(n) => waiting.packets.len() < n,
@@ -275,25 +275,25 @@ impl Channel {
     /// Offers a packet of `bytes` at `now`. The size includes all headers that take time on the medium. The times of
     /// successive calls must not decrease.
     #[inline(always)]
-    pub fn offer_packet(&mut self, now: Instant, bytes: u32) -> PacketFate {
+    pub fn offer_packet(&mut self, now: Instant, bytes: u32) -> PacketOutcome {
         let departs = if matches!(self.properties.pace, TransmissionRate::Instant) {
             now
         } else {
             if self.busy_until > now && !self.enqueue_packet(now, bytes) {
-                return PacketFate::QueueFull;
+                return PacketOutcome::QueueFull;
             }
             self.busy_until = self.busy_until.max(now) + self.transmission_time(bytes);
             self.busy_until
         };
         let arrives = departs + self.properties.config.delay;
         match &mut self.chance {
-            None => PacketFate::Delivered { departs, arrives, corrupted: false, duplicate_arrives: None },
+            None => PacketOutcome::Delivered { departs, arrives, corrupted: false, duplicate_arrives: None },
             Some(chance) => {
                 let fate = chance.decide_fate(&self.properties.config, now, departs, arrives);
                 match fate {
-                    PacketFate::Delivered { departs, arrives, corrupted, duplicate_arrives: Some(_) } => {
+                    PacketOutcome::Delivered { departs, arrives, corrupted, duplicate_arrives: Some(_) } => {
                         let again = Some(arrives + self.transmission_time(bytes));
-                        PacketFate::Delivered { departs, arrives, corrupted, duplicate_arrives: again }
+                        PacketOutcome::Delivered { departs, arrives, corrupted, duplicate_arrives: again }
                     }
                     fate => fate,
                 }
@@ -310,7 +310,7 @@ impl ImpairmentState {
         now: Instant,
         departs: Instant,
         mut arrives: Instant,
-    ) -> PacketFate {
+    ) -> PacketOutcome {
         let ordinal = self.offered;
         self.offered += 1;
         if !config.jitter.is_zero() {
@@ -318,7 +318,7 @@ impl ImpairmentState {
         }
         let impaired = now >= config.impaired_from;
         if impaired && self.sample_loss(&config.loss, ordinal, departs) {
-            return PacketFate::Lost { departs };
+            return PacketOutcome::Lost { departs };
         }
         if impaired && config.reorder > 0.0 && self.rng.sample_bool(config.reorder) {
             arrives += config.reorder_delay;
@@ -328,7 +328,7 @@ impl ImpairmentState {
         }
         let corrupted = impaired && config.corrupt > 0.0 && self.rng.sample_bool(config.corrupt);
         let twice = impaired && config.duplicate > 0.0 && self.rng.sample_bool(config.duplicate);
-        PacketFate::Delivered { departs, arrives, corrupted, duplicate_arrives: twice.then_some(arrives) }
+        PacketOutcome::Delivered { departs, arrives, corrupted, duplicate_arrives: twice.then_some(arrives) }
     }
 
     fn sample_loss(&mut self, loss: &LossModel, ordinal: u64, departs: Instant) -> bool {
@@ -336,13 +336,14 @@ impl ImpairmentState {
             LossModel::None => false,
             LossModel::Bernoulli(p) => self.rng.sample_bool(*p),
             LossModel::TimedGilbertElliott(states) => {
-                // The first packet samples the long-run state.
+                // The first packet has no earlier state to start from, so the long-run probability of the bad state
+                // applies.
                 let bad = self.last_look.map_or_else(
-                    || states.share_bad(),
-                    |before| states.chance_of_bad(self.in_bad_state, departs.duration_since(before)),
+                    || states.bad_state_share(),
+                    |before| states.bad_state_probability(self.in_bad_state, departs.duration_since(before)),
                 );
                 self.last_look = Some(departs);
-                // One draw decides state and loss: within the range of its state it is uniform.
+                // One random number decides both the state and the loss: within the range of its state it is uniform.
                 let drawn = self.rng.sample_unit();
                 self.in_bad_state = drawn < bad;
                 if self.in_bad_state {
@@ -374,9 +375,9 @@ mod tests {
     fn at_millis(n: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(n)
     }
-    fn arrival_time(fate: PacketFate) -> Option<Instant> {
+    fn arrival_time(fate: PacketOutcome) -> Option<Instant> {
         match fate {
-            PacketFate::Delivered { arrives, .. } => Some(arrives),
+            PacketOutcome::Delivered { arrives, .. } => Some(arrives),
             _ => None,
         }
     }
@@ -404,7 +405,7 @@ mod tests {
         for _ in 0..3 {
             assert!(arrival_time(c.offer_packet(at_millis(0), 125)).is_some());
         }
-        assert_eq!(c.offer_packet(at_millis(0), 125), PacketFate::QueueFull);
+        assert_eq!(c.offer_packet(at_millis(0), 125), PacketOutcome::QueueFull);
         assert_eq!(c.queue_len(at_millis(0)), 2);
         assert_eq!(arrival_time(c.offer_packet(at_millis(1), 125)), Some(at_millis(4)));
 
@@ -425,7 +426,7 @@ mod tests {
             LossModel::Bernoulli(0.1),
             LossModel::GilbertElliott { to_bad: 0.02, to_good: 0.18, good: 0.0, bad: 1.0 },
         ] {
-            let mean = loss.mean_loss();
+            let mean = loss.mean_loss_ratio();
             let mut c = test_channel(ChannelConfig { loss: loss.clone(), ..Default::default() });
             let lost: Vec<bool> =
                 (0..n).map(|_| arrival_time(c.offer_packet(at_millis(0), 1)).is_none()).collect();
@@ -441,15 +442,18 @@ mod tests {
     #[test]
     fn a_chain_that_stays_good_loses_at_the_good_rate() {
         let stays = LossModel::GilbertElliott { to_bad: 0.0, to_good: 0.0, good: 0.25, bad: 1.0 };
-        assert_eq!(stays.mean_loss(), 0.25);
+        assert_eq!(stays.mean_loss_ratio(), 0.25);
     }
 
     #[test]
     fn a_mean_weighs_both_states_by_the_time_spent_in_them() {
         // A tenth of the time in the bad state.
         let both = LossModel::GilbertElliott { to_bad: 0.0625, to_good: 0.5625, good: 0.5, bad: 1.0 };
-        assert!((both.mean_loss() - 0.55).abs() < 1e-12, "{}", both.mean_loss());
-        assert_eq!((LossModel::None.mean_loss(), LossModel::Script(vec![1]).mean_loss()), (0.0, 0.0));
+        assert!((both.mean_loss_ratio() - 0.55).abs() < 1e-12, "{}", both.mean_loss_ratio());
+        assert_eq!(
+            (LossModel::None.mean_loss_ratio(), LossModel::Script(vec![1]).mean_loss_ratio()),
+            (0.0, 0.0)
+        );
     }
 
     #[test]
@@ -482,13 +486,15 @@ mod tests {
                 duplicate: 0.5,
                 ..Default::default()
             });
-            let fates: Vec<PacketFate> = (0..200).map(|i| c.offer_packet(at_millis(i), 1)).collect();
+            let fates: Vec<PacketOutcome> = (0..200).map(|i| c.offer_packet(at_millis(i), 1)).collect();
             let copies = fates
                 .iter()
-                .filter(|f| matches!(f, PacketFate::Delivered { duplicate_arrives: Some(_), .. }))
+                .filter(|f| matches!(f, PacketOutcome::Delivered { duplicate_arrives: Some(_), .. }))
                 .count();
-            let damaged =
-                fates.iter().filter(|f| matches!(f, PacketFate::Delivered { corrupted: true, .. })).count();
+            let damaged = fates
+                .iter()
+                .filter(|f| matches!(f, PacketOutcome::Delivered { corrupted: true, .. }))
+                .count();
             assert!((70..130).contains(&copies) && (70..130).contains(&damaged));
             let times: Vec<Instant> = fates.into_iter().filter_map(arrival_time).collect();
             times.is_sorted()

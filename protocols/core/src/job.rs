@@ -12,17 +12,17 @@ pub struct JobRequest<J> {
     /// The work.
     pub job: J,
     /// The host and login that the job is for.
-    pub origin: JobOrigin,
+    pub origin: JobRequester,
 }
 
 impl<J> JobRequest<J> {
     /// A job of the host itself, which is never abandoned.
     pub const fn new(token: u64, what: J) -> Self {
-        Self { token, job: what, origin: JobOrigin { host: None, waiter: None } }
+        Self { token, job: what, origin: JobRequester { host: None, waiter: None } }
     }
     /// Returns the job with another origin.
     #[must_use]
-    pub fn with_origin(self, origin: JobOrigin) -> Self {
+    pub fn with_origin(self, origin: JobRequester) -> Self {
         Self { origin, ..self }
     }
     /// Returns the job as the container of the machine names it.
@@ -37,24 +37,24 @@ pub type NoJob = core::convert::Infallible;
 /// A handle of the login or other entry that waits for results. Its jobs may be skipped once it is dropped.
 ///
 /// ```
-/// # use usher_core::{JobOrigin, JobRequest, JobWaiter};
+/// # use usher_core::{JobRequester, JobRequest, JobWaiter};
 /// let waiter = JobWaiter::default();
-/// let job = JobRequest::new(1, "sign").with_origin(JobOrigin::from_address("192.0.2.1".parse().unwrap()).awaited_by(&waiter));
-/// assert!(job.origin.is_awaited());
+/// let job = JobRequest::new(1, "sign").with_origin(JobRequester::from_address("192.0.2.1".parse().unwrap()).with_waiter(&waiter));
+/// assert!(job.origin.is_result_needed());
 /// drop(waiter);
-/// assert!(!job.origin.is_awaited());
+/// assert!(!job.origin.is_result_needed());
 /// ```
 #[derive(Debug, Default)]
 pub struct JobWaiter(Arc<()>);
 
 /// The host that a job is for, and the entry that waits for it.
 #[derive(Clone, Debug, Default)]
-pub struct JobOrigin {
+pub struct JobRequester {
     host: Option<IpAddr>,
     waiter: Option<Weak<()>>,
 }
 
-impl JobOrigin {
+impl JobRequester {
     /// A host at this address. Addresses that one subscriber can choose freely share an origin (see
     /// [`host_of`](crate::address::host_of)).
     #[must_use]
@@ -63,7 +63,7 @@ impl JobOrigin {
     }
     /// Returns the origin with a waiter: the job may be skipped once the waiter is dropped.
     #[must_use]
-    pub fn awaited_by(self, waiter: &JobWaiter) -> Self {
+    pub fn with_waiter(self, waiter: &JobWaiter) -> Self {
         Self { waiter: Some(Arc::downgrade(&waiter.0)), ..self }
     }
     /// Returns the host; `None`: unknown.
@@ -73,12 +73,12 @@ impl JobOrigin {
     }
     /// True if the result is still needed.
     #[must_use]
-    pub fn is_awaited(&self) -> bool {
+    pub fn is_result_needed(&self) -> bool {
         self.waiter.as_ref().is_none_or(|waiter| waiter.strong_count() > 0)
     }
 }
 
-impl PartialEq for JobOrigin {
+impl PartialEq for JobRequester {
     fn eq(&self, other: &Self) -> bool {
         let same = match (&self.waiter, &other.waiter) {
             (Some(one), Some(other)) => one.ptr_eq(other),
@@ -89,4 +89,4 @@ impl PartialEq for JobOrigin {
     }
 }
 
-impl Eq for JobOrigin {}
+impl Eq for JobRequester {}

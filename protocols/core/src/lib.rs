@@ -33,16 +33,16 @@ pub mod timer;
 mod transport;
 pub mod work;
 
-pub use codec::{OctetReader, OctetWriter, TruncatedError};
-pub use job::{JobOrigin, JobRequest, JobWaiter, NoJob};
+pub use codec::{OctetReader, OctetWriter, TruncatedInputError};
+pub use job::{JobRequest, JobRequester, JobWaiter, NoJob};
 pub use machine::{
-    AssocId, CloseReason, CommandError, ConnId, ConnOrigin, DatagramPath, ListenerId, Machine, MachineInput,
-    MachineOutput, MessageEvent, MessageOp, OutputOf, OwnerPath, PortId, SocketId, StreamEvent, StreamOp,
-    Transmit, WorkRecord,
+    AssocId, CloseReason, CommandError, ConnId, ConnOrigin, DatagramPath, LinkLayerPortId, ListenerId,
+    Machine, MachineInput, MachineOutput, MachineOutputOf, MachineOwnerPath, MessageAssociationEvent,
+    MessageAssociationOp, SocketId, StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 pub use named::NamedValue;
 pub use output::{ChildMachine, MachineHost, OutputQueue};
-pub use rng::{ModelRng, SecureRng, Seed};
+pub use rng::{SecureRng, Seed, SimulationRng};
 pub use time::{Duration, Instant, WallTime};
 pub use transport::TransportProtocol;
 pub use work::WorkLabel;

@@ -39,9 +39,9 @@ use core::net::{IpAddr, SocketAddr};
 /// ([`split_outer_slot`](Self::split_outer_slot)). So ids of two machines never collide, and a machine needs no
 /// knowledge of its containers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct OwnerPath(u64);
+pub struct MachineOwnerPath(u64);
 
-impl OwnerPath {
+impl MachineOwnerPath {
     /// The hosted machine.
     pub const HOSTED: Self = Self(0);
     const BITS: u32 = u16::BITS;
@@ -73,7 +73,7 @@ impl OwnerPath {
     }
 }
 
-impl core::fmt::Debug for OwnerPath {
+impl core::fmt::Debug for MachineOwnerPath {
     /// The slots from outside to inside: `.2.0`.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let mut rest = *self;
@@ -92,7 +92,7 @@ impl core::fmt::Debug for OwnerPath {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SocketId {
     /// The machine that owns it.
-    pub owner: OwnerPath,
+    pub owner: MachineOwnerPath,
     /// Its number among the sockets of its owner, from 0.
     pub n: u32,
 }
@@ -101,7 +101,7 @@ impl SocketId {
     /// A socket of the hosted machine.
     #[must_use]
     pub const fn from_number(n: u32) -> Self {
-        Self { owner: OwnerPath::HOSTED, n }
+        Self { owner: MachineOwnerPath::HOSTED, n }
     }
     /// Returns this id as the container writes it, for an owner in `slot`.
     #[must_use]
@@ -114,7 +114,7 @@ impl SocketId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ListenerId {
     /// The machine that owns the accepted connections.
-    pub owner: OwnerPath,
+    pub owner: MachineOwnerPath,
     /// Its number among the listeners of its owner, from 0.
     pub n: u32,
 }
@@ -123,7 +123,7 @@ impl ListenerId {
     /// A listener of the hosted machine.
     #[must_use]
     pub const fn from_number(n: u32) -> Self {
-        Self { owner: OwnerPath::HOSTED, n }
+        Self { owner: MachineOwnerPath::HOSTED, n }
     }
     /// Returns this id as the machine in this slot writes it.
     fn strip_outer_slot(self, slot: u16) -> Self {
@@ -158,7 +158,7 @@ pub enum ConnOrigin {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId {
     /// The machine that owns it.
-    pub owner: OwnerPath,
+    pub owner: MachineOwnerPath,
     /// The side that opened it.
     pub side: ConnOrigin,
     /// Its number among the connections of its owner that the same side opened.
@@ -168,18 +168,18 @@ pub struct ConnId {
 impl ConnId {
     /// The `n`-th connection that the hosted machine opened.
     #[must_use]
-    pub const fn new_opened(n: u32) -> Self {
-        Self { owner: OwnerPath::HOSTED, side: ConnOrigin::Opened, n }
+    pub const fn nth_opened_connection(n: u32) -> Self {
+        Self { owner: MachineOwnerPath::HOSTED, side: ConnOrigin::Opened, n }
     }
     /// The `n`-th connection that the host accepted for the hosted machine.
     #[must_use]
-    pub const fn new_accepted(n: u32) -> Self {
-        Self { owner: OwnerPath::HOSTED, side: ConnOrigin::Accepted, n }
+    pub const fn nth_accepted_connection(n: u32) -> Self {
+        Self { owner: MachineOwnerPath::HOSTED, side: ConnOrigin::Accepted, n }
     }
     /// The `n`-th connection that the host accepted at a listener. Its owner is the owner of the listener.
     #[must_use]
-    pub const fn accepted_at(listener: ListenerId, n: u32) -> Self {
-        Self { owner: listener.owner, ..Self::new_accepted(n) }
+    pub const fn nth_accepted_at_listener(listener: ListenerId, n: u32) -> Self {
+        Self { owner: listener.owner, ..Self::nth_accepted_connection(n) }
     }
     /// True if the peer opened the connection.
     #[must_use]
@@ -198,7 +198,7 @@ pub type AssocId = ConnId;
 
 /// A port that carries link-layer frames (an Ethernet port, a radio).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct PortId(pub u32);
+pub struct LinkLayerPortId(pub u32);
 
 /// Why a connection or association ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -249,7 +249,7 @@ pub enum StreamEvent<'a> {
 
 /// An event of a message-oriented association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MessageEvent<'a> {
+pub enum MessageAssociationEvent<'a> {
     /// An association from the peer is up.
     Accepted {
         /// The listener that accepted it.
@@ -301,12 +301,12 @@ pub enum MachineInput<'a> {
         /// The association.
         assoc: AssocId,
         /// The event.
-        event: MessageEvent<'a>,
+        event: MessageAssociationEvent<'a>,
     },
     /// A link-layer frame arrived: destination, source, EtherType, payload (Ethernet II, no FCS).
     Frame {
         /// The port that received it.
-        port: PortId,
+        port: LinkLayerPortId,
         /// The frame.
         data: &'a [u8],
     },
@@ -323,8 +323,8 @@ impl<'a> MachineInput<'a> {
             Self::Stream { conn, event: StreamEvent::Accepted { .. } } => {
                 Some(Transmit::Stream { conn, op: StreamOp::Abort })
             }
-            Self::Message { assoc, event: MessageEvent::Accepted { .. } } => {
-                Some(Transmit::Message { assoc, op: MessageOp::Abort })
+            Self::Message { assoc, event: MessageAssociationEvent::Accepted { .. } } => {
+                Some(Transmit::Message { assoc, op: MessageAssociationOp::Abort })
             }
             _ => None,
         }
@@ -353,8 +353,12 @@ impl<'a> MachineInput<'a> {
             Self::Message { assoc, event } => {
                 let (slot, owner) = assoc.owner.split_outer_slot()?;
                 let event = match event {
-                    MessageEvent::Accepted { listener, remote, streams } => {
-                        MessageEvent::Accepted { listener: listener.strip_outer_slot(slot), remote, streams }
+                    MessageAssociationEvent::Accepted { listener, remote, streams } => {
+                        MessageAssociationEvent::Accepted {
+                            listener: listener.strip_outer_slot(slot),
+                            remote,
+                            streams,
+                        }
                     }
                     other => other,
                 };
@@ -388,7 +392,7 @@ pub enum StreamOp {
 
 /// An operation on a message-oriented association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MessageOp {
+pub enum MessageAssociationOp {
     /// Opens it.
     Connect {
         /// The local address; with `None` the host chooses.
@@ -434,12 +438,12 @@ pub enum Transmit {
         /// The association.
         assoc: AssocId,
         /// The operation.
-        op: MessageOp,
+        op: MessageAssociationOp,
     },
     /// Sends the buffer as one link-layer frame (Ethernet II, no FCS).
     Frame {
         /// The port that sends it.
-        port: PortId,
+        port: LinkLayerPortId,
     },
 }
 
@@ -478,7 +482,7 @@ pub struct WorkRecord {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CommandError {
     /// The token belongs to no open entry.
-    #[error("the token names nothing that is open in this machine")]
+    #[error("the machine has no open entry for this token")]
     UnknownToken,
     /// The command does not fit the machine's state.
     #[error("not possible in this state: {0}")]
@@ -505,7 +509,7 @@ pub enum MachineOutput<E, J = NoJob> {
 }
 
 /// The output type of a machine's [`Machine::poll_output`].
-pub type OutputOf<M> = MachineOutput<<M as Machine>::Event, <M as Machine>::Job>;
+pub type MachineOutputOf<M> = MachineOutput<<M as Machine>::Event, <M as Machine>::Job>;
 
 /// A protocol endpoint without sockets or a clock; see the [module](self) for how to drive it.
 pub trait Machine {
@@ -553,7 +557,7 @@ pub trait Machine {
     /// With [`MachineOutput::Transmit`], `buf` holds the bytes, or is empty for an operation without data. With other
     /// outputs its contents have no meaning.
     #[must_use]
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>>;
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>>;
 
     /// Moves the outputs before the next event to the outputs of the container, and returns that event. `outside` gives
     /// a transmit its ids in the container. A machine that only passes on the outputs of its children forwards this
@@ -566,7 +570,7 @@ pub trait Machine {
     where
         Self: Machine<Job = NoJob> + Sized,
     {
-        outputs.up_to_event(outside, |buf| self.poll_output(buf))
+        outputs.queue_until_event(outside, |buf| self.poll_output(buf))
     }
 
     /// Returns the time for the next [`MachineInput::Timeout`]. Ask again after each input or command: it may move
@@ -586,7 +590,7 @@ mod tests {
     #[test]
     fn an_owner_is_entered_by_the_way_that_it_came_out() {
         let slots = [0, 7, u16::MAX - 1, 3];
-        let mut owner = OwnerPath::HOSTED;
+        let mut owner = MachineOwnerPath::HOSTED;
         for slot in slots {
             owner = owner.with_outer_slot(slot);
         }
@@ -596,41 +600,44 @@ mod tests {
             assert_eq!(entered, slot);
             owner = inner;
         }
-        assert_eq!((owner, owner.split_outer_slot()), (OwnerPath::HOSTED, None));
+        assert_eq!((owner, owner.split_outer_slot()), (MachineOwnerPath::HOSTED, None));
     }
 
     #[test]
     #[should_panic(expected = "too deep")]
     fn a_path_of_five_slots_is_refused() {
-        let _ = (0..5).fold(OwnerPath::HOSTED, |owner, _| owner.with_outer_slot(0));
+        let _ = (0..5).fold(MachineOwnerPath::HOSTED, |owner, _| owner.with_outer_slot(0));
     }
 
     #[test]
     #[should_panic(expected = "too deep")]
     fn the_number_that_stands_for_no_slot_is_refused() {
-        let _ = OwnerPath::from_slot(u16::MAX);
+        let _ = MachineOwnerPath::from_slot(u16::MAX);
     }
 
     #[test]
     fn ids_of_two_machines_never_meet() {
         let of = |slot| {
-            let (socket, conn) =
-                (SocketId::from_number(1).with_outer_slot(slot), ConnId::new_opened(1).with_outer_slot(slot));
-            (socket, conn, ConnId::new_accepted(1).with_outer_slot(slot))
+            let (socket, conn) = (
+                SocketId::from_number(1).with_outer_slot(slot),
+                ConnId::nth_opened_connection(1).with_outer_slot(slot),
+            );
+            (socket, conn, ConnId::nth_accepted_connection(1).with_outer_slot(slot))
         };
         let (a, b) = (of(0), of(1));
         assert!(a.0 != b.0 && a.1 != b.1 && a.2 != b.2 && a.1 != a.2);
-        assert!(a.0 != SocketId::from_number(1) && a.1 != ConnId::new_opened(1));
+        assert!(a.0 != SocketId::from_number(1) && a.1 != ConnId::nth_opened_connection(1));
     }
 
     #[test]
     fn an_input_reaches_the_machine_in_the_terms_of_its_own() {
-        let listener = ListenerId { owner: OwnerPath::from_slot(4).with_outer_slot(2), n: 3 };
-        let (conn, socket) = (ConnId::accepted_at(listener, 9), SocketId { owner: listener.owner, n: 5 });
+        let listener = ListenerId { owner: MachineOwnerPath::from_slot(4).with_outer_slot(2), n: 3 };
+        let (conn, socket) =
+            (ConnId::nth_accepted_at_listener(listener, 9), SocketId { owner: listener.owner, n: 5 });
         let path = |socket| DatagramPath { socket, local: REMOTE, remote: REMOTE };
         let accepted =
             |listener| StreamEvent::Accepted { listener, remote: REMOTE, local: None, certificate: None };
-        let up = |listener| MessageEvent::Accepted { listener, remote: REMOTE, streams: 1 };
+        let up = |listener| MessageAssociationEvent::Accepted { listener, remote: REMOTE, streams: 1 };
         let inner = |owner| (ConnId { owner, ..conn }, SocketId { owner, n: 5 }, ListenerId { owner, n: 3 });
         let all = |(conn, socket, listener): (ConnId, SocketId, ListenerId)| {
             [
@@ -639,33 +646,36 @@ mod tests {
                 MachineInput::Stream { conn, event: StreamEvent::Data(b"s") },
                 MachineInput::Stream { conn, event: StreamEvent::Closed(CloseReason::Reset) },
                 MachineInput::Message { assoc: conn, event: up(listener) },
-                MachineInput::Message { assoc: conn, event: MessageEvent::Down(CloseReason::Closed) },
+                MachineInput::Message {
+                    assoc: conn,
+                    event: MessageAssociationEvent::Down(CloseReason::Closed),
+                },
             ]
         };
         let outside = all((conn, socket, listener));
         for (n, input) in outside.into_iter().enumerate() {
             let once = input.split_outer_slot();
-            assert_eq!(once, Some((2, all(inner(OwnerPath::from_slot(4)))[n])));
+            assert_eq!(once, Some((2, all(inner(MachineOwnerPath::from_slot(4)))[n])));
             let twice = once.unwrap().1.split_outer_slot();
-            assert_eq!(twice, Some((4, all(inner(OwnerPath::HOSTED))[n])));
+            assert_eq!(twice, Some((4, all(inner(MachineOwnerPath::HOSTED))[n])));
             assert_eq!(twice.unwrap().1.split_outer_slot(), None);
         }
         assert_eq!(MachineInput::Timeout.split_outer_slot(), None);
-        assert_eq!(MachineInput::Frame { port: PortId(1), data: b"f" }.split_outer_slot(), None);
+        assert_eq!(MachineInput::Frame { port: LinkLayerPortId(1), data: b"f" }.split_outer_slot(), None);
     }
 
     #[test]
     fn transmits_of_a_child_machine_carry_its_outer_slot() {
-        let conn = ConnId::new_opened(2);
+        let conn = ConnId::nth_opened_connection(2);
         let stream = Transmit::Stream { conn, op: StreamOp::Data };
         assert_eq!(
             stream.with_outer_slot(6),
             Transmit::Stream { conn: conn.with_outer_slot(6), op: StreamOp::Data }
         );
-        let message = Transmit::Message { assoc: conn, op: MessageOp::Abort };
+        let message = Transmit::Message { assoc: conn, op: MessageAssociationOp::Abort };
         assert_eq!(
             message.with_outer_slot(6),
-            Transmit::Message { assoc: conn.with_outer_slot(6), op: MessageOp::Abort }
+            Transmit::Message { assoc: conn.with_outer_slot(6), op: MessageAssociationOp::Abort }
         );
         let path = |socket| DatagramPath { socket, local: REMOTE, remote: REMOTE };
         let datagram = |socket| Transmit::Datagram { path: path(socket) };
@@ -673,7 +683,7 @@ mod tests {
             datagram(SocketId::from_number(1)).with_outer_slot(6),
             datagram(SocketId::from_number(1).with_outer_slot(6))
         );
-        let frame = Transmit::Frame { port: PortId(1) };
+        let frame = Transmit::Frame { port: LinkLayerPortId(1) };
         assert_eq!(frame.with_outer_slot(6), frame);
     }
 }

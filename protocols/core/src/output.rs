@@ -15,7 +15,7 @@ const SPARE_OCTETS: usize = 4096;
 /// The kind of the next output. Events, work and jobs have queues of their own. An event may be many times as large as
 /// a transmit, and a common enum would move every output at the size of the largest.
 #[derive(Debug)]
-enum QueuedOutput {
+enum QueuedOutputKind {
     Transmit,
     Event,
     Work(WorkRecord),
@@ -25,7 +25,7 @@ enum QueuedOutput {
 /// The outputs of a machine in the order of its decisions. Buffers are moved, not copied.
 #[derive(Debug)]
 pub struct OutputQueue<E, J = NoJob> {
-    order: VecDeque<QueuedOutput>,
+    order: VecDeque<QueuedOutputKind>,
     transmits: VecDeque<(Transmit, Vec<u8>)>,
     events: VecDeque<E>,
     jobs: VecDeque<JobRequest<J>>,
@@ -59,7 +59,7 @@ impl<E, J> OutputQueue<E, J> {
     }
     /// Queues a network operation with these bytes.
     pub fn push_transmit(&mut self, transmit: Transmit, bytes: Vec<u8>) {
-        self.order.push_back(QueuedOutput::Transmit);
+        self.order.push_back(QueuedOutputKind::Transmit);
         self.transmits.push_back((transmit, bytes));
     }
     /// Queues a network operation without bytes.
@@ -68,38 +68,38 @@ impl<E, J> OutputQueue<E, J> {
     }
     /// Queues an event.
     pub fn push_event(&mut self, event: E) {
-        self.order.push_back(QueuedOutput::Event);
+        self.order.push_back(QueuedOutputKind::Event);
         self.events.push_back(event);
     }
     /// Queues work. Consecutive work of one kind merges into one record.
     pub fn push_work(&mut self, work: WorkRecord) {
         match self.order.back_mut() {
-            Some(QueuedOutput::Work(last)) if last.label == work.label => last.units += work.units,
-            _ => self.order.push_back(QueuedOutput::Work(work)),
+            Some(QueuedOutputKind::Work(last)) if last.label == work.label => last.units += work.units,
+            _ => self.order.push_back(QueuedOutputKind::Work(work)),
         }
     }
     /// Queues a job.
     pub fn push_job(&mut self, job: JobRequest<J>) {
-        self.order.push_back(QueuedOutput::Job);
+        self.order.push_back(QueuedOutputKind::Job);
         self.jobs.push_back(job);
     }
     /// Queues a network operation without bytes on behalf of a child machine.
-    pub fn operate_for<M>(&mut self, child: &ChildMachine<M>, transmit: Transmit) {
+    pub fn push_child_operation<M>(&mut self, child: &ChildMachine<M>, transmit: Transmit) {
         self.push_operation(transmit);
-        self.rename_last(|transmit| add_child_slot(child.slot, transmit));
+        self.map_last_transmit(|transmit| add_child_slot(child.slot, transmit));
     }
     /// Returns the next output, as [`Machine::poll_output`] does.
     pub fn poll(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutput<E, J>> {
         match self.order.pop_front()? {
-            QueuedOutput::Transmit => {
+            QueuedOutputKind::Transmit => {
                 let (transmit, mut bytes) = self.transmits.pop_front()?;
                 core::mem::swap(buf, &mut bytes);
                 self.recycle_buffer(bytes);
                 Some(MachineOutput::Transmit(transmit))
             }
-            QueuedOutput::Event => self.events.pop_front().map(MachineOutput::Event),
-            QueuedOutput::Work(work) => Some(MachineOutput::Work(work)),
-            QueuedOutput::Job => self.jobs.pop_front().map(MachineOutput::Job),
+            QueuedOutputKind::Event => self.events.pop_front().map(MachineOutput::Event),
+            QueuedOutputKind::Work(work) => Some(MachineOutput::Work(work)),
+            QueuedOutputKind::Job => self.jobs.pop_front().map(MachineOutput::Job),
         }
     }
     /// Moves the outputs of a child machine here, up to its next event, and returns that event. Call it until it
@@ -110,14 +110,14 @@ impl<E, J> OutputQueue<E, J> {
     }
     /// Changes the ids of the last transmit in place. A second move just after a write of a few octets would stall the
     /// processor.
-    fn rename_last(&mut self, outside: impl Fn(&mut Transmit)) {
+    fn map_last_transmit(&mut self, outside: impl Fn(&mut Transmit)) {
         if let Some((transmit, _)) = self.transmits.back_mut() {
             outside(transmit);
         }
     }
     /// Queues the outputs of `poll` up to the next event, and returns that event. `outside` gives a transmit its ids
     /// here.
-    pub fn up_to_event<X>(
+    pub fn queue_until_event<X>(
         &mut self,
         outside: impl Fn(&mut Transmit),
         mut poll: impl FnMut(&mut Vec<u8>) -> Option<MachineOutput<X>>,
@@ -128,7 +128,7 @@ impl<E, J> OutputQueue<E, J> {
                 Some(MachineOutput::Transmit(transmit)) => {
                     let next = self.take_buffer();
                     self.push_transmit(transmit, core::mem::replace(&mut buf, next));
-                    self.rename_last(&outside);
+                    self.map_last_transmit(&outside);
                 }
                 Some(MachineOutput::Work(work)) => self.push_work(work),
                 Some(MachineOutput::Event(event)) => break Some(event),
@@ -142,7 +142,7 @@ impl<E, J> OutputQueue<E, J> {
 }
 
 /// A machine inside another. Its slot there distinguishes its ids from those of other children
-/// ([`OwnerPath`](crate::OwnerPath)).
+/// ([`MachineOwnerPath`](crate::MachineOwnerPath)).
 ///
 /// The container routes by [`MachineInput::split_outer_slot`](crate::MachineInput::split_outer_slot). After each input
 /// or command it takes the child's outputs by [`OutputQueue::next_event`].
@@ -221,7 +221,7 @@ pub trait MachineHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{CommandError, ConnId, MachineInput, OutputOf, StreamOp};
+    use crate::machine::{CommandError, ConnId, MachineInput, MachineOutputOf, StreamOp};
     use crate::time::Instant;
     use crate::work::WorkLabel;
     use alloc::vec;
@@ -229,7 +229,7 @@ mod tests {
     const TEST_LABEL: WorkLabel = WorkLabel::from_declaration(&["test.one", "unit", "One."]);
     const TWO: WorkLabel = WorkLabel::from_declaration(&["test.two", "unit", "Two."]);
 
-    const CONN: ConnId = ConnId::new_opened(3);
+    const CONN: ConnId = ConnId::nth_opened_connection(3);
 
     fn data_transmit(conn: ConnId) -> Transmit {
         Transmit::Stream { conn, op: StreamOp::Data }
@@ -254,7 +254,7 @@ mod tests {
         fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
             Ok(())
         }
-        fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
             self.0.poll(buf)
         }
         fn poll_timeout(&mut self) -> Option<Instant> {
@@ -262,7 +262,9 @@ mod tests {
         }
     }
 
-    fn drain_all<E, J>(outputs: &mut OutputQueue<E, J>) -> Vec<(MachineOutput<E, J>, Vec<u8>)> {
+    fn drain_outputs_with_bytes<E, J>(
+        outputs: &mut OutputQueue<E, J>,
+    ) -> Vec<(MachineOutput<E, J>, Vec<u8>)> {
         let mut buf = Vec::new();
         core::iter::from_fn(|| {
             buf.clear();
@@ -286,7 +288,7 @@ mod tests {
             (MachineOutput::Event(2), vec![]),
             (MachineOutput::Transmit(Transmit::Stream { conn: CONN, op: StreamOp::Abort }), vec![]),
         ];
-        assert_eq!(drain_all(&mut outputs), expected);
+        assert_eq!(drain_outputs_with_bytes(&mut outputs), expected);
     }
 
     #[test]
@@ -299,10 +301,11 @@ mod tests {
         add(TEST_LABEL, 4);
         outputs.push_event(0);
         outputs.push_work(WorkRecord { label: TEST_LABEL, units: 8 });
-        let units = drain_all(&mut outputs).into_iter().filter_map(|(output, _)| match output {
-            MachineOutput::Work(work) => Some((work.label.name(), work.units)),
-            _ => None,
-        });
+        let units =
+            drain_outputs_with_bytes(&mut outputs).into_iter().filter_map(|(output, _)| match output {
+                MachineOutput::Work(work) => Some((work.label.name(), work.units)),
+                _ => None,
+            });
         let expected = [("test.one", 3), ("test.two", 1), ("test.one", 4), ("test.one", 8)];
         assert_eq!(units.collect::<Vec<_>>(), expected);
     }
@@ -319,7 +322,7 @@ mod tests {
             while let Some(event) = outputs.next_event(&mut child) {
                 outputs.push_event(u16::from(event) * 100);
             }
-            outputs.operate_for(&child, Transmit::Stream { conn: CONN, op: StreamOp::Abort });
+            outputs.push_child_operation(&child, Transmit::Stream { conn: CONN, op: StreamOp::Abort });
             let expected = vec![
                 (MachineOutput::Work(WorkRecord { label: TEST_LABEL, units: 1 }), vec![]),
                 (MachineOutput::Event(100), vec![]),
@@ -328,7 +331,7 @@ mod tests {
                 (MachineOutput::Transmit(data_transmit(conn)), vec![2]),
                 (MachineOutput::Transmit(Transmit::Stream { conn, op: StreamOp::Abort }), vec![]),
             ];
-            assert_eq!(drain_all(&mut outputs), expected);
+            assert_eq!(drain_outputs_with_bytes(&mut outputs), expected);
         }
     }
 

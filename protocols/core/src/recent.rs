@@ -1,26 +1,26 @@
 //! Recently seen keys: a bounded memory that distinguishes known users from others.
 
-use crate::collections::{HashMap, HashState};
+use crate::collections::{HashMap, SeededHashState};
 use crate::table::SessionTable;
 use crate::{Duration, Instant};
 
 /// A table of keys with the time when each was last seen. When it is full, the least recently seen key is evicted. Keys
 /// are hashes that an outsider cannot predict.
 #[derive(Debug)]
-pub struct RecentKeys {
+pub struct RecentKeyTable {
     capacity: usize,
     by_key: HashMap<u64, u64>,
     table: SessionTable<(u64, Instant)>,
 }
 
-impl RecentKeys {
+impl RecentKeyTable {
     /// An empty table for this number of keys.
     #[must_use]
-    pub fn new(room: usize, hash: &HashState) -> Self {
+    pub fn new(room: usize, hash: &SeededHashState) -> Self {
         Self { capacity: room, by_key: HashMap::with_hasher(hash.clone()), table: SessionTable::new() }
     }
     /// Records that a key is seen now.
-    pub fn record_key(&mut self, now: Instant, key: u64) {
+    pub fn record_recent_key(&mut self, now: Instant, key: u64) {
         self.remove_key(key);
         while self.table.len() >= self.capacity.max(1) {
             let Some((oldest, _)) = self.table.oldest_entry() else { break };
@@ -53,14 +53,14 @@ mod tests {
 
     #[test]
     fn who_was_seen_last_is_remembered_and_for_so_long() {
-        let mut recent = RecentKeys::new(3, &hash_state(&mut SecureRng::from_seed([1; 32])));
+        let mut recent = RecentKeyTable::new(3, &hash_state(&mut SecureRng::from_seed([1; 32])));
         let at = |secs| Instant::ZERO + Duration::from_secs(secs);
         let minute = Duration::from_secs(60);
         for (secs, key) in [(0, 1), (1, 2), (2, 1), (3, 3), (4, 4)] {
-            recent.record_key(at(secs), key);
+            recent.record_recent_key(at(secs), key);
         }
         let known =
-            |recent: &RecentKeys, secs| [1, 2, 3, 4].map(|key| recent.is_recent(at(secs), key, minute));
+            |recent: &RecentKeyTable, secs| [1, 2, 3, 4].map(|key| recent.is_recent(at(secs), key, minute));
         assert_eq!(known(&recent, 4), [true, false, true, true], "2 was not seen for longest");
         assert_eq!(known(&recent, 62), [false, false, true, true]);
         recent.remove_key(3);

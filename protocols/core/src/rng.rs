@@ -3,7 +3,7 @@
 //! Each random decision of a run has its own stream, named by purpose and index. So a new host or an extra draw in one
 //! place changes no other stream.
 //!
-//! - [`ModelRng`] (xoshiro256++) serves models.
+//! - [`SimulationRng`] (xoshiro256++) serves models.
 //! - [`SecureRng`] (ChaCha12) serves values that an adversary must not guess. A live host seeds it from the operating
 //!   system, the simulator from the study's seed.
 //!
@@ -52,8 +52,8 @@ impl Seed {
         out
     }
     /// Derives the model stream of this label and index.
-    pub fn derive_rng(self, label: &str, index: u64) -> ModelRng {
-        ModelRng(rand_xoshiro::Xoshiro256PlusPlus::from_seed(self.derive_bytes(label, index)))
+    pub fn derive_rng(self, label: &str, index: u64) -> SimulationRng {
+        SimulationRng(rand_xoshiro::Xoshiro256PlusPlus::from_seed(self.derive_bytes(label, index)))
     }
     /// Derives the protocol stream of this label and index.
     pub fn derive_secure_rng(self, label: &str, index: u64) -> SecureRng {
@@ -63,9 +63,9 @@ impl Seed {
 
 /// A stream of random numbers for models: fast, not secret.
 #[derive(Clone, Debug)]
-pub struct ModelRng(rand_xoshiro::Xoshiro256PlusPlus);
+pub struct SimulationRng(rand_xoshiro::Xoshiro256PlusPlus);
 
-impl ModelRng {
+impl SimulationRng {
     /// Returns 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()

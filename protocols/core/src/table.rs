@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 /// The slots of a [`SessionTable`]; see the [module](self).
 #[derive(Clone, Debug)]
 pub struct SessionTable<T> {
-    slots: Vec<TableSlot<T>>,
+    slots: Vec<SessionTableSlot<T>>,
     free: u32,
     oldest: u32,
     newest: u32,
@@ -22,7 +22,7 @@ pub struct SessionTable<T> {
 }
 
 #[derive(Clone, Debug)]
-struct TableSlot<T> {
+struct SessionTableSlot<T> {
     generation: u32,
     /// The next older entry.
     older: u32,
@@ -57,7 +57,8 @@ impl<T> SessionTable<T> {
     /// Adds an entry as the newest and returns its token. The upper half of the token counts the uses of the slot.
     pub fn insert(&mut self, now: Instant, value: T) -> u64 {
         let index = if self.free == NONE {
-            let empty = TableSlot { generation: 0, older: NONE, newer: NONE, touched: now, value: None };
+            let empty =
+                SessionTableSlot { generation: 0, older: NONE, newer: NONE, touched: now, value: None };
             self.slots.push(empty);
             self.slots.len() as u32 - 1
         } else {
@@ -69,7 +70,7 @@ impl<T> SessionTable<T> {
         }
         slot.value = Some(value);
         self.len += 1;
-        self.link_newest(index, now);
+        self.link_as_newest(index, now);
         self.token_at(index)
     }
     /// Returns the entry of a token.
@@ -91,7 +92,7 @@ impl<T> SessionTable<T> {
         }
         let index = token as u32;
         self.unlink_slot(index);
-        self.link_newest(index, now);
+        self.link_as_newest(index, now);
         true
     }
     /// Removes an entry, which makes its token invalid.
@@ -116,7 +117,7 @@ impl<T> SessionTable<T> {
     fn token_at(&self, index: u32) -> u64 {
         u64::from(self.slots[index as usize].generation) << 32 | u64::from(index)
     }
-    fn link_newest(&mut self, index: u32, now: Instant) {
+    fn link_as_newest(&mut self, index: u32, now: Instant) {
         let newest = self.newest;
         let slot = &mut self.slots[index as usize];
         (slot.touched, slot.older, slot.newer) = (now, newest, NONE);

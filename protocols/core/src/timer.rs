@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 /// Returns the earliest deadline, if any is set.
 #[must_use]
 pub fn earliest_deadline<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
-    // Called after each step: an iterator over an array by value costs several times as much.
+    // This runs after each step of a machine. An iterator over the array by value would cost several times as much.
     let mut first = None;
     for at in &times {
         if at.is_some() && (first.is_none() || *at < first) {

@@ -2,8 +2,8 @@
 
 crate::named! {
     "a transport protocol";
-    /// What carries a protocol's messages from host to host. Each protocol, and each setting, takes those that its standard
-    /// has.
+    /// A transport protocol, which carries messages from host to host. Each protocol and each setting accepts those of
+    /// its standard.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum TransportProtocol {
         /// UDP.

@@ -9,7 +9,7 @@ use usher_core::{OctetReader, WallTime};
 
 /// A condition on a peer's certificate. The host must have verified its chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CertificateMatch {
+pub enum PeerCertificateCondition {
     /// The SHA-256 of the whole DER certificate.
     Fingerprint([u8; 32]),
     /// A name in the certificate.
@@ -20,27 +20,28 @@ pub enum CertificateMatch {
     Name(String),
 }
 
-impl CertificateMatch {
+impl PeerCertificateCondition {
     /// True if a DER certificate matches. An unreadable certificate has no names.
     #[must_use]
     pub fn matches_certificate(&self, certificate: &[u8]) -> bool {
         match self {
             Self::Fingerprint(want) => sha256_fingerprint(certificate) == *want,
             Self::Name(want) => {
-                let mut found = NameMatcher {
+                let mut found = CertificateNameMatcher {
                     expected_name: want,
                     address: want.parse().ok(),
                     fits: false,
                     has_alternative: false,
                 };
-                // A certificate that is unreadable to its end is not trusted for its earlier parts.
-                read_names(certificate, &mut found).is_some() && found.fits
+                // If a later part of the certificate is unreadable, the names in its earlier parts are not trusted
+                // either.
+                match_certificate_names(certificate, &mut found).is_some() && found.fits
             }
         }
     }
 }
 
-struct NameMatcher<'a> {
+struct CertificateNameMatcher<'a> {
     expected_name: &'a str,
     /// The wanted name, if it is an address.
     address: Option<IpAddr>,
@@ -49,13 +50,13 @@ struct NameMatcher<'a> {
     has_alternative: bool,
 }
 
-impl NameMatcher<'_> {
+impl CertificateNameMatcher<'_> {
     /// True if a name of the subjectAltName is of the wanted kind.
-    const fn is_wanted_kind(&self, tag: u8) -> bool {
+    const fn is_wanted_name_tag(&self, tag: u8) -> bool {
         tag == if self.address.is_some() { IP_ADDRESS } else { DNS_NAME }
     }
 
-    fn is_alternative(&self, name: &[u8]) -> bool {
+    fn matches_alternative_name(&self, name: &[u8]) -> bool {
         match self.address {
             Some(IpAddr::V4(address)) => name == address.octets(),
             Some(IpAddr::V6(address)) => name == address.octets(),
@@ -111,7 +112,7 @@ fn expect_element<'a>(r: &mut OctetReader<'a>, tag: u8) -> Option<OctetReader<'a
 
 /// Returns a reader of TBSCertificate (RFC 5280 §4.1) from its validity on. Its order is version, serial, signature,
 /// issuer, validity, subject, key, extensions.
-fn from_validity(certificate: &[u8]) -> Option<OctetReader<'_>> {
+fn tbs_reader_at_validity(certificate: &[u8]) -> Option<OctetReader<'_>> {
     let mut tbs =
         expect_element(&mut expect_element(&mut OctetReader::new(certificate), SEQUENCE)?, SEQUENCE)?;
     let (first, _) = read_element(&mut tbs)?;
@@ -125,14 +126,14 @@ fn from_validity(certificate: &[u8]) -> Option<OctetReader<'_>> {
 /// Returns the notAfter of a DER certificate (RFC 5280 §4.1.2.5); `None` if it is unreadable.
 #[must_use]
 pub fn not_after(certificate: &[u8]) -> Option<WallTime> {
-    let mut validity = expect_element(&mut from_validity(certificate)?, SEQUENCE)?;
+    let mut validity = expect_element(&mut tbs_reader_at_validity(certificate)?, SEQUENCE)?;
     read_element(&mut validity)?;
     let (tag, time) = read_element(&mut validity)?;
     let digits = time.peek_rest().strip_suffix(b"Z").filter(|text| text.iter().all(u8::is_ascii_digit))?;
     let pair =
         |at: usize| Some(u64::from(digits.get(at)? - b'0') * 10 + u64::from(digits.get(at + 1)? - b'0'));
     let (year, rest) = match (tag, digits.len()) {
-        // RFC 5280 4.1.2.5.1: two-digit years from 50 to 99 are in the 20th century.
+        // RFC 5280, 4.1.2.5.1: two-digit years from 50 to 99 are in the 20th century.
         (UTC_TIME, 12) => (pair(0)? + if pair(0)? < 50 { 2000 } else { 1900 }, 2),
         (GENERALIZED_TIME, 14) => (pair(0)? * 100 + pair(2)?, 4),
         _ => return None,
@@ -155,21 +156,22 @@ fn days_before(year: u64, month: u64) -> u64 {
     if leap && month > 2 { before + 1 } else { before }
 }
 
-fn read_names(certificate: &[u8], found: &mut NameMatcher<'_>) -> Option<()> {
-    let mut tbs = from_validity(certificate)?;
+fn match_certificate_names(certificate: &[u8], found: &mut CertificateNameMatcher<'_>) -> Option<()> {
+    let mut tbs = tbs_reader_at_validity(certificate)?;
     read_element(&mut tbs)?;
     let subject = expect_element(&mut tbs, SEQUENCE)?;
     expect_element(&mut tbs, SEQUENCE)?;
     while !tbs.is_empty() {
         let (tag, mut content) = read_element(&mut tbs)?;
         if tag == EXTENSIONS {
-            read_extensions(expect_element(&mut content, SEQUENCE)?, found)?;
+            match_alternative_names(expect_element(&mut content, SEQUENCE)?, found)?;
         }
     }
+    // RFC 6614, 2.3: the subjectAltName stands before the commonName.
     if !found.has_alternative { read_common_names(subject, found) } else { Some(()) }
 }
 
-fn read_extensions(mut list: OctetReader<'_>, found: &mut NameMatcher<'_>) -> Option<()> {
+fn match_alternative_names(mut list: OctetReader<'_>, found: &mut CertificateNameMatcher<'_>) -> Option<()> {
     while !list.is_empty() {
         let mut extension = expect_element(&mut list, SEQUENCE)?;
         let oid = expect_element(&mut extension, OID)?;
@@ -183,16 +185,16 @@ fn read_extensions(mut list: OctetReader<'_>, found: &mut NameMatcher<'_>) -> Op
         let mut alternatives = expect_element(&mut value.1, SEQUENCE)?;
         while !alternatives.is_empty() {
             let (tag, name) = read_element(&mut alternatives)?;
-            if found.is_wanted_kind(tag) {
+            if found.is_wanted_name_tag(tag) {
                 found.has_alternative = true;
-                found.fits |= found.is_alternative(name.peek_rest());
+                found.fits |= found.matches_alternative_name(name.peek_rest());
             }
         }
     }
     Some(())
 }
 
-fn read_common_names(mut subject: OctetReader<'_>, found: &mut NameMatcher<'_>) -> Option<()> {
+fn read_common_names(mut subject: OctetReader<'_>, found: &mut CertificateNameMatcher<'_>) -> Option<()> {
     while !subject.is_empty() {
         let mut set = expect_element(&mut subject, SET)?;
         while !set.is_empty() {
@@ -228,13 +230,13 @@ mod tests {
         }
     }
 
-    fn match_name(name: &str) -> CertificateMatch {
-        CertificateMatch::Name(name.into())
+    fn match_name(name: &str) -> PeerCertificateCondition {
+        PeerCertificateCondition::Name(name.into())
     }
 
     #[test]
     fn a_fingerprint_is_of_the_whole_certificate() {
-        let print = CertificateMatch::Fingerprint(sha256_fingerprint(CLIENT));
+        let print = PeerCertificateCondition::Fingerprint(sha256_fingerprint(CLIENT));
         assert!(
             print.matches_certificate(CLIENT)
                 && !print.matches_certificate(SERVER)

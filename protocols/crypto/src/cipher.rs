@@ -38,10 +38,10 @@ pub(crate) const TAG: usize = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CipherError {
     /// The initialization vector, the data or the tag has a wrong length.
-    #[error("the initialization vector, the data or the tag has a length that the cipher has not")]
+    #[error("the cipher does not accept the length of the initialization vector, the data or the tag")]
     Length,
     /// The tag does not match: the data or the tag was altered, or the key differs.
-    #[error("the data was altered, or enciphered under another key")]
+    #[error("the data was altered, or encrypted with another key")]
     Tag,
 }
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(data, hex_octets("80000000000000000000000000000000"));
     }
 
-    fn all_ciphers() -> Vec<(CipherAlgorithm, usize)> {
+    fn all_cipher_key_lengths() -> Vec<(CipherAlgorithm, usize)> {
         let bits = [0, 128, 192, 256].into_iter();
         let all = bits.flat_map(|bits| CipherAlgorithm::ALL.map(|a| Some((a, a.key_len(bits)?))));
         all.flatten().collect()
@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn a_key_of_another_length_makes_no_cipher() {
-        assert_eq!(all_ciphers().len(), 10);
+        assert_eq!(all_cipher_key_lengths().len(), 10);
         for length in 0..64 {
             for algorithm in CipherAlgorithm::ALL {
-                let fits = all_ciphers().contains(&(algorithm, length));
+                let fits = all_cipher_key_lengths().contains(&(algorithm, length));
                 assert_eq!(algorithm.with_key(&vec![7; length]).is_some(), fits, "{algorithm}, {length}");
             }
         }
@@ -246,7 +246,7 @@ mod tests {
             which in 0usize..10, key: [u8; 36], iv: [u8; 16], associated: Vec<u8>, blocks in 1usize..5, fill: u8,
             at: prop::sample::Index, flip in 1u8..,
         ) {
-            let (algorithm, length) = all_ciphers()[which];
+            let (algorithm, length) = all_cipher_key_lengths()[which];
             let cipher = algorithm.with_key(&key[..length]).unwrap();
             let iv = &iv[..algorithm.iv_len()];
             // Blocks of 16 octets even for shorter block lengths: a single octet may be its own ciphertext.

@@ -6,7 +6,7 @@
 mod block;
 
 use crate::SecretValue;
-use block::{BLOCK, INITIAL, Md5Message, Md5State};
+use block::{BLOCK, INITIAL, Md5Computation, Md5State};
 
 /// The length in octets of an MD5 digest and of an HMAC-MD5.
 pub const MD5_LEN: usize = 16;
@@ -15,18 +15,18 @@ pub const MD5_LEN: usize = 16;
 #[inline]
 #[must_use]
 pub fn md5(parts: &[&[u8]]) -> [u8; MD5_LEN] {
-    Md5Message::for_parts(parts, &[]).compute_digest()
+    Md5Computation::for_parts(parts, &[]).compute_digest()
 }
 
 /// Replacement octets of a message: their offset in the concatenation of its parts, and 16 octets. Octets beyond the
 /// end of the parts are ignored.
-pub type DigestOverlay<'a> = (usize, &'a [u8; 16]);
+pub type DigestInputPatch<'a> = (usize, &'a [u8; 16]);
 
 /// Returns the MD5 digest of the concatenation of `parts` with replaced octets. It is faster than splitting the parts.
 #[inline]
 #[must_use]
-pub fn md5_over(parts: &[&[u8]], over: &[DigestOverlay<'_>]) -> [u8; MD5_LEN] {
-    Md5Message::for_parts(parts, over).compute_digest()
+pub fn md5_with_overlays(parts: &[&[u8]], over: &[DigestInputPatch<'_>]) -> [u8; MD5_LEN] {
+    Md5Computation::for_parts(parts, over).compute_digest()
 }
 
 /// An HMAC-MD5 key (RFC 2104). Its two key blocks are hashed once, so each message costs its own blocks and one more.
@@ -55,25 +55,25 @@ impl HmacMd5Key {
     #[inline]
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; MD5_LEN] {
-        self.mac_over(parts, &[])
+        self.hmac_md5_with_overlays(parts, &[])
     }
-    /// Returns the code of the concatenation of `parts` with replaced octets, as in [`md5_over`].
+    /// Returns the code of the concatenation of `parts` with replaced octets, as in [`md5_with_overlays`].
     #[inline]
     #[must_use]
-    pub fn mac_over(&self, parts: &[&[u8]], over: &[DigestOverlay<'_>]) -> [u8; MD5_LEN] {
-        Md5Message::with_key_states(*self.inner, *self.outer, parts, over).compute_digest()
+    pub fn hmac_md5_with_overlays(&self, parts: &[&[u8]], over: &[DigestInputPatch<'_>]) -> [u8; MD5_LEN] {
+        Md5Computation::with_key_states(*self.inner, *self.outer, parts, over).compute_digest()
     }
-    /// Returns [`mac_over`](Self::mac_over) of one message and [`md5_over`] of another. Both together take little more
+    /// Returns [`hmac_md5_with_overlays`](Self::hmac_md5_with_overlays) of one message and [`md5_with_overlays`] of another. Both together take little more
     /// time than the longer one.
     #[must_use]
     pub fn mac_with_md5(
         &self,
-        (parts, over): (&[&[u8]], &[DigestOverlay<'_>]),
-        (other_parts, other_over): (&[&[u8]], &[DigestOverlay<'_>]),
+        (parts, over): (&[&[u8]], &[DigestInputPatch<'_>]),
+        (other_parts, other_over): (&[&[u8]], &[DigestInputPatch<'_>]),
     ) -> ([u8; MD5_LEN], [u8; MD5_LEN]) {
         block::digest_pair(
-            Md5Message::with_key_states(*self.inner, *self.outer, parts, over),
-            Md5Message::for_parts(other_parts, other_over),
+            Md5Computation::with_key_states(*self.inner, *self.outer, parts, over),
+            Md5Computation::for_parts(other_parts, other_over),
         )
     }
     /// True if `tag` is the code of the concatenation of `parts`. Runs in constant time.
@@ -141,7 +141,7 @@ pub fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
 #[must_use]
 pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     use subtle::ConstantTimeEq;
-    // By words: octet by octet, the comparison takes a tenth of the digest's time.
+    // Whole words are compared: octet by octet, the comparison would take a tenth of the digest's time.
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
     let rest = a_rest.ct_eq(b_rest);
     let words = a.iter().zip(b).map(|(a, b)| u64::from_ne_bytes(*a).ct_eq(&u64::from_ne_bytes(*b)));
@@ -247,10 +247,10 @@ mod tests {
                 mac.finalize().into_bytes().into()
             };
             prop_assert_eq!(super::md5(&others), other_md5(others.concat()));
-            prop_assert_eq!(super::md5_over(&others, &over), other_md5(whole(&others, &over)));
+            prop_assert_eq!(super::md5_with_overlays(&others, &over), other_md5(whole(&others, &over)));
             let ours = HmacMd5Key::new(&key);
             prop_assert_eq!(ours.mac(&parts), other_mac(parts.concat()));
-            prop_assert_eq!(ours.mac_over(&parts, &over), other_mac(whole(&parts, &over)));
+            prop_assert_eq!(ours.hmac_md5_with_overlays(&parts, &over), other_mac(whole(&parts, &over)));
             let both = (other_mac(whole(&parts, &over)), other_md5(others.concat()));
             prop_assert_eq!(ours.mac_with_md5((&parts, &over), (&others, &[])), both);
             let both = (other_mac(parts.concat()), other_md5(whole(&others, &over)));

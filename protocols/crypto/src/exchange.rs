@@ -14,7 +14,7 @@ usher_core::named! {
     "a key exchange method";
     /// Which method. Those but `modp-…` need the feature `tls`, and cannot be begun without it.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-    pub enum ExchangeAlgorithm {
+    pub enum KeyExchangeAlgorithm {
         /// Diffie-Hellman modulo a prime of 1024 bits, which is too short to be safe.
         Modp1024 = "modp-1024",
         /// Diffie-Hellman modulo a prime of 2048 bits.
@@ -34,15 +34,15 @@ usher_core::named! {
 
 /// An error of a key exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ExchangeError {
+pub enum KeyExchangeError {
     /// The peer's public value is invalid, or yields a secret that others know.
-    #[error("the other side's public value is none that can be used")]
+    #[error("the peer's public value is invalid")]
     Public,
     /// The method is not built in, since the feature `tls` is off.
-    #[error("the method is not built in")]
+    #[error("this build does not support the method")]
     Absent,
     /// The library refuses.
-    #[error("the library refuses")]
+    #[error("the cryptographic library failed")]
     Library,
 }
 
@@ -54,7 +54,7 @@ pub trait KeyExchange: Send {
     ///
     /// # Errors
     /// If the peer's value is unusable.
-    fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, ExchangeError>;
+    fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, KeyExchangeError>;
 }
 
 impl core::fmt::Debug for dyn KeyExchange {
@@ -63,7 +63,7 @@ impl core::fmt::Debug for dyn KeyExchange {
     }
 }
 
-impl ExchangeAlgorithm {
+impl KeyExchangeAlgorithm {
     /// True if the method is built in.
     #[must_use]
     pub const fn is_available(self) -> bool {
@@ -75,7 +75,7 @@ impl ExchangeAlgorithm {
     ///
     /// # Errors
     /// If the method is not built in, or the library refuses.
-    pub fn start_exchange(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, ExchangeError> {
+    pub fn start_exchange(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, KeyExchangeError> {
         match self {
             Self::Modp1024 => modp::MODP_1024.start_exchange(rng),
             Self::Modp2048 => modp::MODP_2048.start_exchange(rng),
@@ -83,7 +83,7 @@ impl ExchangeAlgorithm {
             #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
             _ => aws::start_exchange(self, rng),
             #[cfg(not(all(feature = "tls", not(target_arch = "wasm32"))))]
-            _ => Err(ExchangeError::Absent),
+            _ => Err(KeyExchangeError::Absent),
         }
     }
 
@@ -92,14 +92,14 @@ impl ExchangeAlgorithm {
     /// # Errors
     /// If the key does not fit the method, the method is not built in or not on a curve, or the library refuses.
     #[cfg(feature = "wycheproof")]
-    pub(crate) fn with_private_key(self, key: &[u8]) -> Result<Box<dyn KeyExchange>, ExchangeError> {
+    pub(crate) fn with_private_key(self, key: &[u8]) -> Result<Box<dyn KeyExchange>, KeyExchangeError> {
         aws::with_private_key(self, key)
     }
 
     /// Returns the number of public-key operations of [`answer_exchange`](Self::answer_exchange). Diffie-Hellman takes
     /// two, a key pair and a shared secret, which an initiator does in two steps. Key encapsulation takes one.
     #[must_use]
-    pub const fn operations_to_answer(self) -> u32 {
+    pub const fn responder_operation_count(self) -> u32 {
         if matches!(self, Self::MlKem768) { 1 } else { 2 }
     }
 
@@ -111,7 +111,7 @@ impl ExchangeAlgorithm {
         self,
         rng: &mut SecureRng,
         peer: &[u8],
-    ) -> Result<(Vec<u8>, SecretValue), ExchangeError> {
+    ) -> Result<(Vec<u8>, SecretValue), KeyExchangeError> {
         #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
         if self == Self::MlKem768 {
             return aws::encapsulate(peer);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_secret_and_an_eavesdropper_another() {
         let mut rng = SecureRng::from_seed([3; 32]);
-        for method in ExchangeAlgorithm::ALL {
+        for method in KeyExchangeAlgorithm::ALL {
             let begun = method.start_exchange(&mut rng).unwrap();
             let other = method.start_exchange(&mut rng).unwrap();
             assert_ne!(begun.public_value(), other.public_value());
@@ -137,10 +137,10 @@ mod tests {
             assert_eq!(begun.derive_secret(&answer).unwrap(), secret, "{method}");
             assert_ne!(other.derive_secret(&answer).unwrap(), secret, "{method}");
             let short = method.start_exchange(&mut rng).unwrap();
-            assert_eq!(short.derive_secret(&answer[1..]), Err(ExchangeError::Public), "{method}");
+            assert_eq!(short.derive_secret(&answer[1..]), Err(KeyExchangeError::Public), "{method}");
             assert_eq!(
                 method.answer_exchange(&mut rng, &answer[1..]),
-                Err(ExchangeError::Public),
+                Err(KeyExchangeError::Public),
                 "{method}"
             );
             assert!(method.is_available());
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_same_chance_gives_the_same_keys() {
-        for method in ExchangeAlgorithm::ALL.into_iter().filter(|m| *m != ExchangeAlgorithm::MlKem768) {
+        for method in KeyExchangeAlgorithm::ALL.into_iter().filter(|m| *m != KeyExchangeAlgorithm::MlKem768) {
             let [a, b] =
                 [9, 9].map(|seed| method.start_exchange(&mut SecureRng::from_seed([seed; 32])).unwrap());
             assert_eq!(a.public_value(), b.public_value(), "{method}");

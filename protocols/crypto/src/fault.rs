@@ -67,21 +67,21 @@ pub struct Alert(pub u8);
 
 /// A fault as text.
 #[derive(Clone, Copy, Debug)]
-struct FaultText<'a> {
+struct TlsFaultDisplay<'a> {
     fault: TlsFault,
     peer: &'a str,
 }
 
 impl TlsFault {
     /// Returns a description for people. `peer` names the other side: "the device", "the server".
-    pub fn describe_for(self, peer: &str) -> impl fmt::Display {
-        FaultText { fault: self, peer }
+    pub fn describe_with_peer_name(self, peer: &str) -> impl fmt::Display {
+        TlsFaultDisplay { fault: self, peer }
     }
 }
 
 impl fmt::Display for TlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.describe_for("the peer").fmt(f)
+        self.describe_with_peer_name("the peer").fmt(f)
     }
 }
 
@@ -103,11 +103,11 @@ macro_rules! faults {
             }
         }
 
-        impl fmt::Display for FaultText<'_> {
+        impl fmt::Display for TlsFaultDisplay<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let text = match self.fault {
                     TlsFault::Alert(alert) => {
-                        return write!(f, "{} complains by TLS alert {alert}{}", self.peer, alert.meaning());
+                        return write!(f, "{} sent TLS alert {alert}{}", self.peer, alert.meaning());
                     }
                     $(TlsFault::$fault $((CertificateFault::$of))? => $text,)+
                 };
@@ -123,7 +123,7 @@ macro_rules! faults {
 
 faults! {
     Certificate(UnknownAuthority) => "certificate-unknown-ca",
-        "{}'s certificate is of an authority that is not trusted here";
+        "{}'s certificate is from an authority that is not trusted here";
     Certificate(Expired) => "certificate-expired",
         "{}'s certificate, or its authority's, has expired";
     Certificate(NotYetValid) => "certificate-not-yet-valid",
@@ -137,26 +137,26 @@ faults! {
     Certificate(Purpose) => "certificate-purpose",
         "{}'s certificate is for another purpose";
     Certificate(Name) => "certificate-name",
-        "{}'s certificate is of another name";
+        "{}'s certificate is for another name";
     Certificate(Signature) => "certificate-signature",
         "a signature of {}'s certificates or handshake is wrong: another key made it";
     Certificate(Algorithm) => "certificate-algorithm",
-        "{}'s certificate is signed by an algorithm that is not taken";
+        "{}'s certificate is signed with an algorithm that is not accepted";
     Certificate(Constraint) => "certificate-constraint",
         "an authority of {}'s certificate may not issue it";
     Certificate(Malformed) => "certificate-malformed",
-        "{}'s certificate cannot be read, or demands what is not understood";
+        "{}'s certificate cannot be parsed, or has an unknown critical extension";
     Certificate(Other) => "certificate-other",
-        "{}'s certificate is refused";
-    NoCertificate => "certificate-missing", "{} shows no certificate";
+        "{}'s certificate is rejected";
+    NoCertificate => "certificate-missing", "{} sent no certificate";
     NoCommonVersion => "tls-version", "no version of TLS in common";
     NoCommonCipher => "tls-cipher", "no cipher suite, group or signature algorithm of TLS in common";
     NoExtendedMasterSecret => "tls-extended-master-secret",
         "{}'s TLS 1.2 lacks the Extended Master Secret (RFC 7627)";
-    Malformed => "tls-malformed", "what came is not TLS, or is damaged";
-    Undecipherable => "tls-undecipherable", "what came by TLS cannot be decrypted";
-    Misbehaved => "tls-misbehaved", "{} breaks the rules of TLS";
-    TooMuch => "tls-too-much", "more came by TLS than is kept";
+    Malformed => "tls-malformed", "the received data is not TLS, or is damaged";
+    Undecipherable => "tls-undecipherable", "the received TLS records cannot be decrypted";
+    Misbehaved => "tls-misbehaved", "{} violates the TLS protocol";
+    TooMuch => "tls-too-much", "the received TLS data exceeds the limit";
     Internal => "tls-internal", "TLS failed on this side";
 }
 
@@ -199,30 +199,30 @@ macro_rules! alerts {
 }
 
 alerts! {
-    0, "close_notify", "alert-close-notify", ": it ends the conversation";
+    0, "close_notify", "alert-close-notify", ": it closes the connection";
     10, "unexpected_message", "alert-unexpected-message", "";
     20, "bad_record_mac", "alert-bad-record-mac", "";
     21, "decryption_failed", "alert-decryption-failed", "";
     22, "record_overflow", "alert-record-overflow", "";
     30, "decompression_failure", "alert-decompression-failure", "";
-    40, "handshake_failure", "alert-handshake-failure", ": it accepts nothing of what was offered";
-    41, "no_certificate", "alert-no-certificate", ": it has no certificate to show";
-    42, "bad_certificate", "alert-bad-certificate", ": it does not take our certificate";
-    43, "unsupported_certificate", "alert-unsupported-certificate", ": it cannot use our kind of certificate";
-    44, "certificate_revoked", "alert-certificate-revoked", ": it takes our certificate for revoked";
-    45, "certificate_expired", "alert-certificate-expired", ": it takes our certificate for expired; its clock may be wrong";
-    46, "certificate_unknown", "alert-certificate-unknown", ": it does not take our certificate, such as for its name";
+    40, "handshake_failure", "alert-handshake-failure", ": it accepts none of the offered parameters";
+    41, "no_certificate", "alert-no-certificate", ": it has no certificate";
+    42, "bad_certificate", "alert-bad-certificate", ": it rejects our certificate";
+    43, "unsupported_certificate", "alert-unsupported-certificate", ": it does not support our kind of certificate";
+    44, "certificate_revoked", "alert-certificate-revoked", ": it considers our certificate revoked";
+    45, "certificate_expired", "alert-certificate-expired", ": it considers our certificate expired; check its clock";
+    46, "certificate_unknown", "alert-certificate-unknown", ": it rejects our certificate, for example its name";
     47, "illegal_parameter", "alert-illegal-parameter", "";
     48, "unknown_ca", "alert-unknown-ca", ": it does not know the authority of our certificate";
-    49, "access_denied", "alert-access-denied", ": it does not want to go on with our certificate";
+    49, "access_denied", "alert-access-denied", ": it denies access with our certificate";
     50, "decode_error", "alert-decode-error", "";
-    51, "decrypt_error", "alert-decrypt-error", ": a signature or a digest of ours is wrong to it";
+    51, "decrypt_error", "alert-decrypt-error", ": it considers a signature or digest of ours wrong";
     60, "export_restriction", "alert-export-restriction", "";
-    70, "protocol_version", "alert-protocol-version", ": it does not take our versions of TLS";
-    71, "insufficient_security", "alert-insufficient-security", ": it wants stronger ciphers than ours";
-    80, "internal_error", "alert-internal-error", ": it failed by itself";
+    70, "protocol_version", "alert-protocol-version", ": it does not support our versions of TLS";
+    71, "insufficient_security", "alert-insufficient-security", ": it requires stronger ciphers than ours";
+    80, "internal_error", "alert-internal-error", ": it has an internal fault";
     86, "inappropriate_fallback", "alert-inappropriate-fallback", "";
-    90, "user_canceled", "alert-user-canceled", ": its user gave up";
+    90, "user_canceled", "alert-user-canceled", ": its user cancelled";
     100, "no_renegotiation", "alert-no-renegotiation", "";
     109, "missing_extension", "alert-missing-extension", "";
     110, "unsupported_extension", "alert-unsupported-extension", "";
@@ -231,7 +231,7 @@ alerts! {
     113, "bad_certificate_status_response", "alert-bad-certificate-status-response", "";
     114, "bad_certificate_hash_value", "alert-bad-certificate-hash-value", "";
     115, "unknown_psk_identity", "alert-unknown-psk-identity", "";
-    116, "certificate_required", "alert-certificate-required", ": it wants a certificate";
+    116, "certificate_required", "alert-certificate-required", ": it requires a certificate";
     120, "no_application_protocol", "alert-no-application-protocol", "";
 }
 
@@ -260,10 +260,10 @@ mod tests {
             assert_eq!(alert.to_string(), name);
         }
         assert_eq!((Alert(200).to_string(), Alert(200).label()), ("200".into(), "alert-other"));
-        let said = TlsFault::Alert(Alert(48)).describe_for("the device").to_string();
+        let said = TlsFault::Alert(Alert(48)).describe_with_peer_name("the device").to_string();
         assert_eq!(
             said,
-            "the device complains by TLS alert unknown_ca: it does not know the authority of our certificate"
+            "the device sent TLS alert unknown_ca: it does not know the authority of our certificate"
         );
     }
 
@@ -273,7 +273,9 @@ mod tests {
         let names: BTreeSet<&str> = all.iter().map(|fault| fault.name()).collect();
         let texts: BTreeSet<String> = all.iter().map(ToString::to_string).collect();
         assert_eq!((names.len(), texts.len()), (all.len(), all.len()));
-        let revoked = TlsFault::Certificate(CertificateFault::Revoked).describe_for("the server").to_string();
+        let revoked = TlsFault::Certificate(CertificateFault::Revoked)
+            .describe_with_peer_name("the server")
+            .to_string();
         assert_eq!(revoked, "the server's certificate is revoked: it is on its authority's list");
         assert!(names.iter().all(|n| n.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')), "{names:?}");
     }

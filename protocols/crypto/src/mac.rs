@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::vectors::hex_octets;
 
-    fn full_code(algorithm: MacAlgorithm, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    fn compute_untruncated_mac(algorithm: MacAlgorithm, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         let mut out = Vec::new();
         algorithm.with_key(key).append_code(parts, &mut out);
         assert_eq!(out.len(), algorithm.output_len());
@@ -186,9 +186,13 @@ mod tests {
             (34, "becbb3bccdb518a30677d5481fb6b4d8"),
         ] {
             let (a, b) = message[..length].split_at(length / 3);
-            assert_eq!(full_code(MacAlgorithm::AesXcbc, &key, &[a, b]), hex_octets(want), "{length} octets");
+            assert_eq!(
+                compute_untruncated_mac(MacAlgorithm::AesXcbc, &key, &[a, b]),
+                hex_octets(want),
+                "{length} octets"
+            );
         }
-        let zeros = full_code(MacAlgorithm::AesXcbc, &key, &[&[0; 1000]]);
+        let zeros = compute_untruncated_mac(MacAlgorithm::AesXcbc, &key, &[&[0; 1000]]);
         assert_eq!(zeros, hex_octets("f0dafee895db30253761103b5d84528f"));
     }
 
@@ -201,7 +205,7 @@ mod tests {
             ("000102030405060708090a0b0c0d0e0fedcb", "8cd3c93ae598a9803006ffb67c40e9e4"),
         ] {
             assert_eq!(
-                full_code(MacAlgorithm::AesXcbc, &hex_octets(key), &[&message]),
+                compute_untruncated_mac(MacAlgorithm::AesXcbc, &hex_octets(key), &[&message]),
                 hex_octets(want),
                 "{key}"
             );

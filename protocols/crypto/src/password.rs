@@ -22,25 +22,26 @@ const MAX_WORK_KIB: u64 = 1024 * 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Argon2Fault {
     /// It is not a whole Argon2 hash.
-    #[error("only Argon2 hashes are served, written as $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH")]
+    #[error("not an Argon2 hash such as $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH")]
     Malformed,
     /// `m` is above 256 MiB.
     #[error(
-        "the Argon2 hash asks for m={kib} KiB of memory, and at most 262144 are served; hash the password anew"
+        "the Argon2 hash needs m={kib} KiB of memory, but at most 262144 are allowed; hash the password again"
     )]
     Memory {
         /// The memory in KiB.
         kib: u32,
     },
     /// `p` is above 16.
-    #[error("the Argon2 hash asks for p={lanes} lanes, and at most 16 are served; hash the password anew")]
+    #[error("the Argon2 hash needs p={lanes} lanes, but at most 16 are allowed; hash the password again")]
     Lanes {
         /// The number of lanes.
         lanes: u32,
     },
     /// `t` times `m` is above 1 GiB.
     #[error(
-        "the Argon2 hash asks for t={passes} passes over m={kib} KiB, and at most 1048576 KiB in all are served; hash the password anew"
+        "the Argon2 hash needs t={passes} passes over m={kib} KiB, but at most 1048576 KiB in all are allowed; hash \
+         the password again"
     )]
     Time {
         /// The number of passes.
@@ -97,7 +98,7 @@ pub fn argon2_verify(hash: &str, password: &[u8]) -> bool {
 /// Returns an Argon2 hash that takes equally long to verify and matches no password: salt and digest of the same
 /// lengths, all zeros. `None` if [`check_argon2`] rejects the hash.
 #[must_use]
-pub fn argon2_like(hash: &str) -> Option<String> {
+pub fn unmatchable_argon2_hash(hash: &str) -> Option<String> {
     let parsed = parse_hash(hash).ok()?;
     let digest = hash.rfind('$').filter(|_| parsed.hash.is_some())?;
     let salt = hash.get(..digest)?.rfind('$')?;
@@ -160,11 +161,11 @@ mod tests {
     #[test]
     fn a_hash_that_is_no_passwords_asks_for_the_same_work() {
         let hash = "$argon2id$v=19$m=64,t=3,p=2$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
-        let like = argon2_like(hash).unwrap();
+        let like = unmatchable_argon2_hash(hash).unwrap();
         let want = "$argon2id$v=19$m=64,t=3,p=2$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
         assert_eq!(like, want);
         assert_eq!(check_argon2(&like), Ok(()));
         assert!(!argon2_verify(&like, b"open sesame"));
-        assert_eq!(argon2_like("$argon2id$"), None);
+        assert_eq!(unmatchable_argon2_hash("$argon2id$"), None);
     }
 }

@@ -17,7 +17,7 @@ pub use certified::key_kind;
 
 usher_core::named! {
     "a kind of key";
-    /// What a key is of.
+    /// The kind of a key.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum KeyKind {
         /// RSA.
@@ -33,7 +33,7 @@ usher_core::named! {
 
 usher_core::named! {
     "a signature scheme";
-    /// How something is signed.
+    /// A signature scheme.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum SignatureScheme {
         /// RSASSA-PKCS1-v1_5 with SHA-1. It is verified only, for what still sends it.
@@ -67,16 +67,16 @@ usher_core::named! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SignatureError {
     /// The key is of another kind than the scheme needs.
-    #[error("the key is not of the kind that the scheme needs")]
+    #[error("the signature scheme needs another kind of key")]
     Kind,
     /// The certificate is unreadable, or the kind of its key is unknown.
-    #[error("the certificate has no key that is known")]
+    #[error("the certificate's key is unreadable or of an unknown kind")]
     Key,
     /// The signature is not valid for this key and text.
-    #[error("the signature does not hold")]
+    #[error("the signature is not valid")]
     Signature,
     /// The library refuses.
-    #[error("the library refuses")]
+    #[error("the cryptographic library failed")]
     Library,
 }
 

@@ -45,7 +45,7 @@ fn s2v(key: &[u8; LEN], associated: &[&[u8]], text: &[u8]) -> [u8; LEN] {
 /// Encrypts or decrypts in counter mode (§2.5).
 fn apply_ctr(key: &[u8; LEN], iv: &[u8; LEN], data: &mut [u8]) {
     let cipher = Aes128::new(key.into());
-    // RFC 5297 2.5: bits 31 and 63 are zero, so that an implementation may count in words.
+    // RFC 5297, 2.5: bits 31 and 63 are zero, so that an implementation may count in words.
     let begin = u128::from_be_bytes(*iv) & !(1 << 63 | 1 << 31);
     for (i, chunk) in (0..).zip(data.chunks_mut(LEN)) {
         let mut block = begin.wrapping_add(i).to_be_bytes().into();
@@ -54,7 +54,7 @@ fn apply_ctr(key: &[u8; LEN], iv: &[u8; LEN], data: &mut [u8]) {
     }
 }
 
-fn split_key(key: &SivKey) -> (SecretValue<[u8; LEN]>, SecretValue<[u8; LEN]>) {
+fn split_siv_key(key: &SivKey) -> (SecretValue<[u8; LEN]>, SecretValue<[u8; LEN]>) {
     let (mut mac, mut cipher) = (SecretValue::new([0; LEN]), SecretValue::new([0; LEN]));
     mac.copy_from_slice(&key[..LEN]);
     cipher.copy_from_slice(&key[LEN..]);
@@ -64,7 +64,7 @@ fn split_key(key: &SivKey) -> (SecretValue<[u8; LEN]>, SecretValue<[u8; LEN]>) {
 /// Encrypts a text. Decryption needs the same key and associated data.
 #[must_use]
 pub fn seal(key: &SivKey, associated: &[&[u8]], text: &[u8]) -> Vec<u8> {
-    let (mac, cipher) = split_key(key);
+    let (mac, cipher) = split_siv_key(key);
     let iv = s2v(&mac, associated, text);
     let mut sealed = Vec::with_capacity(OVERHEAD + text.len());
     sealed.extend_from_slice(&iv);
@@ -76,7 +76,7 @@ pub fn seal(key: &SivKey, associated: &[&[u8]], text: &[u8]) -> Vec<u8> {
 /// Returns the text that [`seal`] encrypted; `None` if key or associated data differ or the ciphertext was altered.
 #[must_use]
 pub fn open(key: &SivKey, associated: &[&[u8]], sealed: &[u8]) -> Option<Vec<u8>> {
-    let (mac, cipher) = split_key(key);
+    let (mac, cipher) = split_siv_key(key);
     let (iv, text) = sealed.split_first_chunk::<LEN>()?;
     let mut text = text.to_vec();
     apply_ctr(&cipher, iv, &mut text);

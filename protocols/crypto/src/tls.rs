@@ -19,9 +19,9 @@ mod keylog;
 #[cfg_attr(target_arch = "wasm32", path = "tls/absent.rs")]
 mod library;
 mod recorded;
-mod remembered;
 mod session;
 mod sessions;
+mod signature_cache;
 mod store;
 mod stream;
 #[cfg(test)]
@@ -30,14 +30,17 @@ mod trust;
 
 pub use crate::TlsVersion;
 pub use config::{
-    ClientConfig, ClientOptions, ResumptionConfig, ServerConfig, ServerOptions, TlsCredentials, WallClock,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsResumptionConfig,
+    TlsServerOptions,
 };
 pub use keylog::KeyLog;
-pub use recorded::{HandshakeFlight, HandshakeRecording, HandshakeSide, RecordedTls, record_handshake};
+pub use recorded::{
+    RecordedTls, TlsHandshakeFlight, TlsHandshakeRecording, TlsHandshakeSide, record_handshake,
+};
 pub use session::{TlsClientEngine, TlsServerEngine};
-pub use sessions::SessionNote;
-pub use stream::{HANDSHAKE_TIMEOUT, TlsStream, TrustConfig};
-pub use trust::{ChainVerifier, TrustRoots};
+pub use sessions::TlsSessionMetadata;
+pub use stream::{HANDSHAKE_TIMEOUT, TlsStream, TlsTrustConfig};
+pub use trust::{CertificateChainVerifier, TrustRoots};
 
 use crate::fault::{Alert, TlsFault};
 use crate::work;
@@ -51,14 +54,14 @@ const MAX_APPLICATION: usize = 1 << 20;
 
 /// A range of versions, both ends included. A single version converts to a range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct VersionRange {
+pub struct TlsVersionRange {
     /// The lowest version.
     pub min: TlsVersion,
     /// The highest version.
     pub max: TlsVersion,
 }
 
-impl VersionRange {
+impl TlsVersionRange {
     /// True if the range contains this version.
     #[must_use]
     pub fn contains(self, version: TlsVersion) -> bool {
@@ -66,14 +69,14 @@ impl VersionRange {
     }
 }
 
-impl Default for VersionRange {
+impl Default for TlsVersionRange {
     /// TLS 1.2 and 1.3.
     fn default() -> Self {
         Self { min: TlsVersion::Tls12, max: TlsVersion::Tls13 }
     }
 }
 
-impl From<TlsVersion> for VersionRange {
+impl From<TlsVersion> for TlsVersionRange {
     fn from(version: TlsVersion) -> Self {
         Self { min: version, max: version }
     }
@@ -106,7 +109,7 @@ pub enum TlsError {
 impl TlsError {
     /// True if the error concerns a private key that was given with a certificate.
     #[must_use]
-    pub const fn is_of_key(&self) -> bool {
+    pub const fn concerns_private_key(&self) -> bool {
         matches!(self, Self::Key(_))
     }
 
@@ -123,7 +126,7 @@ impl TlsError {
 
 /// The number of public-key operations of an engine, the expensive part of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct TlsWork {
+pub struct TlsOperationCounts {
     /// Signatures created.
     pub sign: u32,
     /// Signatures verified: those of the certificates and of the handshake.
@@ -132,7 +135,7 @@ pub struct TlsWork {
     pub key_exchange: u32,
 }
 
-impl TlsWork {
+impl TlsOperationCounts {
     /// Returns the operations as [`usher_core::WorkRecord`]s, by the labels of [`work`]. Kinds with count 0 are
     /// omitted.
     pub fn to_work_records(self) -> impl Iterator<Item = usher_core::WorkRecord> {
@@ -143,7 +146,7 @@ impl TlsWork {
     }
 }
 
-impl core::ops::AddAssign for TlsWork {
+impl core::ops::AddAssign for TlsOperationCounts {
     fn add_assign(&mut self, other: Self) {
         self.sign += other.sign;
         self.verify += other.verify;
@@ -202,10 +205,10 @@ pub trait TlsEngine: Send + Debug {
 
     /// Makes a server keep its session, with this note, for later resumption. Before this call the client cannot resume
     /// it. Without resumption it does nothing.
-    fn keep_session(&mut self, _note: SessionNote) {}
+    fn keep_session(&mut self, _note: TlsSessionMetadata) {}
 
     /// Returns the note of the session that the server's client resumed.
-    fn session_note(&self) -> Option<SessionNote> {
+    fn session_note(&self) -> Option<TlsSessionMetadata> {
         None
     }
 
@@ -216,7 +219,7 @@ pub trait TlsEngine: Send + Debug {
     fn error(&self) -> Option<&TlsError>;
 
     /// Returns the public-key operations since the last call.
-    fn take_work(&mut self) -> TlsWork;
+    fn take_work(&mut self) -> TlsOperationCounts;
 
     /// Returns the approximate memory of this end in octets.
     fn memory_octets(&self) -> usize {

@@ -5,7 +5,7 @@
 //! Larger sets are limited to formats of the wire: nonces of 96 bits, tags of 128 bits, uncompressed points.
 
 use crate::cipher::{CipherAlgorithm, CipherError, KeyedCipher, SALT, TAG};
-use crate::exchange::{ExchangeAlgorithm, ExchangeError};
+use crate::exchange::{KeyExchangeAlgorithm, KeyExchangeError};
 use crate::mac::MacAlgorithm;
 use crate::signature::SignatureScheme;
 use alloc::boxed::Box;
@@ -68,8 +68,8 @@ pub fn run_all() -> Vec<WycheproofOutcome> {
         (|a, key| a.portable_cipher(key), chacha, set!("chacha20-poly1305"), "ChaCha20-Poly1305, portable"),
     ];
     let curves = [
-        (ExchangeAlgorithm::Ecp256, set!("ecdh-p256"), "ECDH on P-256"),
-        (ExchangeAlgorithm::Ecp384, set!("ecdh-p384"), "ECDH on P-384"),
+        (KeyExchangeAlgorithm::Ecp256, set!("ecdh-p256"), "ECDH on P-256"),
+        (KeyExchangeAlgorithm::Ecp384, set!("ecdh-p384"), "ECDH on P-384"),
     ];
     let mut all: Vec<WycheproofOutcome> =
         macs.into_iter().map(|(algorithm, set, name)| run_macs(algorithm, set, name)).collect();
@@ -153,31 +153,31 @@ fn run_x25519() -> WycheproofOutcome {
     for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
         let zeros = test.shared_secret.iter().all(|octet| *octet == 0);
         let has_to = if zeros { TestResult::Invalid } else { test.result };
-        let secret = ExchangeAlgorithm::X25519.with_private_key(&test.private_key);
+        let secret = KeyExchangeAlgorithm::X25519.with_private_key(&test.private_key);
         let right = match secret.and_then(|ours| ours.derive_secret(&test.public_key)) {
             Ok(secret) => !zeros && secret[..] == test.shared_secret[..],
-            // RFC 8031 2: a zero secret is rejected.
-            Err(error) => zeros && error == ExchangeError::Public,
+            // RFC 8031, 2: a zero secret is rejected.
+            Err(error) => zeros && error == KeyExchangeError::Public,
         };
         outcome.record_result(test.tc_id, has_to, right);
     }
     outcome
 }
 
-fn run_curve(algorithm: ExchangeAlgorithm, set: &str, name: &'static str) -> WycheproofOutcome {
+fn run_curve(algorithm: KeyExchangeAlgorithm, set: &str, name: &'static str) -> WycheproofOutcome {
     let mut outcome = WycheproofOutcome::new(name);
-    let octets = if algorithm == ExchangeAlgorithm::Ecp256 { 32 } else { 48 };
+    let octets = if algorithm == KeyExchangeAlgorithm::Ecp256 { 32 } else { 48 };
     let set = serde_json::from_str::<ecdh::TestSet>(set).into_iter();
     for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
         // Numbers in the file have the minimum number of octets, or one more.
         let digits = &test.private_key[test.private_key.len().saturating_sub(octets)..];
         let key = [&vec![0; octets - digits.len()][..], digits].concat();
-        // RFC 5903 7: the wire omits the prefix of an uncompressed point.
+        // RFC 5903, 7: the wire omits the prefix of an uncompressed point.
         let Some((4, peer)) = test.public_key.split_first() else { continue };
         let secret = algorithm.with_private_key(&key).and_then(|ours| ours.derive_secret(peer));
         let right = match test.result {
             // The error must concern the peer's point.
-            TestResult::Invalid => matches!(secret, Err(ExchangeError::Public)),
+            TestResult::Invalid => matches!(secret, Err(KeyExchangeError::Public)),
             _ => secret.is_ok_and(|secret| secret[..] == test.shared_secret[..]),
         };
         outcome.record_result(test.tc_id, test.result, right);

@@ -8,7 +8,8 @@ mod signature;
 pub use information::CertificateInfo;
 pub use list::{CertificateName, RevocationList, certificate_name};
 pub use name::{
-    SubjectName, has_subject_name, may_issue_for_ike, may_prove_identity, public_key_hash, subject_der,
+    CertificateSubjectName, has_subject_name, key_usage_allows_ike_identity, may_issue_for_ike,
+    public_key_hash, subject_der,
 };
 pub use signature::is_signature_valid;
 

@@ -15,7 +15,7 @@ use core::net::Ipv4Addr;
 
 /// Accounting-Record-Type (RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum RecordType {
+pub enum AccountingRecordType {
     /// A record of a service without a session.
     Event = 1,
     /// The session has started.
@@ -26,7 +26,7 @@ pub enum RecordType {
     Stop = 4,
 }
 
-impl RecordType {
+impl AccountingRecordType {
     fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         let avp = avps.require_avp(codes::ACCOUNTING_RECORD_TYPE)?;
         Ok(match avp.as_u32()? {
@@ -46,7 +46,7 @@ impl RecordType {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingRequest<'a> {
     /// Accounting-Record-Type.
-    pub record_type: RecordType,
+    pub record_type: AccountingRecordType,
     /// Accounting-Record-Number. With the Session-Id it identifies the record.
     pub record_number: u32,
     /// User-Name.
@@ -94,7 +94,7 @@ pub struct AccountingRequest<'a> {
 impl<'a> AccountingRequest<'a> {
     /// Returns a record of this type and number without optional AVPs.
     #[must_use]
-    pub fn new(record_type: RecordType, record_number: u32) -> Self {
+    pub fn new(record_type: AccountingRecordType, record_number: u32) -> Self {
         Self {
             record_type,
             record_number,
@@ -197,7 +197,7 @@ impl<'a> AccountingRequest<'a> {
     /// A required AVP is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         let number = avps.require_avp(codes::ACCOUNTING_RECORD_NUMBER)?.as_u32()?;
-        let mut acr = Self::new(RecordType::parse(avps)?, number);
+        let mut acr = Self::new(AccountingRecordType::parse(avps)?, number);
         acr.nas = NasInfo::parse(avps)?;
         for a in avps.filter(|a| a.vendor == 0) {
             match a.code {
@@ -231,7 +231,7 @@ impl<'a> AccountingRequest<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingAnswer {
     /// Accounting-Record-Type, as in the request.
-    pub record_type: RecordType,
+    pub record_type: AccountingRecordType,
     /// Accounting-Record-Number, as in the request.
     pub record_number: u32,
 }
@@ -251,7 +251,7 @@ impl AccountingAnswer {
     /// A required AVP is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         Ok(Self {
-            record_type: RecordType::parse(avps)?,
+            record_type: AccountingRecordType::parse(avps)?,
             record_number: avps.require_avp(codes::ACCOUNTING_RECORD_NUMBER)?.as_u32()?,
         })
     }
@@ -262,12 +262,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn arbitrary_record_type() -> impl Strategy<Value = RecordType> {
+    fn arbitrary_record_type() -> impl Strategy<Value = AccountingRecordType> {
         prop_oneof![
-            Just(RecordType::Event),
-            Just(RecordType::Start),
-            Just(RecordType::Interim),
-            Just(RecordType::Stop)
+            Just(AccountingRecordType::Event),
+            Just(AccountingRecordType::Start),
+            Just(AccountingRecordType::Interim),
+            Just(AccountingRecordType::Stop)
         ]
     }
 

@@ -39,10 +39,11 @@ impl AvpId {
         Self { code, vendor: 0, mandatory: false }
     }
     /// Returns a vendor's AVP.
-    pub const fn of_vendor(vendor: u32, code: u32, mandatory: bool) -> Self {
+    pub const fn new_vendor_avp_id(vendor: u32, code: u32, mandatory: bool) -> Self {
         Self { code, vendor, mandatory }
     }
     const fn flags(self) -> u8 {
+        // RFC 6733, 4.1, 4.1.1: the other flags are zero, and V stands with a vendor only.
         (if self.vendor != 0 { FLAG_VENDOR } else { 0 }) | (if self.mandatory { FLAG_MANDATORY } else { 0 })
     }
 }
@@ -62,7 +63,8 @@ pub struct AvpView<'a> {
 
 impl<'a> AvpView<'a> {
     /// Splits off the first AVP and its padding.
-    // Every message is parsed many times. The path of a valid AVP is short; `cut_short` classifies faults.
+    // Every message is parsed many times, so the path of a valid AVP is short. For an invalid one, `cut_short` finds
+    // the fault.
     #[inline]
     fn split_first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[a, b, c, d, flags, l0, l1, l2], _) = bytes.split_first_chunk::<8>()?;
@@ -74,7 +76,7 @@ impl<'a> AvpView<'a> {
         } else {
             (0, avp)
         };
-        // The last AVP's padding may be missing if the enclosing Grouped AVP is not padded inside.
+        // The padding may be missing: a Grouped AVP that is not padded inside ends with the data of its last AVP.
         let rest = bytes.get(length + padding_length(length)..).unwrap_or_default();
         Some((Self { code: u32::from_be_bytes([a, b, c, d]), flags, vendor, data }, rest))
     }
@@ -91,7 +93,8 @@ impl<'a> AvpView<'a> {
     pub fn to_owned(&self) -> Avp {
         Avp { code: self.code, flags: self.flags, vendor: self.vendor, data: self.data.into() }
     }
-    fn fixed_data<const N: usize>(&self) -> Result<[u8; N], DiameterError> {
+    fn fixed_length_data<const N: usize>(&self) -> Result<[u8; N], DiameterError> {
+        // RFC 6733, 4.2: a number has its type's length.
         self.data.try_into().map_err(|_| {
             DiameterError::with_avp(
                 ResultCode::INVALID_AVP_LENGTH,
@@ -108,42 +111,42 @@ impl<'a> AvpView<'a> {
     /// # Errors
     /// The data is not four bytes long (5014).
     pub fn as_u32(&self) -> Result<u32, DiameterError> {
-        self.fixed_data().map(u32::from_be_bytes)
+        self.fixed_length_data().map(u32::from_be_bytes)
     }
     /// The data as Integer32 or Enumerated.
     ///
     /// # Errors
     /// The data is not four bytes long (5014).
     pub fn as_i32(&self) -> Result<i32, DiameterError> {
-        self.fixed_data().map(i32::from_be_bytes)
+        self.fixed_length_data().map(i32::from_be_bytes)
     }
     /// The data as Unsigned64.
     ///
     /// # Errors
     /// The data is not eight bytes long (5014).
     pub fn as_u64(&self) -> Result<u64, DiameterError> {
-        self.fixed_data().map(u64::from_be_bytes)
+        self.fixed_length_data().map(u64::from_be_bytes)
     }
     /// The data as Integer64.
     ///
     /// # Errors
     /// The data is not eight bytes long (5014).
     pub fn as_i64(&self) -> Result<i64, DiameterError> {
-        self.fixed_data().map(i64::from_be_bytes)
+        self.fixed_length_data().map(i64::from_be_bytes)
     }
     /// The data as Float32.
     ///
     /// # Errors
     /// The data is not four bytes long (5014).
     pub fn as_f32(&self) -> Result<f32, DiameterError> {
-        self.fixed_data().map(f32::from_be_bytes)
+        self.fixed_length_data().map(f32::from_be_bytes)
     }
     /// The data as Float64.
     ///
     /// # Errors
     /// The data is not eight bytes long (5014).
     pub fn as_f64(&self) -> Result<f64, DiameterError> {
-        self.fixed_data().map(f64::from_be_bytes)
+        self.fixed_length_data().map(f64::from_be_bytes)
     }
     /// The data as UTF8String.
     ///
@@ -158,7 +161,7 @@ impl<'a> AvpView<'a> {
     /// The data is not such a name (5004).
     pub fn as_identity(&self) -> Result<&'a str, DiameterError> {
         let name = self.as_utf8()?;
-        if crate::data::is_identity(name) {
+        if crate::data::is_valid_diameter_identity(name) {
             Ok(name)
         } else {
             Err(self.value_error("not a DiameterIdentity"))
@@ -197,16 +200,16 @@ fn cut_short(bytes: &[u8]) -> DiameterError {
     let [a, b, c, d, flags, _, _, _, v0, v1, v2, v3] = header;
     let code = u32::from_be_bytes([a, b, c, d]);
     if bytes.len() < 8 {
-        let avp = Avp::with_zeros(code, flags & !FLAG_VENDOR, 0);
+        let avp = Avp::zero_filled_example(code, flags & !FLAG_VENDOR, 0);
         return DiameterError::with_avp(ResultCode::INVALID_AVP_LENGTH, "AVP header cut short", avp);
     }
     let named = flags & FLAG_VENDOR != 0 && there == header.len();
     let vendor = if named { u32::from_be_bytes([v0, v1, v2, v3]) } else { 0 };
-    let avp = Avp::with_zeros(code, flags & !FLAG_VENDOR | flag_v(vendor), vendor);
+    let avp = Avp::zero_filled_example(code, flags & !FLAG_VENDOR | vendor_flag_bit(vendor), vendor);
     DiameterError::with_avp(ResultCode::INVALID_AVP_LENGTH, "AVP length beyond its bounds", avp)
 }
 
-const fn flag_v(vendor: u32) -> u8 {
+const fn vendor_flag_bit(vendor: u32) -> u8 {
     if vendor != 0 { FLAG_VENDOR } else { 0 }
 }
 
@@ -229,6 +232,7 @@ impl<'a> AvpSequence<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DiameterError> {
         let mut rest = bytes;
         while !rest.is_empty() {
+            // RFC 6733, 4.1: a wrong AVP length is an error.
             (_, rest) = AvpView::split_first(rest).ok_or_else(|| cut_short(rest))?;
         }
         Ok(Self { rest: bytes })
@@ -252,7 +256,7 @@ impl<'a> AvpSequence<'a> {
     /// There is none: 5005 with an example AVP (RFC 6733 §7.5).
     pub fn require_avp(&self, id: AvpId) -> Result<AvpView<'a>, DiameterError> {
         self.get(id).ok_or_else(|| {
-            let avp = Avp::with_zeros(id.code, id.flags(), id.vendor);
+            let avp = Avp::zero_filled_example(id.code, id.flags(), id.vendor);
             DiameterError::with_avp(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
         })
     }
@@ -287,8 +291,8 @@ pub struct Avp {
 impl Avp {
     /// Returns an example for Failed-AVP: the header, and zeros of the shortest valid length (RFC 6733 §7.5).
     #[must_use]
-    pub fn with_zeros(code: u32, flags: u8, vendor: u32) -> Self {
-        let data = alloc::vec![0; if vendor == 0 { crate::codes::shortest_value(code) } else { 0 }];
+    pub fn zero_filled_example(code: u32, flags: u8, vendor: u32) -> Self {
+        let data = alloc::vec![0; if vendor == 0 { crate::codes::minimum_avp_data_len(code) } else { 0 }];
         Self { code, flags, vendor, data }
     }
 }
@@ -416,5 +420,6 @@ fn write_avp(buf: &mut Vec<u8>, code: u32, flags: u8, vendor: u32, data: &[u8]) 
     if flags & FLAG_VENDOR != 0 {
         w.write_u32(vendor);
     }
+    // RFC 6733, 4: zeros that the length does not count pad to four octets.
     w.write_bytes(data).write_zeros(padding_length(length));
 }

@@ -134,7 +134,7 @@ pub const fn radius_avp_id(kind: u8) -> AvpId {
 }
 
 /// The shortest valid data of this IETF AVP (RFC 6733 §4.2, §4.3.1), octets. 0 if it may be empty or is unknown here.
-pub(crate) const fn shortest_value(code: u32) -> usize {
+pub(crate) const fn minimum_avp_data_len(code: u32) -> usize {
     match code {
         // Unsigned32, Enumerated, Time
         5 | 6 | 7 | 10 | 12 | 13 | 15 | 16 | 23 | 27 | 28 | 37 | 38 | 41 | 45 | 46 | 51 | 55 | 61 | 62
@@ -152,13 +152,14 @@ pub(crate) const fn shortest_value(code: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::{AvpDataFormat, DiameterDictionary, FlagRule};
+    use crate::dictionary::{AvpDataFormat, AvpFlagRule, DiameterDictionary};
 
     #[test]
     fn an_attribute_has_the_m_flag_that_the_dictionary_gives_it() {
         let dictionary = DiameterDictionary::builtin();
         for kind in 1..=255 {
-            let must = dictionary.avp_by_code(kind.into()).is_some_and(|def| def.mandatory == FlagRule::Must);
+            let must =
+                dictionary.avp_by_code(kind.into()).is_some_and(|def| def.mandatory == AvpFlagRule::Must);
             assert_eq!(radius_avp_id(kind).mandatory, must, "{kind}");
         }
     }
@@ -177,7 +178,7 @@ mod tests {
                 AvpDataFormat::Address => 6,
                 _ => 0,
             };
-            assert_eq!(shortest_value(def.code), expected, "{}", def.name);
+            assert_eq!(minimum_avp_data_len(def.code), expected, "{}", def.name);
         }
     }
 }

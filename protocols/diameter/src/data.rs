@@ -57,7 +57,7 @@ const UNIX_EPOCH_1900: u64 = 2_208_988_800;
 
 impl AvpTime {
     /// Converts from wall-clock time. It wraps in 2036, as the format does.
-    pub const fn from_wall(t: WallTime) -> Self {
+    pub const fn avp_time_from_wall(t: WallTime) -> Self {
         Self(t.unix_secs().wrapping_add(UNIX_EPOCH_1900) as u32)
     }
     /// Converts to wall-clock time. A clear high bit means after 7 February 2036 (RFC 5905, appendix A.4).
@@ -68,7 +68,7 @@ impl AvpTime {
 }
 
 /// True if the name is a valid DiameterIdentity: 1 to 255 letters, digits, `.`, `-`, `_`.
-pub fn is_identity(name: &str) -> bool {
+pub fn is_valid_diameter_identity(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 255
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
@@ -103,24 +103,28 @@ pub struct DiameterUri {
 /// A text that violates the format's grammar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct BadFormat(pub &'static str);
+pub struct InvalidAvpText(pub &'static str);
 
 impl FromStr for DiameterUri {
-    type Err = BadFormat;
-    fn from_str(s: &str) -> Result<Self, BadFormat> {
+    type Err = InvalidAvpText;
+    fn from_str(s: &str) -> Result<Self, InvalidAvpText> {
         let (secure, rest) = if let Some(rest) = s.strip_prefix("aaa://") {
             (false, rest)
         } else {
-            (true, s.strip_prefix("aaas://").ok_or(BadFormat("neither aaa:// nor aaas://"))?)
+            (
+                true,
+                s.strip_prefix("aaas://")
+                    .ok_or(InvalidAvpText("it begins with neither aaa:// nor aaas://"))?,
+            )
         };
         let mut parts = rest.split(';');
         let authority = parts.next().unwrap_or_default();
         let (host, port) = match authority.split_once(':') {
-            Some((host, port)) => (host, port.parse().map_err(|_| BadFormat("bad port"))?),
+            Some((host, port)) => (host, port.parse().map_err(|_| InvalidAvpText("wrong port"))?),
             None => (authority, if secure { 5658 } else { 3868 }),
         };
-        if !is_identity(host) {
-            return Err(BadFormat("bad host name"));
+        if !is_valid_diameter_identity(host) {
+            return Err(InvalidAvpText("wrong host name"));
         }
         let mut uri = Self {
             secure,
@@ -136,14 +140,14 @@ impl FromStr for DiameterUri {
                 "protocol=tacacs+" => uri.protocol = UriProtocol::TacacsPlus,
                 part => {
                     let transport = part.strip_prefix("transport=").and_then(TransportProtocol::from_name);
-                    // The scheme selects TLS, so `transport` does not.
+                    // The scheme of the URI selects TLS, so a `transport` parameter cannot.
                     let transport = transport.filter(|transport| *transport != TransportProtocol::Tls);
-                    uri.transport = transport.ok_or(BadFormat("unknown parameter"))?;
+                    uri.transport = transport.ok_or(InvalidAvpText("unknown parameter"))?;
                 }
             }
         }
         if uri.protocol == UriProtocol::Diameter && uri.transport == TransportProtocol::Udp {
-            return Err(BadFormat("Diameter does not run over UDP"));
+            return Err(InvalidAvpText("Diameter does not run over UDP"));
         }
         Ok(uri)
     }
@@ -183,33 +187,33 @@ impl<'a> IpFilterRule<'a> {
     ///
     /// # Errors
     /// A word violates the grammar.
-    pub fn parse(text: &'a str) -> Result<Self, BadFormat> {
-        let (permit, rest) = split_word(text);
-        let (direction, rest) = split_word(rest);
-        let (protocol, rest) = split_word(rest);
+    pub fn parse(text: &'a str) -> Result<Self, InvalidAvpText> {
+        let (permit, rest) = split_first_word(text);
+        let (direction, rest) = split_first_word(rest);
+        let (protocol, rest) = split_first_word(rest);
         let permit = match permit {
             "permit" => true,
             "deny" => false,
-            _ => return Err(BadFormat("neither permit nor deny")),
+            _ => return Err(InvalidAvpText("it begins with neither permit nor deny")),
         };
         let inbound = match direction {
             "in" => true,
             "out" => false,
-            _ => return Err(BadFormat("neither in nor out")),
+            _ => return Err(InvalidAvpText("the direction is neither in nor out")),
         };
         let protocol = match protocol {
             "ip" => None,
-            n => Some(n.parse().map_err(|_| BadFormat("bad protocol number"))?),
+            n => Some(n.parse().map_err(|_| InvalidAvpText("wrong protocol number"))?),
         };
-        let (from, rest) = split_word(rest);
+        let (from, rest) = split_first_word(rest);
         if from != "from" {
-            return Err(BadFormat("'from' missing"));
+            return Err(InvalidAvpText("'from' missing"));
         }
-        let (source, rest) = rest.split_once(" to ").ok_or(BadFormat("'to' missing"))?;
+        let (source, rest) = rest.split_once(" to ").ok_or(InvalidAvpText("'to' missing"))?;
         check_endpoint(source)?;
         let rest = rest.trim_start();
-        let (address, after) = split_word(rest);
-        let ports = split_word(after).0;
+        let (address, after) = split_first_word(rest);
+        let ports = split_first_word(after).0;
         let is_ports =
             !ports.is_empty() && ports.bytes().all(|b| b.is_ascii_digit() || matches!(b, b',' | b'-'));
         let end = if is_ports { rest.len() - after.len() + ports.len() } else { address.len() };
@@ -227,7 +231,7 @@ impl<'a> IpFilterRule<'a> {
 }
 
 /// Splits off the first word.
-fn split_word(s: &str) -> (&str, &str) {
+fn split_first_word(s: &str) -> (&str, &str) {
     let s = s.trim_start();
     match s.split_once(' ') {
         Some((w, rest)) => (w, rest.trim_start()),
@@ -235,18 +239,18 @@ fn split_word(s: &str) -> (&str, &str) {
     }
 }
 
-fn check_endpoint(s: &str) -> Result<(), BadFormat> {
-    let address = split_word(s).0;
+fn check_endpoint(s: &str) -> Result<(), InvalidAvpText> {
+    let address = split_first_word(s).0;
     let address = address.strip_prefix('!').unwrap_or(address);
     if matches!(address, "any" | "assigned") {
         return Ok(());
     }
     let (ip, bits) = address.split_once('/').unwrap_or((address, "0"));
-    let ip: IpAddr = ip.parse().map_err(|_| BadFormat("bad address"))?;
+    let ip: IpAddr = ip.parse().map_err(|_| InvalidAvpText("wrong address"))?;
     let max = if ip.is_ipv4() { 32 } else { 128 };
     match bits.parse::<u8>() {
         Ok(bits) if bits <= max => Ok(()),
-        _ => Err(BadFormat("bad prefix length")),
+        _ => Err(InvalidAvpText("wrong prefix length")),
     }
 }
 
@@ -305,10 +309,10 @@ mod tests {
     #[test]
     fn time_counts_from_1900_and_wraps_in_2036() {
         let t = WallTime::from_unix_secs(1_700_000_000);
-        assert_eq!(AvpTime::from_wall(t), AvpTime(3_908_988_800));
-        assert_eq!(AvpTime::from_wall(t).to_wall(), t);
+        assert_eq!(AvpTime::avp_time_from_wall(t), AvpTime(3_908_988_800));
+        assert_eq!(AvpTime::avp_time_from_wall(t).to_wall(), t);
         let later = WallTime::from_unix_secs(2_085_978_496 + 5);
-        assert_eq!(AvpTime::from_wall(later), AvpTime(5));
+        assert_eq!(AvpTime::avp_time_from_wall(later), AvpTime(5));
         assert_eq!(AvpTime(5).to_wall(), later);
     }
 

@@ -11,7 +11,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-pub use parse::SyntaxError;
+pub use parse::DictionarySyntaxError;
 
 /// The built-in dictionary's text.
 pub const BASE: &str = include_str!("dictionary/base.txt");
@@ -53,7 +53,7 @@ pub enum AvpDataFormat {
 
 /// The rule on an AVP's M flag.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum FlagRule {
+pub enum AvpFlagRule {
     /// Must be set.
     Must,
     /// Must not be set.
@@ -72,7 +72,7 @@ pub struct AvpDef {
     /// Data format.
     pub kind: AvpDataFormat,
     /// Rule on the M flag.
-    pub mandatory: FlagRule,
+    pub mandatory: AvpFlagRule,
     /// Names of an enumeration's values.
     pub values: BTreeMap<u32, String>,
 }
@@ -90,7 +90,7 @@ pub struct AvpOccurrence {
 
 /// The definition of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CommandDef {
+pub struct DiameterCommandDef {
     /// Command code.
     pub code: u32,
     /// Name without `-Request` or `-Answer`.
@@ -115,7 +115,7 @@ pub struct DiameterDictionary {
     /// Data formats for codes below [`SMALL`]. An array, since every AVP of every request is looked up.
     kinds: Vec<Option<AvpDataFormat>>,
     avp_names: BTreeMap<String, u32>,
-    commands: BTreeMap<u32, CommandDef>,
+    commands: BTreeMap<u32, DiameterCommandDef>,
     applications: BTreeMap<u32, String>,
 }
 
@@ -140,11 +140,11 @@ impl DiameterDictionary {
         self.avp_by_code(*self.avp_names.get(name)?)
     }
     /// The command of this code.
-    pub fn command_by_code(&self, code: u32) -> Option<&CommandDef> {
+    pub fn command_by_code(&self, code: u32) -> Option<&DiameterCommandDef> {
         self.commands.get(&code)
     }
     /// The command of this name.
-    pub fn command_by_name(&self, name: &str) -> Option<&CommandDef> {
+    pub fn command_by_name(&self, name: &str) -> Option<&DiameterCommandDef> {
         self.commands.values().find(|c| c.name == name)
     }
     /// The name of an application.
@@ -156,12 +156,12 @@ impl DiameterDictionary {
         self.avps.values()
     }
     /// All commands in the order of their codes.
-    pub fn commands(&self) -> impl Iterator<Item = &CommandDef> {
+    pub fn commands(&self) -> impl Iterator<Item = &DiameterCommandDef> {
         self.commands.values()
     }
     /// Formats a message with names: one line for the header and one for each AVP.
     pub fn display_message<'a>(&'a self, message: &'a MessageView<'a>) -> impl fmt::Display + 'a {
-        DisplayMessage { dictionary: self, message }
+        DiameterMessageDisplay { dictionary: self, message }
     }
 
     fn write_avp(&self, f: &mut fmt::Formatter<'_>, avp: AvpView<'_>, depth: usize) -> fmt::Result {
@@ -198,12 +198,12 @@ impl DiameterDictionary {
     }
 }
 
-struct DisplayMessage<'a> {
+struct DiameterMessageDisplay<'a> {
     dictionary: &'a DiameterDictionary,
     message: &'a MessageView<'a>,
 }
 
-impl fmt::Display for DisplayMessage<'_> {
+impl fmt::Display for DiameterMessageDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let h = self.message.header();
         let name = self.dictionary.command_by_code(h.command).map(|c| c.name.to_string());
@@ -263,9 +263,9 @@ mod tests {
             let def = d.avp_by_name(name).unwrap();
             assert_eq!(def.code, id.code, "{name}");
             match def.mandatory {
-                FlagRule::Must => assert!(id.mandatory, "{name}"),
-                FlagRule::MustNot => assert!(!id.mandatory, "{name}"),
-                FlagRule::May => {}
+                AvpFlagRule::Must => assert!(id.mandatory, "{name}"),
+                AvpFlagRule::MustNot => assert!(!id.mandatory, "{name}"),
+                AvpFlagRule::May => {}
             }
         }
     }

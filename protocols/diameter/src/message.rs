@@ -72,6 +72,7 @@ impl MessageHeader {
     /// 6733 §6.2, §7.2).
     pub const fn to_answer(&self, result: ResultCode) -> Self {
         let error = if result.is_protocol_error() { CommandFlags::ERROR } else { 0 };
+        // RFC 6733, 3, 7, 7.1.4: no T flag, and the E flag with protocol errors only.
         Self { flags: CommandFlags(self.flags.0 & CommandFlags::PROXIABLE | error), ..*self }
     }
 
@@ -102,7 +103,7 @@ pub struct MessageView<'a> {
 
 impl<'a> MessageView<'a> {
     /// Parses the header alone, so that even a faulty message can be answered. `None` for fewer than 20 bytes.
-    pub fn header_of(bytes: &[u8]) -> Option<MessageHeader> {
+    pub fn parse_message_header(bytes: &[u8]) -> Option<MessageHeader> {
         let mut r = OctetReader::new(bytes);
         r.read_u32().ok()?;
         Some(MessageHeader {
@@ -122,18 +123,26 @@ impl<'a> MessageView<'a> {
     /// - 3008: R and E are both set.
     /// - 5014: an AVP exceeds the message.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DiameterError> {
-        let Some(header) = Self::header_of(bytes) else {
-            return Err(DiameterError::new(ResultCode::INVALID_MESSAGE_LENGTH, "shorter than a header"));
+        let Some(header) = Self::parse_message_header(bytes) else {
+            return Err(DiameterError::new(
+                ResultCode::INVALID_MESSAGE_LENGTH,
+                "the message is shorter than its header",
+            ));
         };
+        // RFC 6733, 3: version 1, else 5011.
         if bytes[0] != 1 {
-            return Err(DiameterError::new(ResultCode::UNSUPPORTED_VERSION, "version is not 1"));
+            return Err(DiameterError::new(ResultCode::UNSUPPORTED_VERSION, "the version is not 1"));
         }
         let length = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;
         if length != bytes.len() || !length.is_multiple_of(4) {
-            return Err(DiameterError::new(ResultCode::INVALID_MESSAGE_LENGTH, "message length is wrong"));
+            return Err(DiameterError::new(
+                ResultCode::INVALID_MESSAGE_LENGTH,
+                "the message length is wrong",
+            ));
         }
+        // RFC 6733, 3: a request never has the E flag.
         if header.flags.is_request() && header.flags.is_error() {
-            return Err(DiameterError::new(ResultCode::INVALID_HDR_BITS, "request with the E flag"));
+            return Err(DiameterError::new(ResultCode::INVALID_HDR_BITS, "a request has the E flag"));
         }
         AvpSequence::parse(&bytes[HEADER_LEN..])?;
         Ok(Self { header, bytes })

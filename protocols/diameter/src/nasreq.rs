@@ -26,6 +26,7 @@ impl AuthRequestType {
             1 => Ok(Self::AuthenticateOnly),
             2 => Ok(Self::AuthorizeOnly),
             3 => Ok(Self::AuthorizeAuthenticate),
+            // RFC 6733, 8.7: other types are refused.
             _ => Err(DiameterError::with_avp(
                 ResultCode::INVALID_AVP_VALUE,
                 "unknown Auth-Request-Type",
@@ -162,7 +163,7 @@ impl<'a> ChapAuth<'a> {
         };
         let algorithm = inner.require_avp(codes::CHAP_ALGORITHM)?;
         if algorithm.as_u32()? != CHAP_WITH_MD5 {
-            return Err(wrong(algorithm, "not CHAP with MD5"));
+            return Err(wrong(algorithm, "the CHAP algorithm is not MD5"));
         }
         let ident = inner.require_avp(codes::CHAP_IDENT)?;
         let &[identifier] = ident.data else { return Err(wrong(ident, "not one octet")) };

@@ -48,13 +48,13 @@ use crate::stream::MessageFramer;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use links::{CloseMode, ConnectionOrigin, PeerConnection, PeerTransport};
+use links::{AcceptedConnectionSource, ConnectionCloseMode, PeerConnection, PeerTransport};
 use peers::{PeerEntry, PeerTable};
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, ConnId, Instant, Machine, MachineInput, MessageEvent, NoJob, OutputOf, OutputQueue,
-    SecureRng, StreamEvent, WorkLabel, WorkRecord,
+    CommandError, ConnId, Instant, Machine, MachineInput, MachineOutputOf, MessageAssociationEvent, NoJob,
+    OutputQueue, SecureRng, StreamEvent, WorkLabel, WorkRecord,
 };
 
 /// A peer's number: its index in [`DiameterNodeConfig::peers`], or a later number for a peer outside the configuration.
@@ -113,7 +113,7 @@ pub enum DiameterNodeCommand {
         /// The error.
         fault: DiameterError,
     },
-    /// Cancels a request. It is not retransmitted, and its answer counts as unmatched. Of several requests with this
+    /// Cancels a request. It is not retransmitted, and its answer counts as unmatched. If several requests have this
     /// token, the last is cancelled.
     CancelRequest {
         /// The request's token.
@@ -191,59 +191,59 @@ pub enum DiameterNodeEvent {
 }
 
 usher_core::counters! {
-    /// What a node counted: drops by kind, and what else is rare enough to be worth a number.
+    /// Counters of a node: drops by kind, and rare events.
     pub struct DiameterNodeCounters {
-        /// Messages whose header, length or AVPs are wrong, and user messages that hold not exactly one.
+        /// Malformed messages, and SCTP user messages that are not exactly one message.
         malformed,
-        /// User messages of a payload protocol other than Diameter's.
+        /// SCTP user messages whose payload protocol is not Diameter.
         foreign_payload,
-        /// Streams closed because no message could be cut out of them.
+        /// Streams closed: their octets are not Diameter messages.
         unframable,
-        /// Something other than a CER on a new connection.
+        /// New connections that did not begin with a CER.
         not_a_cer,
         /// CER or CEA with missing or wrong AVPs.
         bad_capabilities,
-        /// CER from, or CEA of, somebody else than expected.
+        /// CER or CEA of an unexpected peer.
         unknown_peer,
         /// Connections whose address or certificate is not the peer's.
         unauthenticated_peer,
         /// CER or CEA without a common application.
         no_common_application,
-        /// Connections refused because the peer has one.
+        /// Connections refused: the peer already has one.
         connection_rejected,
         /// Answers that match no request.
         unmatched_answer,
-        /// Messages in a state that has no use for them.
+        /// Messages that do not fit the connection's state.
         out_of_state,
-        /// Requests for an application that we do not speak.
+        /// Requests for an unsupported application.
         application_unsupported,
-        /// Requests for a realm or host that is not us.
+        /// Requests for another realm or host.
         not_for_us,
-        /// Requests that passed an agent which is not trusted.
+        /// Requests that passed an untrusted agent.
         untrusted_route,
-        /// Requests that passed here before.
+        /// Requests that passed this node before.
         loop_detected,
-        /// Requests with another node's Origin-Host and no Route-Record.
+        /// Requests with another node's Origin-Host, but without Route-Record.
         foreign_origin,
-        /// Requests refused because too many are unanswered.
+        /// Requests refused: too many are unanswered.
         too_busy,
-        /// Requests that came again: answered from memory, or joined with the one under way.
+        /// Retransmitted requests, answered from the cache or together with the pending request.
         duplicate_request,
-        /// Answers of the service to a connection that is gone.
+        /// Answers for a closed connection.
         answer_undeliverable,
         /// Requests sent again with the T flag.
         retransmitted,
         /// Requests that timed out.
         request_timeout,
-        /// Watchdogs that went unanswered.
+        /// Watchdogs without an answer.
         watchdog_timeout,
-        /// Connections that did not come up or not in time.
+        /// Connections that failed or timed out.
         connect_failed,
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum NodeTimer {
+enum DiameterNodeTimer {
     /// The peer's watchdog, or Tc while the peer is down.
     Watchdog(u32),
     /// The peer's transient state lasts too long.
@@ -266,9 +266,9 @@ pub struct DiameterNode {
     next_conn: u32,
     hop_by_hop: u32,
     end_to_end: u32,
-    client: requests::RequestTable,
-    server: server::InboundTable,
-    timers: TimerQueue<NodeTimer>,
+    client: requests::PendingRequestTable,
+    server: server::InboundRequestTable,
+    timers: TimerQueue<DiameterNodeTimer>,
     outputs: OutputQueue<DiameterNodeEvent>,
     counters: DiameterNodeCounters,
 }
@@ -284,8 +284,8 @@ impl DiameterNode {
             next_conn: 0,
             hop_by_hop: rng.next_u32(),
             end_to_end: rng.next_u32(),
-            client: requests::RequestTable::new(state.clone()),
-            server: server::InboundTable::new(state),
+            client: requests::PendingRequestTable::new(state.clone()),
+            server: server::InboundRequestTable::new(state),
             timers: TimerQueue::new(),
             outputs: OutputQueue::default(),
             counters: DiameterNodeCounters::default(),
@@ -297,7 +297,7 @@ impl DiameterNode {
             let connects = peer.address.is_some();
             let p = node.peers.add_configured(PeerEntry::new(peer));
             if connects {
-                node.set_watchdog(p, Some(start));
+                node.set_watchdog_deadline(p, Some(start));
             }
         }
         node
@@ -341,7 +341,7 @@ impl DiameterNode {
         self.client.len()
     }
     /// The number of known peers, configured ones included.
-    pub fn known_peers(&self) -> usize {
+    pub fn known_peer_count(&self) -> usize {
         self.peers.len()
     }
     /// The number of connections and associations that are up, opening or closing.
@@ -353,9 +353,9 @@ impl DiameterNode {
         self.outputs.push_work(WorkRecord { label, units: 1 });
     }
 
-    fn on_timer(&mut self, now: Instant, timer: NodeTimer) {
+    fn on_timer(&mut self, now: Instant, timer: DiameterNodeTimer) {
         match timer {
-            NodeTimer::Watchdog(p) => {
+            DiameterNodeTimer::Watchdog(p) => {
                 let peer = &mut self.peers[p];
                 peer.watchdog_armed = None;
                 match peer.watchdog_due {
@@ -363,19 +363,19 @@ impl DiameterNode {
                         peer.watchdog_due = None;
                         self.step_watchdog(now, p, watchdog::Event::TimerExpires);
                     }
-                    due => self.set_watchdog(p, due),
+                    due => self.set_watchdog_deadline(p, due),
                 }
             }
-            NodeTimer::State(p) => {
+            DiameterNodeTimer::State(p) => {
                 self.peers[p].state_deadline = None;
                 self.counters.connect_failed += 1;
-                self.peer_event(now, p, automaton::Event::Timeout, None);
+                self.step_peer_automaton(now, p, automaton::Event::Timeout, None);
             }
-            NodeTimer::Accepted(conn) => {
+            DiameterNodeTimer::Accepted(conn) => {
                 self.counters.not_a_cer += 1;
-                self.drop_conn(Some(conn), CloseMode::Abort);
+                self.drop_conn(Some(conn), ConnectionCloseMode::Abort);
             }
-            NodeTimer::Request(slot) => self.request_timed_out(slot),
+            DiameterNodeTimer::Request(slot) => self.handle_request_timeout(slot),
         }
     }
 
@@ -385,7 +385,7 @@ impl DiameterNode {
             DiameterNodeCommand::Answer { token, result, avps } => self.answer_request(token, result, &avps),
             DiameterNodeCommand::Reject { token, fault } => {
                 let mut avps = AvpBuf::new();
-                server::write_fault(&mut avps, &fault);
+                server::append_error_avps(&mut avps, &fault);
                 self.answer_request(token, fault.code, &avps)
             }
             DiameterNodeCommand::CancelRequest { token } => self.cancel_request(token),
@@ -398,7 +398,7 @@ impl DiameterNode {
                 p.reconnect = true;
                 if p.state == automaton::State::Closed {
                     self.restart_watchdog(now, peer.0);
-                    self.peer_event(now, peer.0, automaton::Event::Start, None);
+                    self.step_peer_automaton(now, peer.0, automaton::Event::Start, None);
                 }
                 Ok(())
             }
@@ -421,7 +421,8 @@ impl Machine for DiameterNode {
             MachineInput::Stream { conn, event } => match event {
                 StreamEvent::Accepted { remote, local, certificate, .. } => {
                     let framer = MessageFramer::new(self.config.max_message);
-                    let origin = ConnectionOrigin { remote, certificate: certificate.map(Into::into) };
+                    let origin =
+                        AcceptedConnectionSource { remote, certificate: certificate.map(Into::into) };
                     self.on_accepted(now, conn, PeerTransport::Stream(framer), local, origin);
                 }
                 StreamEvent::Connected { local, certificate, .. } => {
@@ -432,16 +433,22 @@ impl Machine for DiameterNode {
                 StreamEvent::Closed(_) => self.on_closed(now, conn),
             },
             MachineInput::Message { assoc, event } => match event {
-                MessageEvent::Accepted { remote, streams, .. } => {
+                MessageAssociationEvent::Accepted { remote, streams, .. } => {
                     let policy = self.config.accept_policy;
                     let link = PeerTransport::Association { streams, policy, settled: false };
-                    self.on_accepted(now, assoc, link, None, ConnectionOrigin { remote, certificate: None });
+                    self.on_accepted(
+                        now,
+                        assoc,
+                        link,
+                        None,
+                        AcceptedConnectionSource { remote, certificate: None },
+                    );
                 }
-                MessageEvent::Up { streams, .. } => self.on_up(now, assoc, streams),
-                MessageEvent::Data { stream, ppid, data } => {
+                MessageAssociationEvent::Up { streams, .. } => self.on_association_up(now, assoc, streams),
+                MessageAssociationEvent::Data { stream, ppid, data } => {
                     self.on_user_message(now, assoc, stream, ppid, data);
                 }
-                MessageEvent::Down(_) => self.on_closed(now, assoc),
+                MessageAssociationEvent::Down(_) => self.on_closed(now, assoc),
             },
             MachineInput::Datagram { .. } | MachineInput::Frame { .. } => self.counters.out_of_state += 1,
         }
@@ -454,7 +461,7 @@ impl Machine for DiameterNode {
         done
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

@@ -6,23 +6,23 @@ use usher_core::SecureRng;
 
 /// Makes Session-Ids of the recommended form `identity;high 32 bits;low 32 bits`.
 #[derive(Clone, Debug)]
-pub struct SessionIds {
+pub struct SessionIdGenerator {
     identity: String,
     next: u64,
 }
 
-impl SessionIds {
+impl SessionIdGenerator {
     /// Returns a generator for this DiameterIdentity. The high 32 bits start at `boot`, a boot counter or the boot
     /// time, which restarts must not repeat.
-    pub fn with_boot(identity: &str, boot: u32) -> Self {
+    pub fn with_boot_counter(identity: &str, boot: u32) -> Self {
         Self { identity: identity.to_string(), next: u64::from(boot) << 32 }
     }
     /// Returns a generator for this DiameterIdentity that starts at a random value.
     pub fn with_random_start(identity: &str, rng: &mut SecureRng) -> Self {
-        Self::with_boot(identity, rng.next_u32())
+        Self::with_boot_counter(identity, rng.next_u32())
     }
     /// Returns the next unique identifier. Appends `optional` unless empty.
-    pub fn next_id(&mut self, optional: &str) -> String {
+    pub fn next_session_id(&mut self, optional: &str) -> String {
         let n = self.next;
         self.next = n.wrapping_add(1);
         let (high, low, id) = ((n >> 32) as u32, n as u32, &self.identity);
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn the_rfc_form() {
-        let mut ids = SessionIds::with_boot("accesspoint7.example.com", 1_876_543_210);
-        assert_eq!(ids.next_id(""), "accesspoint7.example.com;1876543210;0");
+        let mut ids = SessionIdGenerator::with_boot_counter("accesspoint7.example.com", 1_876_543_210);
+        assert_eq!(ids.next_session_id(""), "accesspoint7.example.com;1876543210;0");
         assert_eq!(
-            ids.next_id("mobile@200.1.1.88"),
+            ids.next_session_id("mobile@200.1.1.88"),
             "accesspoint7.example.com;1876543210;1;mobile@200.1.1.88"
         );
     }

@@ -9,10 +9,10 @@ pub enum FrameError {
     #[error("a message of {0} bytes exceeds the limit")]
     TooLong(usize),
     /// The next length is shorter than a header, or not a multiple of four.
-    #[error("a message length of {0} cannot be")]
+    #[error("wrong message length {0}")]
     BadLength(usize),
     /// The next message has another version, so its length is unreliable.
-    #[error("version {0} is not 1")]
+    #[error("unsupported version {0}, not 1")]
     Version(u8),
 }
 

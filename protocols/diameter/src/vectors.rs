@@ -1,5 +1,5 @@
 //! The state tables as printed in RFC 6733 section 5.6 and RFC 3539 appendix A. A line is state, event, actions and
-//! next state, in the format of [`DiagramLine`](usher_core::automaton::DiagramLine).
+//! next state, in the format of [`DiagramTransition`](usher_core::automaton::DiagramTransition).
 
 /// The peer state machine (RFC 6733 section 5.6).
 pub const PEER: &str = "\

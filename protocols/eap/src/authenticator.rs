@@ -7,7 +7,7 @@ use usher_core::{Duration, Instant, automaton, names};
 
 /// The retransmission of requests to the peer (RFC 3748 §4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EapRetransmission {
+pub struct EapRetransmissionConfig {
     /// The first timeout. Each further timeout is twice as long.
     pub initial: Duration,
     /// The longest timeout.
@@ -16,7 +16,7 @@ pub struct EapRetransmission {
     pub count: u32,
 }
 
-impl Default for EapRetransmission {
+impl Default for EapRetransmissionConfig {
     /// Timeouts of 3 s, 6 s, 12 s, … up to 20 s; four retransmissions.
     fn default() -> Self {
         Self { initial: Duration::from_secs(3), max: Duration::from_secs(20), count: 4 }
@@ -41,7 +41,7 @@ pub enum AaaReply<'a> {
 
 /// The outcome of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ConversationOutcome {
+pub enum EapConversationOutcome {
     /// The AAA server accepted. [`EapAuthenticator::poll_transmit`] returns EAP-Success, unless the server contradicted
     /// itself.
     Success,
@@ -134,13 +134,13 @@ automaton! {
     AaaResponse { _ => SendRequest2; }
     Discard2 { _ => Idle2; }
     SendRequest2 { _ => Idle2; }
-    TimeoutFailure2 { ! ends: "nobody has answered"; }
-    Failure2 { ! ends: "the peer is turned away"; }
-    Success2 { ! ends: "the peer is let in"; }
+    TimeoutFailure2 { ! ends: "no reply came"; }
+    Failure2 { ! ends: "the peer is rejected"; }
+    Success2 { ! ends: "the peer is accepted"; }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum AaaState {
+enum AaaReplyState {
     Waiting,
     Request,
     NoRequest,
@@ -154,7 +154,7 @@ enum AaaState {
 pub struct EapAuthenticator {
     state: State,
     now: Instant,
-    policy: Option<EapRetransmission>,
+    policy: Option<EapRetransmissionConfig>,
     /// The peer's response timeout without retransmission.
     idle_timeout: Duration,
     current_id: u8,
@@ -164,7 +164,7 @@ pub struct EapAuthenticator {
     is_peer_identified: bool,
     /// The request to the peer, or the packet that ends the conversation.
     request: Vec<u8>,
-    aaa: AaaState,
+    aaa: AaaReplyState,
     retransmissions: u32,
     due: Instant,
     send: bool,
@@ -196,11 +196,11 @@ impl EapAuthenticator {
                     && p.identifier() == self.current_id
                     && (self.is_peer_identified || p.kind() == Some(EapType::IDENTITY))
             }),
-            Condition::AaaAsks => self.aaa == AaaState::Request,
-            Condition::AaaAsksNothing => self.aaa == AaaState::NoRequest,
-            Condition::AaaSuccess => self.aaa == AaaState::Success,
-            Condition::AaaFail => self.aaa == AaaState::Failure,
-            Condition::AaaTimeout => self.aaa == AaaState::Timeout,
+            Condition::AaaAsks => self.aaa == AaaReplyState::Request,
+            Condition::AaaAsksNothing => self.aaa == AaaReplyState::NoRequest,
+            Condition::AaaSuccess => self.aaa == AaaReplyState::Success,
+            Condition::AaaFail => self.aaa == AaaReplyState::Failure,
+            Condition::AaaTimeout => self.aaa == AaaReplyState::Timeout,
         }
     }
 
@@ -227,6 +227,7 @@ impl EapAuthenticator {
                 });
                 self.due = self.now + wait;
             }
+            // RFC 3748, 3.1, 4.1: the authenticator sends the same request again, whatever its method.
             State::Retransmit2 => {
                 self.retransmissions += 1;
                 self.send = !self.evaluate_condition(Condition::TooManyRetransmissions);
@@ -237,7 +238,7 @@ impl EapAuthenticator {
                 self.is_peer_identified = true;
                 self.is_response_pending = true;
             }
-            State::AaaIdle => self.aaa = AaaState::Waiting,
+            State::AaaIdle => self.aaa = AaaReplyState::Waiting,
             State::AaaResponse => {
                 self.current_id = EapPacket::parse(&self.request).map_or(self.current_id, |p| p.identifier());
             }
@@ -249,7 +250,12 @@ impl EapAuthenticator {
     /// Starts a conversation with an Identity request of this identifier. Without a policy there is no retransmission,
     /// as on lossless links. The peer then times out after `patience` without a response.
     #[must_use]
-    pub fn new(identifier: u8, policy: Option<EapRetransmission>, patience: Duration, now: Instant) -> Self {
+    pub fn new(
+        identifier: u8,
+        policy: Option<EapRetransmissionConfig>,
+        patience: Duration,
+        now: Instant,
+    ) -> Self {
         let mut a = Self::new_idle(identifier, policy, patience, now);
         a.run_automaton();
         a
@@ -261,7 +267,7 @@ impl EapAuthenticator {
     pub fn with_identity(
         identity: &[u8],
         identifier: u8,
-        policy: Option<EapRetransmission>,
+        policy: Option<EapRetransmissionConfig>,
         patience: Duration,
         now: Instant,
     ) -> Self {
@@ -272,7 +278,12 @@ impl EapAuthenticator {
         a
     }
 
-    fn new_idle(identifier: u8, policy: Option<EapRetransmission>, patience: Duration, now: Instant) -> Self {
+    fn new_idle(
+        identifier: u8,
+        policy: Option<EapRetransmissionConfig>,
+        patience: Duration,
+        now: Instant,
+    ) -> Self {
         Self {
             state: State::Initialize,
             now,
@@ -283,7 +294,7 @@ impl EapAuthenticator {
             received: false,
             is_peer_identified: false,
             request: Vec::new(),
-            aaa: AaaState::Waiting,
+            aaa: AaaReplyState::Waiting,
             retransmissions: 0,
             due: Instant::FAR_FUTURE,
             send: false,
@@ -303,7 +314,7 @@ impl EapAuthenticator {
         let keep = core::mem::replace(&mut self.response, packet.to_vec());
         self.received = true;
         self.discarded = false;
-        // A discarded packet does not move the retransmission timer.
+        // The timer is restored if the packet is discarded, so that invalid packets do not postpone the retransmission.
         let due = self.due;
         self.run_automaton();
         if self.discarded {
@@ -322,25 +333,25 @@ impl EapAuthenticator {
         }
         let mut sound = true;
         self.aaa = match answer {
-            AaaReply::Request(packet) if is_a(packet, EapCode::Request) => {
+            AaaReply::Request(packet) if packet_has_code(packet, EapCode::Request) => {
                 self.request.clear();
                 self.request.extend_from_slice(packet);
-                AaaState::Request
+                AaaReplyState::Request
             }
             AaaReply::Request(_) => {
                 sound = false;
-                AaaState::NoRequest
+                AaaReplyState::NoRequest
             }
-            AaaReply::NoRequest => AaaState::NoRequest,
+            AaaReply::NoRequest => AaaReplyState::NoRequest,
             AaaReply::Success(packet) => {
                 self.set_final_packet(packet, true);
-                AaaState::Success
+                AaaReplyState::Success
             }
             AaaReply::Failure(packet) => {
                 self.set_final_packet(packet, false);
-                AaaState::Failure
+                AaaReplyState::Failure
             }
-            AaaReply::Timeout => AaaState::Timeout,
+            AaaReply::Timeout => AaaReplyState::Timeout,
         };
         self.run_automaton();
         sound
@@ -351,8 +362,8 @@ impl EapAuthenticator {
     fn set_final_packet(&mut self, packet: &[u8], success: bool) {
         self.request.clear();
         if packet.is_empty() {
-            packet::emit_end(&mut self.request, success, self.current_id);
-        } else if is_a(packet, if success { EapCode::Success } else { EapCode::Failure }) {
+            packet::emit_success_or_failure(&mut self.request, success, self.current_id);
+        } else if packet_has_code(packet, if success { EapCode::Success } else { EapCode::Failure }) {
             self.request.extend_from_slice(packet);
         }
     }
@@ -389,19 +400,21 @@ impl EapAuthenticator {
 
     /// Returns the outcome of the conversation, once.
     #[must_use]
-    pub fn poll_end(&mut self) -> Option<ConversationOutcome> {
+    pub fn poll_end(&mut self) -> Option<EapConversationOutcome> {
         let end = match self.state {
-            State::Success2 => ConversationOutcome::Success,
-            State::Failure2 => ConversationOutcome::Failure,
-            State::TimeoutFailure2 if self.aaa == AaaState::Timeout => ConversationOutcome::AaaTimeout,
-            State::TimeoutFailure2 => ConversationOutcome::PeerTimeout,
+            State::Success2 => EapConversationOutcome::Success,
+            State::Failure2 => EapConversationOutcome::Failure,
+            State::TimeoutFailure2 if self.aaa == AaaReplyState::Timeout => {
+                EapConversationOutcome::AaaTimeout
+            }
+            State::TimeoutFailure2 => EapConversationOutcome::PeerTimeout,
             _ => return None,
         };
         (!core::mem::replace(&mut self.is_end_reported, true)).then_some(end)
     }
 }
 
-fn is_a(packet: &[u8], code: EapCode) -> bool {
+fn packet_has_code(packet: &[u8], code: EapCode) -> bool {
     EapPacket::parse(packet).is_ok_and(|p| p.code() == code)
 }
 

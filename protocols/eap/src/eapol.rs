@@ -1,7 +1,7 @@
 //! EAP over LANs (IEEE 802.1X-2004 §7): frames that carry EAP between a station and its authenticator.
 
 use alloc::vec::Vec;
-use usher_core::{OctetReader, TruncatedError};
+use usher_core::{OctetReader, TruncatedInputError};
 
 /// The EtherType of EAPOL.
 pub const ETHERTYPE: u16 = 0x888e;
@@ -14,7 +14,7 @@ const HEADERS: usize = 18;
 
 /// The type of an EAPOL packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum PacketType {
+pub enum EapolPacketType {
     /// Carries an EAP packet.
     EapPacket,
     /// A station requests authentication.
@@ -27,7 +27,7 @@ pub enum PacketType {
     Other(u8),
 }
 
-impl PacketType {
+impl EapolPacketType {
     const fn from_octet(octet: u8) -> Self {
         match octet {
             0 => Self::EapPacket,
@@ -54,7 +54,7 @@ pub struct EapolPacket<'a> {
     /// The sender's protocol version.
     pub version: u8,
     /// The packet's type.
-    pub kind: PacketType,
+    pub kind: EapolPacketType,
     /// The body.
     pub body: &'a [u8],
 }
@@ -64,10 +64,14 @@ impl<'a> EapolPacket<'a> {
     ///
     /// # Errors
     /// The octets end before the header or the announced body does.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedInputError> {
         let mut r = OctetReader::new(bytes);
         let (version, kind, length) = (r.read_u8()?, r.read_u8()?, r.read_u16()?);
-        Ok(Self { version, kind: PacketType::from_octet(kind), body: r.read_bytes(usize::from(length))? })
+        Ok(Self {
+            version,
+            kind: EapolPacketType::from_octet(kind),
+            body: r.read_bytes(usize::from(length))?,
+        })
     }
 }
 
@@ -89,7 +93,7 @@ impl<'a> EthernetFrame<'a> {
     ///
     /// # Errors
     /// The octets are fewer than a header.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedInputError> {
         let mut r = OctetReader::new(bytes);
         Ok(Self {
             destination: r.read_array()?,
@@ -101,7 +105,13 @@ impl<'a> EthernetFrame<'a> {
 }
 
 /// Appends an Ethernet II frame with an EAPOL packet. Truncates a body to 65535 octets, the longest EAP packet.
-pub fn emit_frame(out: &mut Vec<u8>, destination: [u8; 6], source: [u8; 6], kind: PacketType, body: &[u8]) {
+pub fn emit_frame(
+    out: &mut Vec<u8>,
+    destination: [u8; 6],
+    source: [u8; 6],
+    kind: EapolPacketType,
+    body: &[u8],
+) {
     let body = &body[..body.len().min(usize::from(u16::MAX))];
     let mut header = [0; HEADERS];
     header[..6].copy_from_slice(&destination);
@@ -122,7 +132,7 @@ mod tests {
     #[test]
     fn a_start_frame_is_as_the_standard_writes_it() {
         let mut out = Vec::new();
-        emit_frame(&mut out, PAE_GROUP, [2, 0, 0, 0, 0, 1], PacketType::Start, &[]);
+        emit_frame(&mut out, PAE_GROUP, [2, 0, 0, 0, 0, 1], EapolPacketType::Start, &[]);
         assert_eq!(out, [1, 0x80, 0xc2, 0, 0, 3, 2, 0, 0, 0, 0, 1, 0x88, 0x8e, 2, 1, 0, 0]);
     }
 
@@ -130,12 +140,12 @@ mod tests {
         #[test]
         fn what_is_emitted_is_parsed(to: [u8; 6], from: [u8; 6], kind: u8, body: Vec<u8>, padding in 0usize..50) {
             let mut out = Vec::new();
-            emit_frame(&mut out, to, from, PacketType::from_octet(kind), &body);
+            emit_frame(&mut out, to, from, EapolPacketType::from_octet(kind), &body);
             out.resize(out.len() + padding, 0);
             let frame = EthernetFrame::parse(&out).unwrap();
             prop_assert_eq!((frame.destination, frame.source, frame.ethertype), (to, from, ETHERTYPE));
             let eapol = EapolPacket::parse(frame.payload).unwrap();
-            prop_assert_eq!((eapol.kind, eapol.body), (PacketType::from_octet(kind), &body[..]));
+            prop_assert_eq!((eapol.kind, eapol.body), (EapolPacketType::from_octet(kind), &body[..]));
         }
         #[test]
         fn arbitrary_octets_never_panic(bytes: Vec<u8>) {

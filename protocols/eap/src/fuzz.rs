@@ -16,8 +16,8 @@ pub fn fuzz_packet(bytes: &[u8]) -> bool {
     let Ok(p) = EapPacket::parse(bytes) else { return true };
     let mut out = Vec::new();
     match (p.code(), p.kind()) {
-        (EapCode::Success, _) => packet::emit_end(&mut out, true, p.identifier()),
-        (EapCode::Failure, _) => packet::emit_end(&mut out, false, p.identifier()),
+        (EapCode::Success, _) => packet::emit_success_or_failure(&mut out, true, p.identifier()),
+        (EapCode::Failure, _) => packet::emit_success_or_failure(&mut out, false, p.identifier()),
         (code, kind) => {
             packet::emit_packet(&mut out, code, p.identifier(), kind.unwrap_or(EapType(0)), p.data())
         }

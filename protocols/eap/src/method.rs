@@ -28,7 +28,7 @@ use usher_crypto::legacy::nt_hash;
 
 /// The result of a request in a peer's method: `methodState` and `decision` of RFC 4137 §4.2 in one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PeerVerdict {
+pub enum PeerMethodResult {
     /// The request does not fit the state and is discarded.
     Ignore,
     /// The method continues, and a Success now would be premature (CONT, FAIL).
@@ -45,9 +45,9 @@ pub enum PeerVerdict {
 
 /// A run of a method in a peer.
 pub trait PeerMethod: fmt::Debug + Send {
-    /// Takes the type data of a request and appends the type data of the response. On [`PeerVerdict::Ignore`] there is
+    /// Takes the type data of a request and appends the type data of the response. On [`PeerMethodResult::Ignore`] there is
     /// no response.
-    fn handle_request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict;
+    fn handle_request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerMethodResult;
     /// The exported keys, once derived.
     fn keys(&self) -> Option<EapKeys> {
         None
@@ -109,19 +109,19 @@ impl fmt::Debug for UserSecret {
 /// A query of a server's method to its host.
 #[derive(Clone, PartialEq, Eq)]
 pub enum UserQuery {
-    /// Looks up the user. The name is the one inside a tunnel. The host answers with [`UserAnswer::User`],
-    /// [`UserAnswer::Restricted`] or [`UserAnswer::Refused`].
+    /// Looks up the user. The name is the one inside a tunnel. The host answers with [`UserQueryAnswer::User`],
+    /// [`UserQueryAnswer::Restricted`] or [`UserQueryAnswer::Refused`].
     User {
         /// The unverified octets that the peer sent.
         name: Vec<u8>,
     },
-    /// Compares a password with that of the user last looked up. The host answers with [`UserAnswer::Password`].
+    /// Compares a password with that of the user last looked up. The host answers with [`UserQueryAnswer::Password`].
     Password {
         /// The password in clear.
         password: SecretValue,
     },
-    /// Asks whether a resumed TLS session may admit its user again. The host answers with [`UserAnswer::Resume`].
-    Resume(SessionUser),
+    /// Asks whether a resumed TLS session may admit its user again. The host answers with [`UserQueryAnswer::Resume`].
+    Resume(TlsSessionUser),
 }
 
 /// A digest of a user's credential. The host computes and compares it.
@@ -129,7 +129,7 @@ pub type CredentialDigest = [u8; 32];
 
 /// The user that a TLS session has admitted ([`ServerMethod::allow_resumption`]).
 #[derive(Clone, PartialEq, Eq)]
-pub struct SessionUser {
+pub struct TlsSessionUser {
     /// The host's name for the user at that login.
     pub name: Vec<u8>,
     /// The digest of the credential at that login.
@@ -137,7 +137,7 @@ pub struct SessionUser {
     /// The inner method, if there was a tunnel.
     pub inner: Option<InnerMethod>,
 }
-impl fmt::Debug for SessionUser {
+impl fmt::Debug for TlsSessionUser {
     /// Omits the digest.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Remembered({})", self.name.escape_ascii())
@@ -157,7 +157,7 @@ impl fmt::Debug for UserQuery {
 
 /// The host's answer to a [`UserQuery`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum UserAnswer {
+pub enum UserQueryAnswer {
     /// To [`UserQuery::User`]: the user's secret. `None` if the user is unknown or may not log in.
     User(Option<UserSecret>),
     /// To [`UserQuery::User`]: the secret, and the only methods that may admit the user.
@@ -202,7 +202,7 @@ impl fmt::Display for InnerMethod {
 
 /// The reason for which a server's method fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum MethodFault {
+pub enum ServerMethodFailure {
     /// The peer's proof is wrong, such as a wrong password.
     Proof,
     /// The stored form of the secret does not suit the peer's proof: a hash for a method that needs the clear password.
@@ -221,7 +221,7 @@ pub enum MethodFault {
 
 /// The result of a response in a server's method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ServerVerdict {
+pub enum ServerMethodResult {
     /// The response does not fit the state and is discarded.
     Ignore,
     /// The method continues with another request.
@@ -240,15 +240,15 @@ pub trait ServerMethod: fmt::Debug + Send {
     /// Appends the type data of the next request, which will have this identifier.
     fn build_request(&mut self, identifier: u8, out: &mut Vec<u8>);
     /// Takes the type data of a response to the last request.
-    fn handle_response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict;
-    /// Returns the pending query, once for each [`ServerVerdict::QueryPending`].
+    fn handle_response(&mut self, identifier: u8, data: &[u8]) -> ServerMethodResult;
+    /// Returns the pending query, once for each [`ServerMethodResult::QueryPending`].
     fn take_query(&mut self) -> Option<UserQuery> {
         None
     }
     /// Takes the answer to the query. Returns the verdict on the response that caused the query, possibly another
     /// query.
-    fn apply_answer(&mut self, _answer: UserAnswer) -> ServerVerdict {
-        ServerVerdict::Failure
+    fn apply_answer(&mut self, _answer: UserQueryAnswer) -> ServerMethodResult {
+        ServerMethodResult::Failure
     }
     /// True if the method is sending a reject to the peer, so that the run can only fail. The peer may not respond to
     /// it.
@@ -256,8 +256,8 @@ pub trait ServerMethod: fmt::Debug + Send {
         false
     }
     /// The reason for the failure, valid once the run has failed or [`is_refusing`](Self::is_refusing) is true.
-    fn fault(&self) -> MethodFault {
-        MethodFault::Proof
+    fn fault(&self) -> ServerMethodFailure {
+        ServerMethodFailure::Proof
     }
     /// A description of the failure, for logs.
     fn fault_detail(&self) -> Option<String> {
@@ -303,7 +303,7 @@ pub trait ServerMethod: fmt::Debug + Send {
 
 /// The resources that a method needs from its host.
 #[derive(Debug)]
-pub struct MethodContext<'a> {
+pub struct EapMethodContext<'a> {
     /// The session's random numbers.
     pub rng: &'a mut SecureRng,
     /// The time of day, for certificates.
@@ -316,19 +316,19 @@ pub struct MethodContext<'a> {
 }
 
 /// A method that a peer supports. It starts the method's runs.
-pub trait PeerOffer: fmt::Debug + Send + Sync {
+pub trait PeerMethodFactory: fmt::Debug + Send + Sync {
     /// The method's type.
     fn kind(&self) -> EapType;
     /// Starts a run.
-    fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod>;
+    fn start_peer_method(&self, context: EapMethodContext<'_>) -> Box<dyn PeerMethod>;
 }
 
 /// A method that a server supports. It starts the method's runs.
-pub trait ServerOffer: fmt::Debug + Send + Sync {
+pub trait ServerMethodFactory: fmt::Debug + Send + Sync {
     /// The method's type.
     fn kind(&self) -> EapType;
     /// Starts a run.
-    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod>;
+    fn start_server_method(&self, context: EapMethodContext<'_>) -> Box<dyn ServerMethod>;
     /// Ends the TLS sessions of the users for whom the predicate is true, by their names in
     /// [`ServerMethod::allow_resumption`].
     fn end_sessions(&self, _whose: &dyn Fn(&[u8]) -> bool) {}

@@ -90,10 +90,10 @@ impl fmt::Debug for EapType {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketError {
     /// Fewer octets than the header or its Length.
-    #[error("truncated: Length says more than the {0} octets that came")]
+    #[error("truncated: the Length field exceeds the {0} received octets")]
     Truncated(usize),
     /// A Length too short for the packet's code.
-    #[error("a Length of {0} is too short")]
+    #[error("the Length field, {0}, is too small")]
     ShortLength(u16),
     /// The code is not 1 to 4.
     #[error("unknown code {0}")]
@@ -125,6 +125,7 @@ impl<'a> EapPacket<'a> {
             2 => EapCode::Response,
             3 => EapCode::Success,
             4 => EapCode::Failure,
+            // RFC 3748, 4: other codes are discarded.
             other => return Err(PacketError::UnknownCode(other)),
         };
         let needed = if matches!(code, EapCode::Request | EapCode::Response) { HEADER + 1 } else { HEADER };
@@ -132,7 +133,9 @@ impl<'a> EapPacket<'a> {
             .checked_sub(HEADER)
             .filter(|_| usize::from(length) >= needed)
             .ok_or(PacketError::ShortLength(length))?;
+        // RFC 3748, 4, 4.1: a short packet is discarded, octets after Length are ignored.
         let body = rest.get(..body).ok_or(truncated)?;
+        // RFC 3748, 2.2, 4.2: Success and Failure have no data.
         let body = if needed == HEADER { &[] } else { body };
         Ok(Self { code, identifier, body })
     }
@@ -188,7 +191,7 @@ pub fn emit_packet(out: &mut Vec<u8>, code: EapCode, identifier: u8, kind: EapTy
 }
 
 /// Appends a Success or Failure (RFC 3748 §4.2).
-pub fn emit_end(out: &mut Vec<u8>, success: bool, identifier: u8) {
+pub fn emit_success_or_failure(out: &mut Vec<u8>, success: bool, identifier: u8) {
     let code = if success { EapCode::Success } else { EapCode::Failure };
     out.extend_from_slice(&[code.to_octet(), identifier, 0, HEADER as u8]);
 }

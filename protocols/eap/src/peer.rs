@@ -1,7 +1,7 @@
 //! The peer's automaton (RFC 4137 §4, figure 3).
 
 use crate::EapKeys;
-use crate::method::{MethodContext, PeerMethod, PeerOffer, PeerVerdict};
+use crate::method::{EapMethodContext, PeerMethod, PeerMethodFactory, PeerMethodResult};
 use crate::packet::{self, EapCode, EapPacket, EapType};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -16,7 +16,7 @@ pub struct EapPeerConfig {
     /// The answer to an Identity request.
     pub identity: Vec<u8>,
     /// The supported methods, preferred first. A Nak lists them in this order.
-    pub methods: Arc<[Box<dyn PeerOffer>]>,
+    pub methods: Arc<[Box<dyn PeerMethodFactory>]>,
     /// ClientTimeout: the wait for the next request.
     pub timeout: Duration,
     /// The time of day at the start of the conversation, for certificates.
@@ -111,8 +111,8 @@ automaton! {
     Retransmit { _ => SendResponse; }
     Discard { _ => Idle; }
     SendResponse { _ => Idle; }
-    Success { ! ends: "let in"; }
-    Failure { ! ends: "turned away, or given up"; }
+    Success { ! ends: "accepted"; }
+    Failure { ! ends: "rejected, or given up"; }
 }
 
 /// methodState and decision of RFC 4137 §4.2.
@@ -319,7 +319,7 @@ impl EapPeer {
 
     /// True if the peer would accept a Success now.
     #[cfg(feature = "tls")]
-    pub(crate) fn accepts_success(&self) -> bool {
+    pub(crate) fn would_accept_success(&self) -> bool {
         self.decision != PeerDecision::Fail
     }
 
@@ -364,16 +364,19 @@ impl EapPeer {
         };
         let mut data = Vec::new();
         let verdict = method.handle_request(identifier, &self.data, &mut data);
-        self.ignored = verdict == PeerVerdict::Ignore;
+        self.ignored = verdict == PeerMethodResult::Ignore;
         (self.progress, self.decision) = match verdict {
-            PeerVerdict::Ignore => return,
-            PeerVerdict::Continue => (PeerMethodState::Continue, PeerDecision::Fail),
-            PeerVerdict::MayFail => (PeerMethodState::MayContinue, PeerDecision::Fail),
-            PeerVerdict::MayEnd => (PeerMethodState::MayContinue, PeerDecision::Conditional),
-            PeerVerdict::Done => (PeerMethodState::Done, PeerDecision::Unconditional),
-            // A failed method may send an alert before it gets Failure.
-            PeerVerdict::Failed if !data.is_empty() => (PeerMethodState::MayContinue, PeerDecision::Fail),
-            PeerVerdict::Failed => (PeerMethodState::Done, PeerDecision::Fail),
+            PeerMethodResult::Ignore => return,
+            PeerMethodResult::Continue => (PeerMethodState::Continue, PeerDecision::Fail),
+            PeerMethodResult::MayFail => (PeerMethodState::MayContinue, PeerDecision::Fail),
+            PeerMethodResult::MayEnd => (PeerMethodState::MayContinue, PeerDecision::Conditional),
+            PeerMethodResult::Done => (PeerMethodState::Done, PeerDecision::Unconditional),
+            // The method has failed but may still send a last response, such as a TLS alert, before the server sends
+            // Failure.
+            PeerMethodResult::Failed if !data.is_empty() => {
+                (PeerMethodState::MayContinue, PeerDecision::Fail)
+            }
+            PeerMethodResult::Failed => (PeerMethodState::Done, PeerDecision::Fail),
         };
         self.last_response.clear();
         packet::emit_packet(&mut self.last_response, EapCode::Response, identifier, *kind, &data);
@@ -383,7 +386,7 @@ impl EapPeer {
     /// an expanded type gets the legacy Nak too, which §5.3.2 allows to peers without expanded methods.
     fn select_method(&mut self, identifier: u8, wanted: EapType) {
         if let Some(offer) = self.config.methods.iter().find(|m| m.kind() == wanted) {
-            let context = MethodContext {
+            let context = EapMethodContext {
                 rng: &mut self.rng,
                 wall: self.config.wall,
                 mtu: None,

@@ -3,8 +3,8 @@
 
 use crate::EapKeys;
 use crate::method::{
-    CredentialDigest, InnerMethod, MethodContext, MethodFault, ServerMethod, ServerOffer, ServerVerdict,
-    UserAnswer, UserQuery,
+    CredentialDigest, EapMethodContext, InnerMethod, ServerMethod, ServerMethodFactory, ServerMethodFailure,
+    ServerMethodResult, UserQuery, UserQueryAnswer,
 };
 use crate::packet::{self, EapCode, EapPacket, EapType};
 use alloc::boxed::Box;
@@ -57,7 +57,7 @@ names! {
         Naks = "rxResp && respId == currentId && respMethod == NAK && methodState == PROPOSED",
         Answers = "rxResp && respId == currentId && respMethod == currentMethod",
         Ignored = "ignore",
-        Asks = "a question of the method is open",
+        Asks = "a method request is unanswered",
         Answered = "it is answered",
         Ended = "methodState == END",
         DecidesFailure = "decision == FAILURE",
@@ -108,8 +108,8 @@ automaton! {
     MethodRequest { _ => SendRequest; }
     Discard { _ => Idle; }
     SendRequest { _ => Idle; }
-    Failure { ! ends: "the peer is turned away"; }
-    Success { ! ends: "the peer is let in"; }
+    Failure { ! ends: "the peer is rejected"; }
+    Success { ! ends: "the peer is accepted"; }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ enum ServerMethodState {
 pub struct EapServer {
     state: State,
     /// Methods still to propose, the next one last.
-    offers: Vec<Box<dyn ServerOffer>>,
+    offers: Vec<Box<dyn ServerMethodFactory>>,
     current: Option<(EapType, Box<dyn ServerMethod>)>,
     progress: ServerMethodState,
     current_id: u8,
@@ -133,7 +133,7 @@ pub struct EapServer {
     data: Vec<u8>,
     out: Vec<u8>,
     send: bool,
-    verdict: ServerVerdict,
+    verdict: ServerMethodResult,
     discarded: bool,
     is_end_reported: bool,
     /// The pending query to the host.
@@ -160,16 +160,18 @@ impl EapServer {
         let response = self.incoming.filter(|(id, _)| *id == self.current_id);
         match condition {
             Condition::Response => self.incoming.is_some(),
+            // RFC 3748, 2.1: after an answer to the method no other one follows.
             Condition::Naks => {
                 self.progress == ServerMethodState::Proposed
                     && response.is_some_and(|(_, kind)| kind == EapType::NAK)
             }
             Condition::Answers => {
+                // RFC 3748, 4.1: a response has the identifier and the type of the open request.
                 response.is_some_and(|(_, kind)| self.current.as_ref().is_some_and(|(c, _)| *c == kind))
             }
-            Condition::Ignored => self.verdict == ServerVerdict::Ignore,
-            Condition::Asks => self.verdict == ServerVerdict::QueryPending,
-            Condition::Answered => self.verdict != ServerVerdict::QueryPending,
+            Condition::Ignored => self.verdict == ServerMethodResult::Ignore,
+            Condition::Asks => self.verdict == ServerMethodResult::QueryPending,
+            Condition::Answered => self.verdict != ServerMethodResult::QueryPending,
             Condition::Ended => matches!(self.progress, ServerMethodState::End(_)),
             Condition::DecidesFailure => match self.progress {
                 ServerMethodState::End(success) => !success,
@@ -185,28 +187,29 @@ impl EapServer {
             State::IntegrityCheck => {
                 self.verdict = match &mut self.current {
                     Some((_, method)) => method.handle_response(self.current_id, &self.data),
-                    None => ServerVerdict::Ignore,
+                    None => ServerMethodResult::Ignore,
                 };
             }
             State::Asked => self.take_method_query(),
             State::MethodResponse => {
                 self.progress = match self.verdict {
-                    ServerVerdict::Success => ServerMethodState::End(true),
-                    ServerVerdict::Failure => ServerMethodState::End(false),
-                    ServerVerdict::Continue | ServerVerdict::Ignore | ServerVerdict::QueryPending => {
-                        ServerMethodState::Continue
-                    }
+                    ServerMethodResult::Success => ServerMethodState::End(true),
+                    ServerMethodResult::Failure => ServerMethodState::End(false),
+                    ServerMethodResult::Continue
+                    | ServerMethodResult::Ignore
+                    | ServerMethodResult::QueryPending => ServerMethodState::Continue,
                 };
             }
             State::Nak => {
-                // The peer's order of preference applies among the remaining methods.
+                // RFC 3748, 5.3: the peer's order of preference applies among the remaining methods.
                 let wishes = core::mem::take(&mut self.data);
                 self.offers.retain(|o| wishes.contains(&o.kind().0));
-                let place = |o: &dyn ServerOffer| wishes.iter().position(|w| *w == o.kind().0);
+                let place = |o: &dyn ServerMethodFactory| wishes.iter().position(|w| *w == o.kind().0);
                 self.offers.sort_by_key(|o| core::cmp::Reverse(place(&**o)));
                 self.desired_types = wishes;
                 self.current = None;
             }
+            // RFC 3748, 4.1: the packet is discarded silently, without an effect on the method.
             State::Discard => {
                 self.incoming = None;
                 self.discarded = true;
@@ -215,6 +218,7 @@ impl EapServer {
                 self.propose_method(&mut SecureRng::from_seed(self.seed));
             }
             State::MethodRequest => {
+                // RFC 3748, 4.1; RFC 5216, 3.1; RFC 5281, 9.1: a new request has a new identifier.
                 self.current_id = self.current_id.wrapping_add(1);
                 if let Some((kind, method)) = &mut self.current {
                     let mut data = core::mem::take(&mut self.data);
@@ -231,7 +235,8 @@ impl EapServer {
             }
             State::Success | State::Failure => {
                 self.out.clear();
-                packet::emit_end(&mut self.out, state == State::Success, self.current_id);
+                // RFC 3748, 2, 4.2: the end is a Success for proof, else a Failure, with the response's identifier.
+                packet::emit_success_or_failure(&mut self.out, state == State::Success, self.current_id);
                 self.incoming = None;
                 self.send = true;
             }
@@ -242,8 +247,12 @@ impl EapServer {
     /// Starts a conversation after the peer's response to an Identity request of this identifier. Proposes the first of
     /// `offers` at once, for [`poll_transmit`](Self::poll_transmit). The context applies to every proposed method.
     #[must_use]
-    pub fn new(mut offers: Vec<Box<dyn ServerOffer>>, identifier: u8, context: MethodContext<'_>) -> Self {
-        let MethodContext { rng, wall, mtu, without_extended_master_secret } = context;
+    pub fn new(
+        mut offers: Vec<Box<dyn ServerMethodFactory>>,
+        identifier: u8,
+        context: EapMethodContext<'_>,
+    ) -> Self {
+        let EapMethodContext { rng, wall, mtu, without_extended_master_secret } = context;
         offers.reverse();
         let mut server = Self {
             state: State::SelectAction,
@@ -255,7 +264,7 @@ impl EapServer {
             data: Vec::new(),
             out: Vec::new(),
             send: false,
-            verdict: ServerVerdict::Ignore,
+            verdict: ServerMethodResult::Ignore,
             discarded: false,
             is_end_reported: false,
             question: None,
@@ -271,7 +280,7 @@ impl EapServer {
         if server.offers.is_empty() {
             server.run_automaton();
         } else {
-            // Takes the first arrow here, where the caller's random numbers are available.
+            // The first transition is taken here, because `run_automaton` has no access to the caller's random numbers.
             server.state = State::ProposeMethod;
             server.propose_method(rng);
             server.run_automaton();
@@ -282,7 +291,7 @@ impl EapServer {
     /// Starts the next method.
     fn propose_method(&mut self, rng: &mut SecureRng) {
         if let Some(offer) = self.offers.pop() {
-            let context = MethodContext {
+            let context = EapMethodContext {
                 rng,
                 wall: self.wall,
                 mtu: self.mtu,
@@ -310,15 +319,15 @@ impl EapServer {
     fn take_method_query(&mut self) {
         self.question = self.current.as_mut().and_then(|(_, method)| method.take_query());
         if self.question.is_none() {
-            self.verdict = ServerVerdict::Failure;
+            self.verdict = ServerMethodResult::Failure;
         }
     }
 
     /// Answers the open query. Returns false if there is none.
-    pub fn apply_answer(&mut self, answer: UserAnswer) -> bool {
+    pub fn apply_answer(&mut self, answer: UserQueryAnswer) -> bool {
         let (State::Asked, Some((_, method))) = (self.state, &mut self.current) else { return false };
         self.verdict = method.apply_answer(answer);
-        if self.verdict == ServerVerdict::QueryPending {
+        if self.verdict == ServerMethodResult::QueryPending {
             self.take_method_query();
         }
         self.run_automaton();
@@ -339,7 +348,7 @@ impl EapServer {
 
     /// The reason for the failure, once failed. `None` if no method was left to propose.
     #[must_use]
-    pub fn fault(&self) -> Option<MethodFault> {
+    pub fn fault(&self) -> Option<ServerMethodFailure> {
         self.current.as_ref().map(|(_, method)| method.fault())
     }
 

@@ -5,6 +5,6 @@ usher_core::work_labels! {
     MD5 = "eap.md5" per "digest";
     /// The responses of an MS-CHAP-V2 challenge (RFC 2759) made or checked.
     MSCHAPV2 = "eap.mschapv2" per "response";
-    /// A packet of EAP-TLS, PEAP or EAP-TTLS read: its fragment, and what TLS does with it beside public-key operations.
+    /// A packet of EAP-TLS, PEAP or EAP-TTLS read: its fragment, and its TLS processing without public-key operations.
     PACKET = "eap.tls" per "packet";
 }

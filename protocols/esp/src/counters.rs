@@ -1,45 +1,45 @@
 //! Counters of a data plane.
 
 usher_core::counters! {
-    /// What became of packets. All but the first four are packets that went no further.
+    /// Packets of a data plane. All but the first four counters are drops.
     pub struct EspCounters {
-        /// Packets that were sealed.
+        /// Packets encrypted.
         sealed,
-        /// Packets that were opened and were of their SA's traffic.
+        /// Packets decrypted that match their SA's selectors.
         opened,
-        /// Packets that went on as they were, by a policy.
+        /// Packets sent in the clear, by a policy.
         forwarded,
         /// Packets that waited for an SA.
-        held,
-        /// Packets that a policy, or the lack of one, had dropped; those that came by an SA and that a policy drops among them.
+        queued,
+        /// Packets dropped by a policy, or for lack of one, including packets received through an SA.
         discarded,
-        /// Packets that waited for an SA and were dropped: others came, or no SA did.
-        not_held,
-        /// What was to be sent and was no IP packet.
+        /// Waiting packets dropped: newer ones came, or no SA did.
+        queue_dropped,
+        /// Outgoing data that is not an IP packet.
         not_ip,
-        /// Packets that transport mode cannot carry: fragments, and IPv6 with headers that routers look into.
+        /// Packets that transport mode cannot carry: fragments, and IPv6 with headers for routers.
         not_transportable,
-        /// Packets for an SA that had carried as much as it may.
+        /// Packets for an SA at its limit.
         expired,
-        /// Packets that came for no SA of ours.
+        /// Packets received with an unknown SPI.
         unknown_spi,
-        /// Packets that came too short for their SA, or not in whole blocks.
+        /// Packets received that are too short for their SA, or not in whole blocks.
         length,
-        /// Packets that came again.
+        /// Packets received twice.
         replayed,
-        /// Packets that came when the window had passed them.
+        /// Packets received that are older than the anti-replay window.
         late,
-        /// Packets that came and were not authentic.
+        /// Packets received that failed the integrity check.
         integrity,
-        /// Packets that were authentic with padding that was not.
+        /// Authentic packets with invalid padding.
         padding,
-        /// Packets that carried nothing on purpose.
+        /// Dummy packets received (traffic flow confidentiality).
         dummies,
-        /// Packets that carried what is not of their SA's traffic, or no IP packet.
+        /// Packets received that do not match their SA's selectors, or contain no IP packet.
         selectors,
         /// Keepalives.
         keepalives,
-        /// Datagrams of port 4500 that were nothing.
+        /// Datagrams at port 4500 that are neither ESP nor IKE nor a keepalive.
         not_esp,
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::ip::IpPacket;
 use crate::plane::{
-    EspDataPlane, EspDataPlaneConfig, IpsecMode, IpsecOperation, OutboundDecision, OuterPath, PacketArrival,
-    ReceivedPacket, SaPair,
+    EspDataPlane, EspDataPlaneConfig, IpsecMode, IpsecOperation, OutboundDecision, OuterAddresses,
+    PacketArrival, ReceivedPacket, SaPair,
 };
-use crate::policy::{PolicyAction, PolicyId, SecurityPolicy};
+use crate::policy::{PolicyAction, SecurityPolicy, SecurityPolicyId};
 use crate::selector::TrafficSelector;
 use crate::transform::{EspKeys, EspTransform, IntegrityAlgorithm};
 use alloc::boxed::Box;
@@ -17,7 +17,7 @@ use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 
 /// Parses octets as an IP packet. All offsets must lie within it.
-pub fn check_ip(octets: &[u8]) -> bool {
+pub fn fuzz_ip_packet(octets: &[u8]) -> bool {
     IpPacket::parse(octets)
         .is_ok_and(|packet| {
             packet.header > packet.upper || packet.upper > packet.length || packet.length > octets.len()
@@ -42,7 +42,7 @@ fn fuzz_transforms() -> [EspTransform; 4] {
 }
 
 /// A pair of one host that matches the other host's.
-fn fuzz_pair(n: u8, transform: EspTransform, mode: IpsecMode, first: bool) -> SaPair {
+fn fuzz_sa_pair(n: u8, transform: EspTransform, mode: IpsecMode, first: bool) -> SaPair {
     let length = transform.cipher.map_or(Some(0), |cipher| cipher.key_len(128).or(cipher.key_len(0)));
     let integrity = transform.integrity.map_or(0, |integrity| integrity.mac.output_len());
     let keys = |octet: u8| EspKeys {
@@ -62,7 +62,7 @@ fn fuzz_pair(n: u8, transform: EspTransform, mode: IpsecMode, first: bool) -> Sa
         mode,
         local: everything(),
         remote: everything(),
-        outer: OuterPath { local: end(ours as u8), remote: end(theirs as u8), encapsulated: true },
+        outer: OuterAddresses { local: end(ours as u8), remote: end(theirs as u8), encapsulated: true },
         policy: None,
         lifetime: Default::default(),
         window: 64,
@@ -74,7 +74,7 @@ fn fuzz_pair(n: u8, transform: EspTransform, mode: IpsecMode, first: bool) -> Sa
 
 /// Two hosts carry these octets in their SAs, as packets and as the invalid contents of an authentic peer. Some
 /// octets are altered on the way. All results must lie within the input, and memory must stay bounded.
-pub fn check_plane(octets: &[u8]) -> bool {
+pub fn fuzz_data_plane(octets: &[u8]) -> bool {
     let [which, how, rest @ ..] = octets else { return true };
     let transform = fuzz_transforms()[usize::from(which % 4)];
     let mode = if how & 1 == 0 { IpsecMode::Tunnel } else { IpsecMode::Transport };
@@ -86,16 +86,16 @@ pub fn check_plane(octets: &[u8]) -> bool {
     };
     let mut hosts = [true, false].map(|_| EspDataPlane::new(config, SecureRng::from_seed([7; 32])));
     for (host, first) in hosts.iter_mut().zip([true, false]) {
-        let install = IpsecOperation::Install(Box::new(fuzz_pair(0, transform, mode, first)));
+        let install = IpsecOperation::Install(Box::new(fuzz_sa_pair(0, transform, mode, first)));
         if host.apply_operation(Instant::ZERO, install).is_err() {
             return false;
         }
     }
     let [a, b] = &mut hosts;
     let (inbound, arrival) =
-        (0x1000, PacketArrival { outer: fuzz_pair(0, transform, mode, false).outer, traffic_class: *how });
+        (0x1000, PacketArrival { outer: fuzz_sa_pair(0, transform, mode, false).outer, traffic_class: *how });
     for piece in rest.chunks(97) {
-        // The octets unchanged, as a peer with the keys may send them.
+        // The octets are sealed unchanged, since a peer that has the keys may send any content.
         let mut buf = vec![0; transform.packet_len(piece.len())];
         let at = transform.headroom();
         buf[at..at + piece.len()].copy_from_slice(piece);
@@ -114,11 +114,11 @@ pub fn check_plane(octets: &[u8]) -> bool {
         if !within || b.open(Instant::ZERO, &arrival, &mut strange).is_some() {
             return false;
         }
-        // And as packets that a policy queues.
+        // The octets are also handled as packets that a policy queues.
         let policy = SecurityPolicy {
-            id: PolicyId(1),
-            local: fuzz_pair(0, transform, mode, true).local,
-            remote: fuzz_pair(0, transform, mode, true).remote,
+            id: SecurityPolicyId(1),
+            local: fuzz_sa_pair(0, transform, mode, true).local,
+            remote: fuzz_sa_pair(0, transform, mode, true).remote,
             action: PolicyAction::Protect,
         };
         if a.apply_operation(Instant::ZERO, IpsecOperation::Policies(vec![policy])).is_err() {
@@ -131,6 +131,6 @@ pub fn check_plane(octets: &[u8]) -> bool {
         }
     }
     while a.poll_event().is_some() {}
-    let held = a.counters().held - a.counters().not_held;
-    held <= 4 && a.poll_released().is_none()
+    let held = a.counters().queued - a.counters().queue_dropped;
+    held <= 4 && a.poll_released_packet().is_none()
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::{OctetReader, TruncatedError};
+use usher_core::{OctetReader, TruncatedInputError};
 
 /// Octets of an IPv4 header without options.
 pub const IPV4_HEADER: usize = 20;
@@ -93,20 +93,20 @@ pub struct IpPacket {
 
 /// An invalid IP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotIp {
+pub enum InvalidIpPacket {
     /// Shorter than its length, or than a header.
     #[error("the packet is shorter than its header says")]
     Short,
     /// An unknown version.
-    #[error("the packet is of no known version of IP")]
+    #[error("the packet has an unknown IP version")]
     Version,
     /// An impossible header length, or too many extension headers.
-    #[error("a header of the packet has a length that cannot be")]
+    #[error("a header of the packet has an invalid length")]
     Header,
 }
 
-impl From<TruncatedError> for NotIp {
-    fn from(_: TruncatedError) -> Self {
+impl From<TruncatedInputError> for InvalidIpPacket {
+    fn from(_: TruncatedInputError) -> Self {
         Self::Short
     }
 }
@@ -116,15 +116,15 @@ impl IpPacket {
     ///
     /// # Errors
     /// It is no IP packet.
-    pub fn parse(octets: &[u8]) -> Result<Self, NotIp> {
-        match octets.first().ok_or(NotIp::Short)? >> 4 {
-            4 => Self::parse_v4(octets),
-            6 => Self::parse_v6(octets),
-            _ => Err(NotIp::Version),
+    pub fn parse(octets: &[u8]) -> Result<Self, InvalidIpPacket> {
+        match octets.first().ok_or(InvalidIpPacket::Short)? >> 4 {
+            4 => Self::parse_ipv4_packet(octets),
+            6 => Self::parse_ipv6_packet(octets),
+            _ => Err(InvalidIpPacket::Version),
         }
     }
 
-    fn parse_v4(octets: &[u8]) -> Result<Self, NotIp> {
+    fn parse_ipv4_packet(octets: &[u8]) -> Result<Self, InvalidIpPacket> {
         let mut reader = OctetReader::new(octets);
         let header = usize::from(reader.read_u8()? & 15) * 4;
         let traffic_class = reader.read_u8()?;
@@ -134,16 +134,16 @@ impl IpPacket {
         let source = Ipv4Addr::from(reader.read_array::<4>()?).into();
         let destination = Ipv4Addr::from(reader.read_array::<4>()?).into();
         if header < IPV4_HEADER || length < header {
-            return Err(NotIp::Header);
+            return Err(InvalidIpPacket::Header);
         }
-        let packet = octets.get(..length).ok_or(NotIp::Short)?;
+        let packet = octets.get(..length).ok_or(InvalidIpPacket::Short)?;
         let (later, fragment) = (offset & 0x1fff != 0, offset & 0x3fff != 0);
         let ports = if later { None } else { parse_ports(protocol, &packet[header..]) };
         let flow = PacketFlow { protocol, source, destination, ports };
         Ok(Self { flow, length, header, next_header: protocol, upper: header, traffic_class, fragment })
     }
 
-    fn parse_v6(octets: &[u8]) -> Result<Self, NotIp> {
+    fn parse_ipv6_packet(octets: &[u8]) -> Result<Self, InvalidIpPacket> {
         let mut reader = OctetReader::new(octets);
         let traffic_class = (reader.read_u32()? >> 20) as u8;
         let (payload, next_header, _) =
@@ -157,11 +157,11 @@ impl IpPacket {
         loop {
             let octets = match protocol {
                 protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => {
-                    let ahead = rest.peek_rest().get(1).ok_or(NotIp::Short)?;
+                    let ahead = rest.peek_rest().get(1).ok_or(InvalidIpPacket::Short)?;
                     usize::from(*ahead) * 8 + 8
                 }
                 protocol::FRAGMENT => {
-                    let offset = rest.peek_rest().get(2..4).ok_or(NotIp::Short)?;
+                    let offset = rest.peek_rest().get(2..4).ok_or(InvalidIpPacket::Short)?;
                     fragment = true;
                     later = u16::from_be_bytes([offset[0], offset[1]]) & !7 != 0;
                     8
@@ -170,10 +170,10 @@ impl IpPacket {
             };
             passed += 1;
             if passed > EXTENSIONS {
-                return Err(NotIp::Header);
+                return Err(InvalidIpPacket::Header);
             }
             protocol = rest.read_bytes(octets)?[0];
-            // A later fragment has data after its first header.
+            // In a later fragment, the first header is followed by data and not by another header.
             if later {
                 break;
             }
@@ -206,7 +206,7 @@ pub fn sum_octets(octets: &[u8], initial: u64) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let mut tail = [0; 4];
     tail[..rest.len()].copy_from_slice(rest);
-    // In native byte order, which folding corrects.
+    // The sum is in native byte order, which `fold_checksum` corrects.
     let all: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     initial + all + u64::from(u32::from_ne_bytes(tail))
 }
@@ -223,7 +223,7 @@ pub fn fold_checksum(sum: u64) -> [u8; 2] {
 
 /// Returns the sum of the pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 §3.1, RFC 8200 §8.1).
 #[must_use]
-pub fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u64 {
+pub fn pseudo_header_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u64 {
     let ends = match (source, destination) {
         (IpAddr::V4(a), IpAddr::V4(b)) => sum_octets(&b.octets(), sum_octets(&a.octets(), 0)),
         (IpAddr::V6(a), IpAddr::V6(b)) => sum_octets(&b.octets(), sum_octets(&a.octets(), 0)),
@@ -293,8 +293,8 @@ pub fn write_header(
 /// Explicit congestion notification: the low two bits of the traffic class (RFC 3168 §5).
 const ECN: u8 = 3;
 
-/// RFC 4301 5.1.2.1: copies the congestion mark of the outer header to an inner packet whose ends support ECN.
-pub(crate) fn copy_congestion(packet: &mut [u8], outer: u8) {
+/// RFC 4301 §5.1.2.1: copies the congestion mark of the outer header to an inner packet whose ends support ECN.
+pub(crate) fn copy_ecn_congestion_mark(packet: &mut [u8], outer: u8) {
     let v4 = packet.first().is_some_and(|octet| octet >> 4 == 4);
     let Some(head) = packet.first_chunk_mut::<IPV4_HEADER>().filter(|_| outer & ECN == ECN) else { return };
     let inner = if v4 { head[1] & ECN } else { head[1] >> 4 & ECN };
@@ -315,17 +315,23 @@ pub(crate) fn copy_congestion(packet: &mut [u8], outer: u8) {
 }
 
 /// Recomputes the checksum of TCP or UDP after a NAT has changed addresses (RFC 3948 §3.1.2).
-pub(crate) fn renew_checksum(protocol: u8, source: IpAddr, destination: IpAddr, octets: &mut [u8]) {
+pub(crate) fn recompute_transport_checksum(
+    protocol: u8,
+    source: IpAddr,
+    destination: IpAddr,
+    octets: &mut [u8],
+) {
     let at = match protocol {
         protocol::TCP => 16,
-        // The sender computed no checksum.
+        // A checksum of zero means that the sender computed none, so there is none to renew.
         protocol::UDP if octets.get(6..8).is_some_and(|code| code == [0, 0]) => return,
         protocol::UDP => 6,
         _ => return,
     };
     let Some(code) = octets.get_mut(at..at + 2) else { return };
     code.fill(0);
-    let made = fold_checksum(sum_octets(octets, pseudo_sum(source, destination, protocol, octets.len())));
+    let made =
+        fold_checksum(sum_octets(octets, pseudo_header_sum(source, destination, protocol, octets.len())));
     let made = if protocol == protocol::UDP && made == [0, 0] { [0xff; 2] } else { made };
     if let Some(code) = octets.get_mut(at..at + 2) {
         code.copy_from_slice(&made);
@@ -372,11 +378,11 @@ mod tests {
             if header == 20 {
                 assert_eq!(fold_checksum(sum_octets(&octets[..20], 0)), [0, 0]);
             }
-            assert_eq!(IpPacket::parse(&octets[..octets.len() - 1]), Err(NotIp::Short));
+            assert_eq!(IpPacket::parse(&octets[..octets.len() - 1]), Err(InvalidIpPacket::Short));
             assert_eq!(flow.reverse_flow().ports, Some((512, 53)));
         }
-        assert_eq!(IpPacket::parse(&[0x50]), Err(NotIp::Version));
-        assert_eq!(IpPacket::parse(&[]), Err(NotIp::Short));
+        assert_eq!(IpPacket::parse(&[0x50]), Err(InvalidIpPacket::Version));
+        assert_eq!(IpPacket::parse(&[]), Err(InvalidIpPacket::Short));
     }
 
     #[test]
@@ -421,9 +427,9 @@ mod tests {
         // A header that exceeds the packet, and too many headers.
         let mut long = octets;
         long[41] = 9;
-        assert_eq!(IpPacket::parse(&long), Err(NotIp::Short));
+        assert_eq!(IpPacket::parse(&long), Err(InvalidIpPacket::Short));
         let many = test_packet(ipv6_address(1), ipv6_address(2), protocol::HOP_BY_HOP, &[0; 80]);
-        assert_eq!(IpPacket::parse(&many), Err(NotIp::Header));
+        assert_eq!(IpPacket::parse(&many), Err(InvalidIpPacket::Header));
     }
 
     #[test]
@@ -434,7 +440,7 @@ mod tests {
             {
                 let mut buf = Vec::new();
                 write_header(&mut buf, source, destination, 6, 0xb8 | inner, 0);
-                copy_congestion(&mut buf, outer);
+                copy_ecn_congestion_mark(&mut buf, outer);
                 assert_eq!(IpPacket::parse(&buf).unwrap().traffic_class, 0xb8 | want);
                 if source.is_ipv4() {
                     assert_eq!(fold_checksum(sum_octets(&buf, 0)), [0, 0]);
@@ -447,16 +453,18 @@ mod tests {
     fn checksums_are_renewed_for_other_addresses() {
         for (protocol, at) in [(protocol::TCP, 16), (protocol::UDP, 6)] {
             let mut payload = [7u8; 25];
-            renew_checksum(protocol, ipv4_address(1), ipv4_address(2), &mut payload);
+            recompute_transport_checksum(protocol, ipv4_address(1), ipv4_address(2), &mut payload);
             let first = payload;
-            renew_checksum(protocol, ipv4_address(9), ipv4_address(2), &mut payload);
+            recompute_transport_checksum(protocol, ipv4_address(9), ipv4_address(2), &mut payload);
             assert_ne!(first[at..at + 2], payload[at..at + 2]);
-            let all =
-                sum_octets(&payload, pseudo_sum(ipv4_address(9), ipv4_address(2), protocol, payload.len()));
+            let all = sum_octets(
+                &payload,
+                pseudo_header_sum(ipv4_address(9), ipv4_address(2), protocol, payload.len()),
+            );
             assert_eq!(fold_checksum(all), [0, 0]);
         }
         let mut none = [0; 8];
-        renew_checksum(protocol::UDP, ipv4_address(1), ipv4_address(2), &mut none);
+        recompute_transport_checksum(protocol::UDP, ipv4_address(1), ipv4_address(2), &mut none);
         assert_eq!(none, [0; 8], "UDP without a checksum has none");
     }
 

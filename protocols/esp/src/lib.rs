@@ -35,7 +35,7 @@ pub mod transform;
 pub use counters::EspCounters;
 pub use packet::{EncapsulatedDatagram, EspHeader, HEADER_LEN};
 pub use plane::{EspDataPlane, EspEvent, IpsecOperation, SaPair};
-pub use policy::{PolicyAction, PolicyId, SecurityPolicy};
+pub use policy::{PolicyAction, SecurityPolicy, SecurityPolicyId};
 pub use replay::ReplayWindow;
 pub use sa::{InboundSa, OutboundSa, SaLifetime};
 pub use selector::TrafficSelector;

@@ -1,7 +1,7 @@
 //! ESP packets on the wire (RFC 4303 §2), and datagrams of UDP port 4500 that hold them (RFC 3948 §2).
 
 use core::fmt;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Octets of SPI and sequence number.
 pub const HEADER_LEN: usize = 8;
@@ -38,7 +38,7 @@ impl EspHeader {
     ///
     /// # Errors
     /// The packet is shorter.
-    pub fn parse(octets: &[u8]) -> Result<Self, TruncatedError> {
+    pub fn parse(octets: &[u8]) -> Result<Self, TruncatedInputError> {
         let mut reader = OctetReader::new(octets);
         Ok(Self { spi: reader.read_u32()?, sequence: reader.read_u32()? })
     }
@@ -80,6 +80,7 @@ impl<'a> EncapsulatedDatagram<'a> {
             return Self::Keepalive;
         }
         match datagram.split_first_chunk() {
+            // RFC 3948, 2.2: four zero octets instead of an SPI mark IKE.
             Some((&NON_ESP_MARKER, message)) => Self::Ike(message),
             Some(_) if datagram.len() >= HEADER_LEN => Self::Esp(datagram),
             _ => Self::Other,

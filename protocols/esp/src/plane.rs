@@ -1,24 +1,24 @@
 //! The IPsec databases of a host (RFC 4301 §4.4), and the processing of each packet (§5).
 
 mod database;
-mod held;
+mod waiting_packets;
 
 use crate::counters::EspCounters;
 use crate::ip::{self, IpPacket, PacketFlow, protocol};
 use crate::packet::{EncapsulatedDatagram, EspHeader};
-use crate::policy::{PolicyAction, PolicyDatabase, PolicyId, SecurityPolicy, selects_flow};
+use crate::policy::{PolicyAction, PolicyDatabase, SecurityPolicy, SecurityPolicyId, selects_flow};
 use crate::replay::ReplayWindow;
-use crate::sa::{OpenError, SaExpiry, SaLifetime, SealError, TrafficVolume};
+use crate::sa::{EspInboundError, EspOutboundError, SaExpiry, SaLifetime, TrafficVolume};
 use crate::selector::TrafficSelector;
-use crate::transform::{EspKeys, EspTransform, TransformError};
+use crate::transform::{EspKeys, EspTransform, EspTransformError};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 use database::{SaDatabase, SaPairEntry};
-use held::PacketQueue;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{Duration, Instant, SecureRng};
+use waiting_packets::PacketQueue;
 
 /// The limits of an [`EspDataPlane`], and its default action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ pub enum IpsecMode {
 
 /// The outer addresses of ESP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OuterPath {
+pub struct OuterAddresses {
     /// The local address. The port applies to UDP encapsulation.
     pub local: SocketAddr,
     /// The peer's address.
@@ -93,9 +93,9 @@ pub struct SaPair {
     /// The peer's traffic selectors.
     pub remote: Vec<TrafficSelector>,
     /// The outer addresses.
-    pub outer: OuterPath,
+    pub outer: OuterAddresses,
     /// Its policy. `None`: it carries matching traffic that has no policy.
-    pub policy: Option<PolicyId>,
+    pub policy: Option<SecurityPolicyId>,
     /// The limits of each SA.
     pub lifetime: SaLifetime,
     /// The size of the anti-replay window, for [`ReplayWindow::new`].
@@ -130,33 +130,33 @@ pub enum IpsecOperation {
         /// Its inbound SPI.
         inbound: u32,
         /// The new outer addresses.
-        outer: OuterPath,
+        outer: OuterAddresses,
     },
     /// Replaces all policies, in order. SAs of removed policies stay until they are removed, but send nothing.
     Policies(Vec<SecurityPolicy>),
     /// Reports that a policy will get no SA. Its waiting packets are dropped, and the next packet requests an SA
     /// again.
-    Abandon(PolicyId),
+    Abandon(SecurityPolicyId),
 }
 
 /// The reason why an operation failed: the caller's mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OperationError {
+pub enum IpsecOperationError {
     /// Another pair has this inbound SPI.
-    #[error("another SA receives at SPI {0:08x}: let IKE choose another")]
+    #[error("another SA has the inbound SPI {0:08x}; choose another SPI")]
     SpiTaken(u32),
     /// No pair has this inbound SPI.
-    #[error("no SA receives at SPI {0:08x}")]
+    #[error("no SA has the inbound SPI {0:08x}")]
     UnknownSpi(u32),
     /// An SPI is reserved (RFC 4303 §2.1).
-    #[error("SPI {0} is reserved: 256 is the first")]
+    #[error("SPI {0} is reserved; the lowest is 256")]
     ReservedSpi(u32),
     /// A pair has no traffic selectors, or outer addresses of two families.
-    #[error("SA {0:08x} has no traffic, or its two ends are not of one family of addresses")]
+    #[error("SA {0:08x} has no traffic selectors, or outer addresses of two IP families")]
     UnusablePair(u32),
     /// The transform is invalid, or its keys do not fit.
     #[error("SA {0:08x}: {1}")]
-    Transform(u32, TransformError),
+    Transform(u32, EspTransformError),
 }
 
 /// An event of an [`EspDataPlane`].
@@ -166,7 +166,7 @@ pub enum EspEvent {
     /// [`IpsecOperation::Abandon`].
     Acquire {
         /// The policy.
-        policy: PolicyId,
+        policy: SecurityPolicyId,
         /// The flow of the packet, for which a narrower SA may suffice.
         flow: PacketFlow,
     },
@@ -214,7 +214,7 @@ pub enum OutboundDecision {
     /// Protect it by the pair with this inbound SPI.
     Protect(u32),
     /// Queue it until this policy has an SA: [`EspDataPlane::queue_packet`].
-    Queue(PolicyId),
+    Queue(SecurityPolicyId),
 }
 
 /// The part of a packet that an SA carries.
@@ -227,14 +227,14 @@ pub struct OutboundPayload {
     /// DSCP and ECN of the outer packet (RFC 4301 §5.1.2.1).
     pub traffic_class: u8,
     /// The outer addresses.
-    pub outer: OuterPath,
+    pub outer: OuterAddresses,
 }
 
 /// The outer addresses of a received ESP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketArrival {
     /// The local and the peer's address, and whether UDP encapsulates it.
-    pub outer: OuterPath,
+    pub outer: OuterAddresses,
     /// DSCP and ECN of the outer packet.
     pub traffic_class: u8,
 }
@@ -324,26 +324,30 @@ impl EspDataPlane {
     }
     /// Returns the next packet that need not wait any more: its policy has an SA, or it has another policy now.
     /// Decide on it again.
-    pub fn poll_released(&mut self) -> Option<Vec<u8>> {
+    pub fn poll_released_packet(&mut self) -> Option<Vec<u8>> {
         self.queued_packets.released.pop_front()
     }
 
     /// Changes SAs or policies.
     ///
     /// # Errors
-    /// [`OperationError`]; nothing has changed.
-    pub fn apply_operation(&mut self, now: Instant, operation: IpsecOperation) -> Result<(), OperationError> {
+    /// [`IpsecOperationError`]; nothing has changed.
+    pub fn apply_operation(
+        &mut self,
+        now: Instant,
+        operation: IpsecOperation,
+    ) -> Result<(), IpsecOperationError> {
         match operation {
             IpsecOperation::Install(pair) => self.install_pair(&pair)?,
             IpsecOperation::Remove { inbound } => {
-                let entry = self.sas.remove(inbound).ok_or(OperationError::UnknownSpi(inbound))?;
+                let entry = self.sas.remove(inbound).ok_or(IpsecOperationError::UnknownSpi(inbound))?;
                 self.events.push_back(EspEvent::Removed { inbound, usage: entry.usage() });
             }
             IpsecOperation::Move { inbound, outer } => {
                 if outer.local.is_ipv4() != outer.remote.is_ipv4() {
-                    return Err(OperationError::UnusablePair(inbound));
+                    return Err(IpsecOperationError::UnusablePair(inbound));
                 }
-                self.sas.get_mut(inbound).ok_or(OperationError::UnknownSpi(inbound))?.outer = outer;
+                self.sas.get_mut(inbound).ok_or(IpsecOperationError::UnknownSpi(inbound))?.outer = outer;
             }
             IpsecOperation::Policies(policies) => self.policies.set_policies(policies),
             IpsecOperation::Abandon(policy) => self.queued_packets.abandon_policy(policy, &mut self.counters),
@@ -353,23 +357,24 @@ impl EspDataPlane {
         Ok(())
     }
 
-    fn install_pair(&mut self, pair: &SaPair) -> Result<(), OperationError> {
+    fn install_pair(&mut self, pair: &SaPair) -> Result<(), IpsecOperationError> {
         let spi = pair.inbound;
+        // RFC 4303, 2.1: SPIs 0 to 255 are reserved.
         if let Some(reserved) = [spi, pair.outbound].into_iter().find(|spi| *spi < crate::packet::FIRST_SPI) {
-            return Err(OperationError::ReservedSpi(reserved));
+            return Err(IpsecOperationError::ReservedSpi(reserved));
         }
         if self.sas.get(spi).is_some() {
-            return Err(OperationError::SpiTaken(spi));
+            return Err(IpsecOperationError::SpiTaken(spi));
         }
         let ends = pair.outer.local.is_ipv4() == pair.outer.remote.is_ipv4();
         if pair.local.is_empty() || pair.remote.is_empty() || !ends {
-            return Err(OperationError::UnusablePair(spi));
+            return Err(IpsecOperationError::UnusablePair(spi));
         }
         let entry = SaPairEntry::new(pair, self.rng.random_array())
-            .map_err(|why| OperationError::Transform(spi, why))?;
+            .map_err(|why| IpsecOperationError::Transform(spi, why))?;
         self.sas.insert(entry);
         if let Some(policy) = pair.policy {
-            self.queued_packets.clear_acquire(policy);
+            self.queued_packets.clear_sa_request(policy);
         }
         Ok(())
     }
@@ -389,21 +394,24 @@ impl EspDataPlane {
     }
 
     fn decide_flow(&self, flow: &PacketFlow) -> OutboundDecision {
-        let action = match self.policies.first_match(flow) {
+        let action = match self.policies.first_matching_policy(flow) {
             Some(policy) if policy.action == PolicyAction::Protect => {
-                // A pair without a policy may serve as well: its peer has agreed to this traffic.
+                // If no SA pair belongs to this policy, a pair without a policy may serve: its peer has agreed to this
+                // traffic.
                 let sa = self.sas.find_pair(flow, Some(policy.id)).or_else(|| self.sas.find_pair(flow, None));
+                // RFC 4301, 5.1: without an SA, one is requested and the packet waits.
                 return sa.map_or(OutboundDecision::Queue(policy.id), OutboundDecision::Protect);
             }
             Some(policy) => policy.action,
             None => match self.sas.find_pair(flow, None) {
                 Some(spi) => return OutboundDecision::Protect(spi),
+                // RFC 4301, 4.4.1: without a match, packets are discarded by default.
                 None => self.config.otherwise,
             },
         };
         match action {
             PolicyAction::Forward => OutboundDecision::Forward,
-            // The default action Protect means an existing SA, and there is none.
+            // The default action Protect lets only traffic of an existing SA pass, and no SA fits this flow.
             PolicyAction::Discard | PolicyAction::Protect => OutboundDecision::Discard,
         }
     }
@@ -428,7 +436,7 @@ impl EspDataPlane {
             OutboundDecision::Discard => self.counters.discarded += 1,
             OutboundDecision::Forward => self.counters.forwarded += 1,
             OutboundDecision::Queue(policy) => {
-                if self.queued_packets.should_acquire(policy, now, self.config.acquire_interval) {
+                if self.queued_packets.record_sa_request_if_due(policy, now, self.config.acquire_interval) {
                     self.events.push_back(EspEvent::Acquire { policy, flow });
                 }
             }
@@ -438,12 +446,12 @@ impl EspDataPlane {
     }
 
     /// Queues a packet until its policy has an SA. Beyond the limits, the oldest is dropped.
-    pub fn queue_packet(&mut self, now: Instant, policy: PolicyId, packet: &[u8]) {
+    pub fn queue_packet(&mut self, now: Instant, policy: SecurityPolicyId, packet: &[u8]) {
         debug_assert!(self.policies.has_policy(policy));
-        self.counters.held += 1;
-        self.queued_packets.drop_expired(now, &mut self.counters);
+        self.counters.queued += 1;
+        self.queued_packets.drop_expired_packets(now, &mut self.counters);
         self.queued_packets.push_packet(policy, now, packet.into());
-        self.queued_packets.drop_excess(&mut self.counters);
+        self.queued_packets.drop_excess_packets(&mut self.counters);
     }
 
     /// Returns the part of a packet that this pair carries, after [`decide_outbound`](Self::decide_outbound). `None`
@@ -457,7 +465,8 @@ impl EspDataPlane {
                 (0..packet.length, version)
             }
             IpsecMode::Transport => {
-                // Fragments are reassembled first (RFC 4301 §7). Headers for routers stay in front (RFC 4303 §3.1.1).
+                // Transport mode needs reassembled packets (RFC 4301 §7), with the headers for routers in front (RFC
+                // 4303 §3.1.1). This side does neither, so it drops such packets.
                 let routers = packet.flow.source.is_ipv6()
                     && matches!(packet.next_header, protocol::HOP_BY_HOP | protocol::ROUTING);
                 if packet.fragment || routers {
@@ -467,6 +476,7 @@ impl EspDataPlane {
                 (packet.header..packet.length, packet.next_header)
             }
         };
+        // RFC 4301, 5.1.2.1: the outer header has DSCP and ECN of the inner one.
         Some(OutboundPayload { payload, next_header, traffic_class, outer })
     }
 
@@ -489,11 +499,11 @@ impl EspDataPlane {
                 self.counters.sealed += 1;
                 Some(length)
             }
-            Err(SealError::Expired) => {
+            Err(EspOutboundError::Expired) => {
                 self.counters.expired += 1;
                 None
             }
-            Err(SealError::BufferTooShort { needed, is }) => {
+            Err(EspOutboundError::BufferTooShort { needed, is }) => {
                 debug_assert!(false, "{needed} octets are needed, {is} are there");
                 None
             }
@@ -511,6 +521,7 @@ impl EspDataPlane {
             self.counters.length += 1;
             return None;
         };
+        // RFC 4301, 4.1: the SPI alone identifies an inbound SA.
         let Some(entry) = self.sas.get_mut(header.spi) else {
             self.counters.unknown_spi += 1;
             return None;
@@ -524,13 +535,13 @@ impl EspDataPlane {
             Ok(opened) => opened,
             Err(refused) => {
                 *match refused {
-                    OpenError::Length => &mut counters.length,
-                    OpenError::Replayed => &mut counters.replayed,
-                    OpenError::BelowWindow => &mut counters.late,
-                    OpenError::Integrity => &mut counters.integrity,
-                    OpenError::Padding => &mut counters.padding,
-                    OpenError::Dummy => &mut counters.dummies,
-                    OpenError::Expired => &mut counters.expired,
+                    EspInboundError::Length => &mut counters.length,
+                    EspInboundError::Replayed => &mut counters.replayed,
+                    EspInboundError::BelowWindow => &mut counters.late,
+                    EspInboundError::Integrity => &mut counters.integrity,
+                    EspInboundError::Padding => &mut counters.padding,
+                    EspInboundError::Dummy => &mut counters.dummies,
+                    EspInboundError::Expired => &mut counters.expired,
                 } += 1;
                 return None;
             }
@@ -545,13 +556,14 @@ impl EspDataPlane {
             self.events.push_back(EspEvent::Roamed { inbound: header.spi, remote: arrival.outer.remote });
         }
         let waits = entry.waits;
-        let received = match_received(entry, arrival, packet, opened.payload, opened.next_header);
+        let received = check_received_selectors(entry, arrival, packet, opened.payload, opened.next_header);
         let received = match received {
             None => {
                 counters.selectors += 1;
                 None
             }
-            // Inbound traffic obeys the discard policies of the opposite flow, even if an SA is wider.
+            // A discard policy also applies to inbound packets of the opposite flow, even if the SA's selectors allow
+            // them.
             Some((_, reversed)) if self.policies.discards_flow(&reversed) => {
                 counters.discarded += 1;
                 None
@@ -562,14 +574,14 @@ impl EspDataPlane {
             }
         };
         if waits {
-            self.sas.peer_has(header.spi);
+            self.sas.mark_pair_ready(header.spi);
             self.flows.clear();
         }
         received
     }
 
     /// Handles a datagram of port 4500 that is no ESP packet, and counts it. Returns an IKE message.
-    pub fn handle_non_esp<'a>(&mut self, datagram: &'a [u8]) -> Option<&'a [u8]> {
+    pub fn handle_non_esp_datagram<'a>(&mut self, datagram: &'a [u8]) -> Option<&'a [u8]> {
         match EncapsulatedDatagram::from_datagram(datagram) {
             EncapsulatedDatagram::Ike(message) => return Some(message),
             EncapsulatedDatagram::Keepalive => self.counters.keepalives += 1,
@@ -580,7 +592,7 @@ impl EspDataPlane {
 }
 
 /// Returns the contents if they match the SA's selectors (RFC 4301 §5.2, step 4), and the opposite flow.
-fn match_received(
+fn check_received_selectors(
     entry: &SaPairEntry,
     arrival: &PacketArrival,
     packet: &mut [u8],
@@ -593,20 +605,23 @@ fn match_received(
             let inner = IpPacket::parse(octets).ok()?;
             let version = if inner.flow.source.is_ipv4() { protocol::IPV4 } else { protocol::IPV6 };
             let (reversed, length) = (inner.flow.reverse_flow(), inner.length);
+            // RFC 4301, 5.2: packets outside the SA's selectors are dropped.
             if version != next_header || !selects_flow(&entry.local, &entry.remote, &reversed) {
                 return None;
             }
-            ip::copy_congestion(octets, arrival.traffic_class);
+            ip::copy_ecn_congestion_mark(octets, arrival.traffic_class);
             Some((ReceivedPacket::Packet(payload.start..payload.start + length), reversed))
         }
         IpsecMode::Transport => {
             let (source, destination) = (arrival.outer.remote.ip(), arrival.outer.local.ip());
             if arrival.outer.encapsulated {
-                ip::renew_checksum(next_header, source, destination, octets);
+                // RFC 3948, 3.1.2: the checksum fits the addresses that this side sees.
+                ip::recompute_transport_checksum(next_header, source, destination, octets);
             }
             let ports = ip::parse_ports(next_header, octets);
             let flow = PacketFlow { protocol: next_header, source, destination, ports };
             let reversed = flow.reverse_flow();
+            // RFC 4301, 5.2: packets outside the SA's selectors are dropped.
             if !selects_flow(&entry.local, &entry.remote, &reversed) {
                 return None;
             }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 /// A policy's id, chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PolicyId(pub u32);
+pub struct SecurityPolicyId(pub u32);
 
 /// The action for a packet (RFC 4301 §4.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -24,7 +24,7 @@ pub enum PolicyAction {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SecurityPolicy {
     /// Its id.
-    pub id: PolicyId,
+    pub id: SecurityPolicyId,
     /// Local traffic selectors: the source of outbound packets.
     pub local: Vec<TrafficSelector>,
     /// The peer's traffic selectors: the destination of outbound packets.
@@ -55,14 +55,15 @@ impl PolicyDatabase {
         self.policies = policies;
     }
     /// Returns the first policy that an outbound packet matches.
-    pub(crate) fn first_match(&self, flow: &PacketFlow) -> Option<&SecurityPolicy> {
+    pub(crate) fn first_matching_policy(&self, flow: &PacketFlow) -> Option<&SecurityPolicy> {
+        // RFC 4301, 4.4.1: the first match decides.
         self.policies.iter().find(|policy| selects_flow(&policy.local, &policy.remote, flow))
     }
     /// True if a policy discards an outbound packet.
     pub(crate) fn discards_flow(&self, flow: &PacketFlow) -> bool {
-        self.first_match(flow).is_some_and(|policy| policy.action == PolicyAction::Discard)
+        self.first_matching_policy(flow).is_some_and(|policy| policy.action == PolicyAction::Discard)
     }
-    pub(crate) fn has_policy(&self, id: PolicyId) -> bool {
+    pub(crate) fn has_policy(&self, id: SecurityPolicyId) -> bool {
         self.policies.iter().any(|policy| policy.id == id)
     }
 }

@@ -46,11 +46,11 @@ impl ReplayWindow {
 
     /// The highest authenticated number.
     #[must_use]
-    pub const fn highest_sequence(&self) -> u64 {
+    pub const fn highest_authenticated_sequence(&self) -> u64 {
         self.highest
     }
 
-    /// Returns the whole sequence number for its low 32 bits (appendix A2.2).
+    /// Returns the whole sequence number for its low 32 bits (RFC 4303 appendix A2.2).
     #[must_use]
     pub fn infer_sequence(&self, low: u32) -> u64 {
         if !self.extended {
@@ -62,10 +62,11 @@ impl ReplayWindow {
         let high = match (within, low >= left) {
             (true, true) | (false, false) => Some(high),
             (true, false) => high.checked_add(1).filter(|high| *high <= u64::from(u32::MAX)),
-            // The window reaches into the previous subspace. The first subspace has none, so the number is rejected.
+            // The window reaches into the previous subspace of 2^32 numbers, where this number lies. The first subspace
+            // has no previous one, so the number is rejected.
             (false, true) => high.checked_sub(1),
         };
-        // Without extension, no number follows the last one. Number 0 is never valid.
+        // If that subspace does not exist, the result is 0, which is never a valid number.
         high.map_or(0, |high| high << 32 | u64::from(low))
     }
 
@@ -77,11 +78,12 @@ impl ReplayWindow {
         if sequence > self.highest {
             return Ok(());
         }
-        // A sender begins with 1.
+        // RFC 4303, 2.2: a sender begins with 1.
         if sequence == 0 || self.highest - sequence >= self.size {
             return Err(ReplayError::BelowWindow);
         }
         let (word, bit) = self.bit_position(sequence);
+        // RFC 4303, 3.4.3: a duplicate is dropped.
         if self.bits[word] & bit == 0 { Ok(()) } else { Err(ReplayError::Replayed) }
     }
 
@@ -118,12 +120,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// A model of the window in the RFC's terms: the set of all received numbers.
-    struct WindowModel {
+    struct ReplayWindowModel {
         accepted_numbers: BTreeSet<u64>,
         size: u64,
     }
 
-    impl WindowModel {
+    impl ReplayWindowModel {
         fn check_sequence(&self, sequence: u64) -> Result<(), ReplayError> {
             let highest = self.accepted_numbers.last().copied().unwrap_or(0);
             if sequence == 0 || sequence + self.size <= highest {
@@ -141,13 +143,13 @@ mod tests {
                 prop_oneof![4 => -400i64..40, 2 => 1i64..3, 1 => 40i64..5000, 1 => Just(0)], 1..300),
         ) {
             let mut window = ReplayWindow::new(size, true);
-            let mut model = WindowModel { accepted_numbers: BTreeSet::new(), size: size.into() };
+            let mut model = ReplayWindowModel { accepted_numbers: BTreeSet::new(), size: size.into() };
             if start > 0 {
                 window.accept_sequence(start);
                 model.accepted_numbers.insert(start);
             }
             for step in steps {
-                let highest = window.highest_sequence();
+                let highest = window.highest_authenticated_sequence();
                 let sequence = highest.saturating_add_signed(step);
                 prop_assert_eq!(window.check_sequence(sequence), model.check_sequence(sequence), "{} at {}", sequence, highest);
                 if window.check_sequence(sequence).is_ok() {

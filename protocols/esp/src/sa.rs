@@ -3,7 +3,7 @@
 use crate::ip::protocol::NO_NEXT_HEADER;
 use crate::packet::{EspHeader, HEADER_LEN, TRAILER_LEN};
 use crate::replay::{ReplayError, ReplayWindow};
-use crate::transform::{EspKeys, EspTransform, KeyedTransform, PacketParts, TransformError};
+use crate::transform::{EspKeys, EspPacketParts, EspTransform, EspTransformError, KeyedEspTransform};
 use alloc::boxed::Box;
 use core::ops::Range;
 use usher_core::SecureRng;
@@ -41,7 +41,7 @@ pub struct TrafficVolume {
 
 /// Counts traffic against a lifetime.
 #[derive(Debug)]
-struct LifetimeMeter {
+struct SaLifetimeCounter {
     volume: TrafficVolume,
     lifetime: SaLifetime,
     /// The last reported expiry.
@@ -50,24 +50,25 @@ struct LifetimeMeter {
     expiry: Option<SaExpiry>,
 }
 
-impl LifetimeMeter {
+impl SaLifetimeCounter {
     fn new(lifetime: SaLifetime) -> Self {
         Self { volume: TrafficVolume::default(), lifetime, reported_expiry: None, expiry: None }
     }
-    fn queue_expiry(&mut self, expiry: SaExpiry) {
+    fn queue_sa_expiry(&mut self, expiry: SaExpiry) {
+        // RFC 4301, 4.4.2.1: a soft and a hard lifetime.
         if self.reported_expiry < Some(expiry) {
             (self.reported_expiry, self.expiry) = (Some(expiry), Some(expiry));
         }
     }
     /// True if this many more octets may be carried.
-    fn allows_octets(&mut self, octets: usize) -> bool {
+    fn allows_more_octets(&mut self, octets: usize) -> bool {
         let (packets, octets) = (self.volume.packets + 1, self.volume.octets + octets as u64);
         let beyond = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
         let over = self.reported_expiry == Some(SaExpiry::Hard)
             || beyond(self.lifetime.hard_packets, packets)
             || beyond(self.lifetime.hard_octets, octets);
         if over {
-            self.queue_expiry(SaExpiry::Hard);
+            self.queue_sa_expiry(SaExpiry::Hard);
         }
         !over
     }
@@ -78,16 +79,16 @@ impl LifetimeMeter {
         if reached(self.lifetime.soft_packets, self.volume.packets)
             || reached(self.lifetime.soft_octets, self.volume.octets)
         {
-            self.queue_expiry(SaExpiry::Soft);
+            self.queue_sa_expiry(SaExpiry::Soft);
         }
     }
 }
 
 /// The reason why a packet was not sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SealError {
+pub enum EspOutboundError {
     /// The caller's buffer is shorter than [`EspTransform::packet_len`].
-    #[error("the buffer has {is} octets, the packet needs {needed}")]
+    #[error("the buffer has {is} octets, but the packet needs {needed}")]
     BufferTooShort {
         /// How long the packet is.
         needed: usize,
@@ -95,7 +96,7 @@ pub enum SealError {
         is: usize,
     },
     /// The SA is at its limit, or its sequence numbers are used up (RFC 4303 §3.3.3).
-    #[error("the SA has carried as much as it may")]
+    #[error("the SA has reached its limit")]
     Expired,
 }
 
@@ -103,10 +104,10 @@ pub enum SealError {
 pub struct OutboundSa {
     spi: u32,
     transform: EspTransform,
-    keyed: KeyedTransform,
+    keyed: KeyedEspTransform,
     /// The last used sequence number.
     sequence: u64,
-    account: LifetimeMeter,
+    account: SaLifetimeCounter,
     /// For initialization vectors that must be unpredictable (RFC 3602 §3, RFC 2451 §3).
     rng: Option<Box<SecureRng>>,
 }
@@ -131,11 +132,11 @@ impl OutboundSa {
         keys: &EspKeys,
         lifetime: SaLifetime,
         seed: [u8; 32],
-    ) -> Result<Self, TransformError> {
+    ) -> Result<Self, EspTransformError> {
         let keyed = transform.with_keys(keys)?;
         let chained = transform.cipher.is_some_and(|cipher| cipher.tag_len() == 0);
         let rng = chained.then(|| Box::new(SecureRng::from_seed(seed)));
-        Ok(Self { spi, transform, keyed, sequence: 0, account: LifetimeMeter::new(lifetime), rng })
+        Ok(Self { spi, transform, keyed, sequence: 0, account: SaLifetimeCounter::new(lifetime), rng })
     }
     /// Its SPI, chosen by the peer.
     #[must_use]
@@ -166,29 +167,38 @@ impl OutboundSa {
     /// `buf` stay.
     ///
     /// # Errors
-    /// [`SealError`]; the buffer is as it was.
-    pub fn seal(&mut self, buf: &mut [u8], payload: usize, next_header: u8) -> Result<usize, SealError> {
+    /// [`EspOutboundError`]; the buffer is as it was.
+    pub fn seal(
+        &mut self,
+        buf: &mut [u8],
+        payload: usize,
+        next_header: u8,
+    ) -> Result<usize, EspOutboundError> {
         let needed = self.transform.packet_len(payload);
         let is = buf.len();
-        let packet = buf.get_mut(..needed).ok_or(SealError::BufferTooShort { needed, is })?;
+        let packet = buf.get_mut(..needed).ok_or(EspOutboundError::BufferTooShort { needed, is })?;
+        // RFC 4303, 3.3.3: a sequence number is never used twice, so the SA ends before its numbers repeat.
         if self.sequence >= self.last_sequence() {
-            self.account.queue_expiry(SaExpiry::Hard);
+            self.account.queue_sa_expiry(SaExpiry::Hard);
         }
-        if !self.account.allows_octets(payload) {
-            return Err(SealError::Expired);
+        if !self.account.allows_more_octets(payload) {
+            return Err(EspOutboundError::Expired);
         }
+        // RFC 4303, 2.2: every packet is numbered, from 1.
         self.sequence += 1;
         let mut iv = [0; 16];
         let iv = &mut iv[..self.transform.iv_len()];
         match &mut self.rng {
+            // RFC 3602, 3: a random IV.
             Some(rng) => rng.fill_bytes(iv),
-            // A sequence number is unique, and so is an IV of the same octets (RFC 4106 §3.1, RFC 7634 §2).
+            // A sequence number is never used twice, so an IV of the same octets is unique (RFC 4106 §3.1, RFC 7634
+            // §2).
             None => iv.iter_mut().zip(self.sequence.to_be_bytes()).for_each(|(iv, octet)| *iv = octet),
         }
         write_packet(self, packet, payload, next_header, self.sequence, iv);
         self.account.count_packet(payload);
         if self.sequence >= NEAR_THE_LAST(self.last_sequence()) {
-            self.account.queue_expiry(SaExpiry::Soft);
+            self.account.queue_sa_expiry(SaExpiry::Soft);
         }
         Ok(needed)
     }
@@ -197,7 +207,7 @@ impl OutboundSa {
     ///
     /// # Errors
     /// As [`seal`](Self::seal).
-    pub fn seal_dummy(&mut self, buf: &mut [u8], octets: usize) -> Result<usize, SealError> {
+    pub fn seal_dummy(&mut self, buf: &mut [u8], octets: usize) -> Result<usize, EspOutboundError> {
         self.seal(buf, octets, NO_NEXT_HEADER)
     }
 }
@@ -215,9 +225,9 @@ fn write_packet(
     packet[..HEADER_LEN].copy_from_slice(&header.to_octets());
     packet[HEADER_LEN..HEADER_LEN + iv.len()].copy_from_slice(iv);
     let high = sa.transform.extended_sequence_numbers.then_some((sequence >> 32) as u32);
-    let Some(mut parts) = PacketParts::from_packet(packet, &sa.transform) else { return };
+    let Some(mut parts) = EspPacketParts::from_packet(packet, &sa.transform) else { return };
     let padding = parts.body.len() - payload - TRAILER_LEN;
-    // RFC 4303 2.4: the padding is 1, 2, 3, …
+    // RFC 4303, 2.4: the padding is 1, 2, 3, …
     for (n, octet) in (1..).zip(&mut parts.body[payload..payload + padding]) {
         *octet = n;
     }
@@ -229,7 +239,7 @@ fn write_packet(
 #[cfg(test)]
 impl OutboundSa {
     /// Seals a packet with this sequence number and IV, for published test vectors.
-    pub(crate) fn seal_as(
+    pub(crate) fn seal_with_sequence_and_iv(
         &mut self,
         buf: &mut [u8],
         payload: usize,
@@ -242,14 +252,14 @@ impl OutboundSa {
         needed
     }
     /// Sets the sequence number, as if it had sent so many packets.
-    pub(crate) fn set_sequence(&mut self, sequence: u64) {
+    pub(crate) fn set_sequence_number(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 }
 
 /// The reason why a packet was not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenError {
+pub enum EspInboundError {
     /// It is too short for its transform, or not a whole number of blocks.
     Length,
     /// Its sequence number was already received.
@@ -268,7 +278,7 @@ pub enum OpenError {
 
 /// The contents of an opened packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OpenedPacket {
+pub struct DecryptedPacket {
     /// The payload's place in the packet. In tunnel mode, octets after the inner packet are padding (RFC 4303 §2.7).
     pub payload: Range<usize>,
     /// The protocol of the payload.
@@ -283,9 +293,9 @@ pub struct OpenedPacket {
 pub struct InboundSa {
     spi: u32,
     transform: EspTransform,
-    keyed: KeyedTransform,
+    keyed: KeyedEspTransform,
     window: ReplayWindow,
-    account: LifetimeMeter,
+    account: SaLifetimeCounter,
     /// Number of consecutive packets that were not authentic.
     failures: u32,
 }
@@ -313,10 +323,10 @@ impl InboundSa {
         keys: &EspKeys,
         lifetime: SaLifetime,
         window: u32,
-    ) -> Result<Self, TransformError> {
+    ) -> Result<Self, EspTransformError> {
         let keyed = transform.with_keys(keys)?;
         let window = ReplayWindow::new(window, transform.extended_sequence_numbers);
-        Ok(Self { spi, transform, keyed, window, account: LifetimeMeter::new(lifetime), failures: 0 })
+        Ok(Self { spi, transform, keyed, window, account: SaLifetimeCounter::new(lifetime), failures: 0 })
     }
     /// Its SPI, chosen by this side.
     #[must_use]
@@ -341,50 +351,53 @@ impl InboundSa {
     /// Opens a packet of this SPI in place: checks sequence number and ICV, decrypts, checks the padding.
     ///
     /// # Errors
-    /// [`OpenError`]; the octets of the packet are then meaningless.
-    pub fn open(&mut self, packet: &mut [u8]) -> Result<OpenedPacket, OpenError> {
-        let header = EspHeader::parse(packet).map_err(|_| OpenError::Length)?;
+    /// [`EspInboundError`]; the octets of the packet are then meaningless.
+    pub fn open(&mut self, packet: &mut [u8]) -> Result<DecryptedPacket, EspInboundError> {
+        let header = EspHeader::parse(packet).map_err(|_| EspInboundError::Length)?;
         let (headroom, length) = (self.transform.headroom(), packet.len());
-        let mut parts = PacketParts::from_packet(packet, &self.transform).ok_or(OpenError::Length)?;
+        let mut parts =
+            EspPacketParts::from_packet(packet, &self.transform).ok_or(EspInboundError::Length)?;
         if parts.body.len() < TRAILER_LEN || !parts.body.len().is_multiple_of(self.transform.block_len()) {
-            return Err(OpenError::Length);
+            return Err(EspInboundError::Length);
         }
         let mut sequence = self.window.infer_sequence(header.sequence);
         match self.window.check_sequence(sequence) {
             Ok(()) => {}
-            Err(ReplayError::Replayed) => return Err(OpenError::Replayed),
-            Err(ReplayError::BelowWindow) => return Err(OpenError::BelowWindow),
+            Err(ReplayError::Replayed) => return Err(EspInboundError::Replayed),
+            Err(ReplayError::BelowWindow) => return Err(EspInboundError::BelowWindow),
         }
         let extended = self.transform.extended_sequence_numbers;
         let high = |sequence: u64| extended.then_some((sequence >> 32) as u32);
-        // An AEAD cipher destroys a packet that it does not open.
+        // An AEAD cipher destroys a packet that it cannot open, so further attempts need a copy.
         let spare = (extended && self.failures >= LOST_SYNCHRONIZATION).then(|| parts.body.to_vec());
         if !self.keyed.open(&mut parts, high(sequence)) {
             self.failures += 1;
-            let spare = spare.ok_or(OpenError::Integrity)?;
+            let spare = spare.ok_or(EspInboundError::Integrity)?;
             self.failures = 0;
             let ahead = (1..=TRIED_AHEAD).filter_map(|n| sequence.checked_add(n << 32)).find(|ahead| {
                 parts.body.copy_from_slice(&spare);
                 self.keyed.open(&mut parts, high(*ahead))
             });
-            sequence = ahead.ok_or(OpenError::Integrity)?;
+            sequence = ahead.ok_or(EspInboundError::Integrity)?;
         }
         self.failures = 0;
+        // RFC 4303, 3.4.3, 3.4.4: only authentic packets move the window.
         let newest = self.window.accept_sequence(sequence);
-        let &mut [.., padding, next_header] = parts.body else { return Err(OpenError::Length) };
+        let &mut [.., padding, next_header] = parts.body else { return Err(EspInboundError::Length) };
         let end = parts.body.len() - TRAILER_LEN;
-        let payload = end.checked_sub(usize::from(padding)).ok_or(OpenError::Padding)?;
+        let payload = end.checked_sub(usize::from(padding)).ok_or(EspInboundError::Padding)?;
         if !(1u8..).zip(&parts.body[payload..end]).all(|(n, octet)| n == *octet) {
-            return Err(OpenError::Padding);
+            return Err(EspInboundError::Padding);
         }
-        if !self.account.allows_octets(payload) {
-            return Err(OpenError::Expired);
+        if !self.account.allows_more_octets(payload) {
+            return Err(EspInboundError::Expired);
         }
         self.account.count_packet(payload);
         debug_assert!(headroom + end <= length);
+        // RFC 4303, 2.6: a dummy packet is dropped without an error.
         if next_header == NO_NEXT_HEADER {
-            return Err(OpenError::Dummy);
+            return Err(EspInboundError::Dummy);
         }
-        Ok(OpenedPacket { payload: headroom..headroom + payload, next_header, sequence, newest })
+        Ok(DecryptedPacket { payload: headroom..headroom + payload, next_header, sequence, newest })
     }
 }

@@ -66,7 +66,7 @@ impl TrafficSelector {
         };
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
         let (start_port, end_port) = match (self.is_opaque(), other.is_opaque()) {
-            // All ports include OPAQUE (RFC 7296 §3.13.1).
+            // All ports include OPAQUE, which means packets without visible ports (RFC 7296 §3.13.1).
             (true, true) => (u16::MAX, 0),
             (true, false) if other.has_all_ports() => (u16::MAX, 0),
             (false, true) if self.has_all_ports() => (u16::MAX, 0),
@@ -91,9 +91,10 @@ impl TrafficSelector {
     pub fn matches(&self, protocol: u8, address: IpAddr, port: Option<u16>) -> bool {
         let ports = match port {
             Some(port) => (self.start_port..=self.end_port).contains(&port),
+            // RFC 4301, 4.4.1.1, 7.1: only all ports or OPAQUE match packets without visible ports.
             None => self.has_all_ports() || self.is_opaque(),
         };
-        // All IPv4 addresses order before IPv6 addresses.
+        // All IPv4 addresses order before all IPv6 addresses, so a range matches no address of the other family.
         ports
             && (self.protocol == 0 || self.protocol == protocol)
             && (self.start..=self.end).contains(&address)

@@ -3,7 +3,7 @@ mod packets;
 mod plane;
 mod vectors;
 
-use crate::plane::{IpsecMode, OuterPath, SaPair};
+use crate::plane::{IpsecMode, OuterAddresses, SaPair};
 use crate::transform::{EspKeys, EspTransform, IntegrityAlgorithm};
 use crate::{SaLifetime, TrafficSelector};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -70,7 +70,7 @@ pub(crate) fn test_pair(first: bool, transform: EspTransform, cipher_key: usize)
         mode: IpsecMode::Tunnel,
         local: vec![network_selector("10.1.0.0/16")],
         remote: vec![network_selector("10.2.0.0/16")],
-        outer: OuterPath { local: end(1), remote: end(2), encapsulated: true },
+        outer: OuterAddresses { local: end(1), remote: end(2), encapsulated: true },
         policy: None,
         lifetime: SaLifetime::default(),
         window: SaPair::WINDOW,
@@ -89,7 +89,7 @@ pub(crate) fn mirror_pair(pair: &SaPair) -> SaPair {
         outbound_keys: pair.inbound_keys.clone(),
         local: pair.remote.clone(),
         remote: pair.local.clone(),
-        outer: OuterPath { local: pair.outer.remote, remote: pair.outer.local, ..pair.outer },
+        outer: OuterAddresses { local: pair.outer.remote, remote: pair.outer.local, ..pair.outer },
         ..pair.clone()
     }
 }
@@ -104,6 +104,6 @@ pub(crate) fn udp_packet(source: &str, destination: &str, ports: (u16, u16), dat
         packet.extend(word.to_be_bytes());
     }
     packet.extend(data);
-    crate::ip::renew_checksum(17, source, destination, &mut packet[at..]);
+    crate::ip::recompute_transport_checksum(17, source, destination, &mut packet[at..]);
     packet
 }

@@ -38,17 +38,15 @@ pub struct EspKeys {
 
 /// An invalid transform or key: the caller's mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TransformError {
+pub enum EspTransformError {
     /// Packets must be authenticated exactly once: by the cipher or by an integrity algorithm.
-    #[error(
-        "packets are to be authenticated once: by the cipher or by a code, not by both and not by neither"
-    )]
+    #[error("packets must be authenticated exactly once: by the cipher or by an integrity algorithm")]
     Authentication,
     /// The cipher has no keys of this length.
-    #[error("the cipher {0} has no key of {1} octets")]
+    #[error("the cipher {0} does not accept a key of {1} octets")]
     CipherKey(CipherAlgorithm, usize),
     /// The integrity algorithm has no keys of this length, or its output is shorter than the ICV.
-    #[error("the code {0} takes a key as long as its output, of which 12 octets or more are sent")]
+    #[error("the integrity algorithm {0} needs a key as long as its output, and an ICV of 12 octets or more")]
     IntegrityKey(MacAlgorithm),
 }
 
@@ -64,7 +62,7 @@ impl EspTransform {
     /// The size whose multiple the plaintext is.
     #[must_use]
     pub fn block_len(&self) -> usize {
-        // RFC 4303 2.4: pad length and next header end at a multiple of four octets.
+        // RFC 4303, 2.4: pad length and next header end at a multiple of four octets.
         self.cipher.map_or(1, CipherAlgorithm::block_len).max(4)
     }
     /// Octets of the ICV.
@@ -90,46 +88,51 @@ impl EspTransform {
     }
 
     /// Prepares the transform with keys.
-    pub(crate) fn with_keys(&self, keys: &EspKeys) -> Result<KeyedTransform, TransformError> {
+    pub(crate) fn with_keys(&self, keys: &EspKeys) -> Result<KeyedEspTransform, EspTransformError> {
         let authenticates = self.cipher.is_some_and(|cipher| cipher.tag_len() > 0);
+        // RFC 8221, 4: no encryption without authentication.
         if authenticates == self.integrity.is_some() {
-            return Err(TransformError::Authentication);
+            return Err(EspTransformError::Authentication);
         }
         let cipher = match self.cipher {
             Some(cipher) => {
-                let wrong = TransformError::CipherKey(cipher, keys.cipher.len());
+                let wrong = EspTransformError::CipherKey(cipher, keys.cipher.len());
                 Some(cipher.with_key(&keys.cipher).ok_or(wrong)?)
             }
             None => None,
         };
         let mac = match self.integrity {
             Some(IntegrityAlgorithm { mac, len }) => {
+                // RFC 4868, 2.1.1: the key is as long as the output.
                 let fits = keys.integrity.len() == mac.output_len()
                     && (12..=mac.output_len().min(LONGEST_ICV)).contains(&len);
-                Some(fits.then(|| mac.with_key(&keys.integrity)).ok_or(TransformError::IntegrityKey(mac))?)
+                Some(
+                    fits.then(|| mac.with_key(&keys.integrity))
+                        .ok_or(EspTransformError::IntegrityKey(mac))?,
+                )
             }
             None => None,
         };
-        Ok(KeyedTransform { cipher, mac })
+        Ok(KeyedEspTransform { cipher, mac })
     }
 }
 
 /// A transform with its keys.
 #[derive(Debug)]
-pub(crate) struct KeyedTransform {
+pub(crate) struct KeyedEspTransform {
     cipher: Option<Box<dyn KeyedCipher>>,
     mac: Option<Box<dyn KeyedMac>>,
 }
 
 /// The parts of a packet.
-pub(crate) struct PacketParts<'a> {
+pub(crate) struct EspPacketParts<'a> {
     pub(crate) head: &'a [u8],
     pub(crate) iv: &'a [u8],
     pub(crate) body: &'a mut [u8],
     pub(crate) icv: &'a mut [u8],
 }
 
-impl<'a> PacketParts<'a> {
+impl<'a> EspPacketParts<'a> {
     /// Splits a packet; `None` if it is too short.
     pub(crate) fn from_packet(packet: &'a mut [u8], transform: &EspTransform) -> Option<Self> {
         let (head, rest) = packet.split_at_mut_checked(HEADER_LEN)?;
@@ -157,10 +160,10 @@ fn associated_data(head: &[u8], high: Option<u32>) -> ([u8; 12], usize) {
     }
 }
 
-impl KeyedTransform {
+impl KeyedEspTransform {
     /// Encrypts the body and writes the ICV. `high` is the upper half of an extended sequence number. False if the
     /// parts do not fit, which never happens with [`EspTransform::packet_len`].
-    pub(crate) fn seal(&self, parts: &mut PacketParts<'_>, high: Option<u32>) -> bool {
+    pub(crate) fn seal(&self, parts: &mut EspPacketParts<'_>, high: Option<u32>) -> bool {
         let (associated, length) = associated_data(parts.head, high);
         match (&self.cipher, &self.mac) {
             (Some(cipher), None) => {
@@ -177,7 +180,7 @@ impl KeyedTransform {
         }
     }
     /// Checks the ICV and decrypts the body. False if the ICV does not match.
-    pub(crate) fn open(&self, parts: &mut PacketParts<'_>, high: Option<u32>) -> bool {
+    pub(crate) fn open(&self, parts: &mut EspPacketParts<'_>, high: Option<u32>) -> bool {
         let (associated, length) = associated_data(parts.head, high);
         match (&self.cipher, &self.mac) {
             (Some(cipher), None) => {
@@ -194,11 +197,11 @@ impl KeyedTransform {
     }
     fn compute_icv<'a, T>(
         mac: &dyn KeyedMac,
-        parts: &mut PacketParts<'a>,
+        parts: &mut EspPacketParts<'a>,
         high: Option<u32>,
-        then: impl FnOnce(&mut PacketParts<'a>, &[u8]) -> T,
+        then: impl FnOnce(&mut EspPacketParts<'a>, &[u8]) -> T,
     ) -> T {
-        // RFC 4303 2.2.1: the high half follows the body, as if it were sent.
+        // RFC 4303, 2.2.1: the high half follows the body, as if it were sent.
         let high = high.map(u32::to_be_bytes);
         let high = high.as_ref().map_or(&[][..], |high| &high[..]);
         let mut code = [0; LONGEST_ICV];

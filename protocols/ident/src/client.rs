@@ -1,14 +1,14 @@
 //! The client, which sends each query on a connection of its own.
 
 use crate::line::{LineBuffer, LineTooLong};
-use crate::message::{IdentResponse, PortPair, ReplyError, ResponseBody};
+use crate::message::{IdentPortPair, IdentResponse, ResponseBody, ResponseParseError};
 use crate::work;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CloseReason, CommandError, ConnId, Duration, Instant, Machine, MachineInput, NoJob, OutputOf,
+    CloseReason, CommandError, ConnId, Duration, Instant, Machine, MachineInput, MachineOutputOf, NoJob,
     OutputQueue, StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 
@@ -21,7 +21,7 @@ pub struct IdentQuery {
     /// the host.
     pub local: Option<IpAddr>,
     /// The connection's port on the server and the local port.
-    pub ports: PortPair,
+    pub ports: IdentPortPair,
 }
 
 /// The limits of an [`IdentClient`].
@@ -74,35 +74,35 @@ pub enum QueryFailure {
     #[error("no reply in time")]
     Silence,
     /// The server closed the connection without a response, which means the same as UNKNOWN-ERROR (§5).
-    #[error("the server closed the connection without a reply, as it may where it does not want to answer")]
+    #[error("the server closed the connection without a reply: it may refuse to answer in this way")]
     Closed,
     /// The response is malformed.
-    #[error("the reply is none by RFC 1413: {0}")]
-    Reply(#[from] ReplyError),
+    #[error("the reply does not follow RFC 1413: {0}")]
+    Reply(#[from] ResponseParseError),
     /// The response has no line end.
-    #[error("the reply is none by RFC 1413: {0}")]
+    #[error("the reply does not follow RFC 1413: {0}")]
     LineTooLong(#[from] LineTooLong),
     /// The response is about another connection.
-    #[error("the reply is about the ports {0}, which were not asked for")]
-    PortMismatch(PortPair),
+    #[error("the reply is about the ports {0}, not about those of the query")]
+    PortMismatch(IdentPortPair),
 }
 
 usher_core::counters! {
-    /// What a [`IdentClient`] did.
+    /// The events of an [`IdentClient`].
     pub struct ClientCounters {
-        /// Questions.
+        /// Queries.
         questions,
-        /// Of them, those that were answered, by USERID or by ERROR.
+        /// Queries with a response, USERID or ERROR.
         answered,
-        /// Of them, those whose server refused the connection.
+        /// Queries whose server refused the connection.
         refused,
-        /// Of them, those without a reply in time.
+        /// Queries without a response in time.
         silence,
-        /// Of them, those whose server closed the connection without a reply.
+        /// Queries whose server closed the connection without a response.
         closed,
-        /// Of them, those whose reply is none.
+        /// Queries with a malformed response.
         malformed,
-        /// Of them, those whose reply was about other ports.
+        /// Queries with a response about other ports.
         other_ports,
     }
 }
@@ -110,7 +110,7 @@ usher_core::counters! {
 #[derive(Debug)]
 struct PendingQuery {
     token: u64,
-    ports: PortPair,
+    ports: IdentPortPair,
     lines: LineBuffer,
     until: Instant,
 }
@@ -160,6 +160,7 @@ impl IdentClient {
         let answer = match asking.lines.next_line(&mut data) {
             Ok(None) => return,
             Ok(Some(line)) => match IdentResponse::parse(&line) {
+                // RFC 1413, 4: the response has the ports of the query.
                 Ok(reply) if reply.ports == asking.ports => Ok(reply.answer),
                 Ok(reply) => Err(QueryFailure::PortMismatch(reply.ports)),
                 Err(error) => Err(error.into()),
@@ -203,6 +204,7 @@ impl Machine for IdentClient {
                 StreamEvent::Closed(CloseReason::TimedOut) => {
                     self.finish_query(conn, Err(QueryFailure::Silence))
                 }
+                // RFC 1413, 5: an early close means UNKNOWN-ERROR.
                 StreamEvent::Closed(CloseReason::Closed | CloseReason::Reset) => {
                     self.finish_query(conn, Err(QueryFailure::Closed));
                 }
@@ -226,12 +228,12 @@ impl Machine for IdentClient {
     fn handle_command(&mut self, now: Instant, command: ClientCommand) -> Result<(), CommandError> {
         let ClientCommand::Query { token, question } = command;
         if self.pending_queries.len() >= self.config.questions {
-            return Err(CommandError::Full("questions under way"));
+            return Err(CommandError::Full("pending queries"));
         }
         if question.ports.valid_ports().is_none() {
             return Err(CommandError::Invalid("a port is 1 to 65535"));
         }
-        let conn = ConnId::new_opened(self.next);
+        let conn = ConnId::nth_opened_connection(self.next);
         self.next = self.next.wrapping_add(1);
         self.counters.questions += 1;
         let until = now + self.config.response_timeout;
@@ -243,7 +245,7 @@ impl Machine for IdentClient {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

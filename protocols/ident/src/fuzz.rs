@@ -1,8 +1,8 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
 use crate::{
-    IdentResponse, IdentServer, IdentToken, LineBuffer, MAX_LINE, MAX_USER_ID, PortPair, ResponseBody,
-    ServerCommand, ServerConfig, ServerEvent, UserId,
+    IdentPortPair, IdentResponse, IdentServer, IdentServerCommand, IdentServerEvent, IdentToken, LineBuffer,
+    MAX_LINE, MAX_USER_ID, ResponseBody, ServerConfig, UserId,
 };
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,9 +14,9 @@ use usher_core::{
 pub fn check_message(octets: &[u8]) -> bool {
     let mut buf = Vec::new();
     let line = |buf: &[u8]| LineBuffer::default().next_line(&mut &*buf).ok().flatten();
-    if let Ok(pair) = PortPair::parse(octets) {
+    if let Ok(pair) = IdentPortPair::parse(octets) {
         pair.emit(&mut buf);
-        if line(&buf).map(|line| PortPair::parse(&line)) != Some(Ok(pair)) {
+        if line(&buf).map(|line| IdentPortPair::parse(&line)) != Some(Ok(pair)) {
             return false;
         }
     }
@@ -35,7 +35,7 @@ pub fn check_message(octets: &[u8]) -> bool {
 pub fn check_server(octets: &[u8]) -> bool {
     let config = ServerConfig { pipeline: 4, ..ServerConfig::default() };
     let mut server = IdentServer::new(config);
-    let (conn, mut buf) = (ConnId::new_accepted(0), Vec::new());
+    let (conn, mut buf) = (ConnId::nth_accepted_connection(0), Vec::new());
     let (remote, listener) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 7)), ListenerId::default());
     let local = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let accepted = StreamEvent::Accepted { listener, remote, local, certificate: None };
@@ -58,15 +58,15 @@ pub fn check_server(octets: &[u8]) -> bool {
                         return false;
                     }
                 }
-                MachineOutput::Event(ServerEvent::QueryReceived { token, .. }) => {
+                MachineOutput::Event(IdentServerEvent::QueryReceived { token, .. }) => {
                     asked += 1;
-                    // The first of each round is left open.
+                    // The first query of each round is left unanswered.
                     if asked == 1 {
                         continue;
                     }
                     let Ok(user) = UserId::new(*b"a") else { return false };
                     let answer = ResponseBody::UserId { opsys: opsys.clone(), charset: None, user };
-                    let answer = ServerCommand::Answer { token, answer };
+                    let answer = IdentServerCommand::Answer { token, answer };
                     if server.handle_command(Instant::ZERO, answer).is_err() {
                         return false;
                     }

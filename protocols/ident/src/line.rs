@@ -7,7 +7,7 @@ pub const MAX_LINE: usize = 1000;
 
 /// The line exceeds [`MAX_LINE`] octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{MAX_LINE} octets without the end of a line")]
+#[error("{MAX_LINE} octets without a line end")]
 pub struct LineTooLong;
 
 /// The incomplete line of a stream, at most [`MAX_LINE`] octets.

@@ -16,51 +16,51 @@ const MAX_INTEGER: u32 = 99_999;
 /// The grammar's integers can exceed the range of ports. [`valid_ports`](Self::valid_ports) returns ports only if
 /// both are in range. A response repeats the integers unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct PortPair {
+pub struct IdentPortPair {
     server: u32,
     client: u32,
 }
 
 /// Why a query is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum QueryError {
+pub enum QueryParseError {
     /// The line is not two integers of one to five digits with a comma between them.
-    #[error("no pair of ports")]
+    #[error("not a pair of ports")]
     NotAPair,
 }
 
 /// Why a response is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ReplyError {
+pub enum ResponseParseError {
     /// The line does not begin with a pair of ports and a colon.
-    #[error("no pair of ports")]
+    #[error("not a pair of ports")]
     NoPair,
     /// The type is neither USERID nor ERROR.
     #[error("neither USERID nor ERROR")]
     ResponseType,
     /// The error type is not a token, or is undefined and does not begin with X.
-    #[error("an error that no standard knows")]
+    #[error("unknown error type")]
     ErrorType,
     /// The operating system is missing or is not a token.
-    #[error("no operating system")]
+    #[error("no valid operating system")]
     OpSys,
     /// The character set is not a token.
-    #[error("no character set")]
+    #[error("no valid character set")]
     Charset,
     /// The user identifier is empty or has a forbidden octet.
     #[error(transparent)]
-    UserId(#[from] NotAUserId),
+    UserId(#[from] InvalidUserId),
 }
 
 /// The octets are not a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a token is 1 to {MAX_TOKEN} printable characters of US-ASCII without blanks, colon and comma")]
-pub struct NotAToken;
+#[error("a token is 1 to {MAX_TOKEN} printable US-ASCII characters without blanks, colons and commas")]
+pub struct InvalidIdentToken;
 
 /// The octets are not a user identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a user identifier has an octet at least, and neither NUL, CR nor LF")]
-pub struct NotAUserId;
+#[error("a user identifier has at least one octet, and no NUL, CR or LF")]
+pub struct InvalidUserId;
 
 /// The name of an operating system, a character set or an error: 1 to [`MAX_TOKEN`] printable US-ASCII characters
 /// except blanks and the colon. The grammar allows commas, but a comma separates an operating system from its
@@ -73,13 +73,13 @@ impl IdentToken {
     ///
     /// # Errors
     /// The text is not a token.
-    pub fn new(text: &str) -> Result<Self, NotAToken> {
+    pub fn new(text: &str) -> Result<Self, InvalidIdentToken> {
         Self::from_octets(text.as_bytes())
     }
-    fn from_octets(octets: &[u8]) -> Result<Self, NotAToken> {
+    fn from_octets(octets: &[u8]) -> Result<Self, InvalidIdentToken> {
         let fits = |octet: &u8| octet.is_ascii_graphic() && !b":,".contains(octet);
         if octets.is_empty() || octets.len() > MAX_TOKEN || !octets.iter().all(fits) {
-            return Err(NotAToken);
+            return Err(InvalidIdentToken);
         }
         Ok(Self(octets.iter().copied().map(char::from).collect()))
     }
@@ -105,10 +105,11 @@ impl UserId {
     ///
     /// # Errors
     /// There are no octets, or one of them is NUL, CR or LF.
-    pub fn new(octets: impl Into<Vec<u8>>) -> Result<Self, NotAUserId> {
+    pub fn new(octets: impl Into<Vec<u8>>) -> Result<Self, InvalidUserId> {
         let octets = octets.into();
+        // RFC 1413, 5: no NUL, CR or LF.
         if octets.is_empty() || octets.iter().any(|octet| b"\0\r\n".contains(octet)) {
-            return Err(NotAUserId);
+            return Err(InvalidUserId);
         }
         Ok(Self(octets))
     }
@@ -172,6 +173,7 @@ impl ErrorType {
         let token = IdentToken::from_octets(octets).ok()?;
         let known = [Self::InvalidPort, Self::NoUser, Self::HiddenUser, Self::UnknownError];
         known.into_iter().find(|error| error.as_str() == token.as_str()).or_else(|| {
+            // RFC 1413, 5: a nonstandard error begins with X.
             let extends = token.as_str().len() > 1 && token.as_str().starts_with('X');
             extends.then_some(Self::Extension(token))
         })
@@ -214,7 +216,7 @@ impl fmt::Display for ResponseBody {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct IdentResponse {
     /// The ports of the query.
-    pub ports: PortPair,
+    pub ports: IdentPortPair,
     /// The content.
     pub answer: ResponseBody,
 }
@@ -243,7 +245,7 @@ fn parse_integer(octets: &[u8]) -> Option<u32> {
     Some(digits.iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0')))
 }
 
-impl PortPair {
+impl IdentPortPair {
     /// Creates a pair from the server's port, whose owner is requested, and the asker's.
     #[must_use]
     pub const fn new(server: u16, client: u16) -> Self {
@@ -251,7 +253,7 @@ impl PortPair {
     }
     /// Creates a pair from two integers, in the range of ports or not. `None` for more than five digits.
     #[must_use]
-    pub fn of_integers(server: u32, client: u32) -> Option<Self> {
+    pub fn from_port_integers(server: u32, client: u32) -> Option<Self> {
         (server.max(client) <= MAX_INTEGER).then_some(Self { server, client })
     }
     /// Returns the server's port and the asker's; `None` if one of them is not a port (1 to 65535).
@@ -264,9 +266,9 @@ impl PortPair {
     ///
     /// # Errors
     /// The line is not a pair of ports.
-    pub fn parse(line: &[u8]) -> Result<Self, QueryError> {
-        let (server, client) = split_at_octet(line, b',').ok_or(QueryError::NotAPair)?;
-        let pair = parse_integer(server).zip(parse_integer(client)).ok_or(QueryError::NotAPair)?;
+    pub fn parse(line: &[u8]) -> Result<Self, QueryParseError> {
+        let (server, client) = split_at_octet(line, b',').ok_or(QueryParseError::NotAPair)?;
+        let pair = parse_integer(server).zip(parse_integer(client)).ok_or(QueryParseError::NotAPair)?;
         Ok(Self { server: pair.0, client: pair.1 })
     }
     /// Appends the query with its line end.
@@ -276,7 +278,7 @@ impl PortPair {
     }
 }
 
-impl fmt::Display for PortPair {
+impl fmt::Display for IdentPortPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.server, self.client)
     }
@@ -287,26 +289,27 @@ impl IdentResponse {
     ///
     /// # Errors
     /// The line is not a response.
-    pub fn parse(line: &[u8]) -> Result<Self, ReplyError> {
-        let (ports, rest) = split_at_octet(line, b':').ok_or(ReplyError::NoPair)?;
-        let ports = PortPair::parse(ports).map_err(|_| ReplyError::NoPair)?;
-        let (kind, rest) = split_at_octet(rest, b':').ok_or(ReplyError::ResponseType)?;
+    pub fn parse(line: &[u8]) -> Result<Self, ResponseParseError> {
+        let (ports, rest) = split_at_octet(line, b':').ok_or(ResponseParseError::NoPair)?;
+        let ports = IdentPortPair::parse(ports).map_err(|_| ResponseParseError::NoPair)?;
+        let (kind, rest) = split_at_octet(rest, b':').ok_or(ResponseParseError::ResponseType)?;
         let answer = match trim_blanks(kind) {
             b"USERID" => {
-                let (system, user) = split_at_octet(rest, b':').ok_or(ReplyError::OpSys)?;
+                let (system, user) = split_at_octet(rest, b':').ok_or(ResponseParseError::OpSys)?;
                 let (opsys, charset) =
                     split_at_octet(system, b',').map_or((system, None), |(a, b)| (a, Some(b)));
                 let token = |octets| IdentToken::from_octets(trim_blanks(octets));
                 ResponseBody::UserId {
-                    opsys: token(opsys).map_err(|_| ReplyError::OpSys)?,
-                    charset: charset.map(token).transpose().map_err(|_| ReplyError::Charset)?,
+                    opsys: token(opsys).map_err(|_| ResponseParseError::OpSys)?,
+                    charset: charset.map(token).transpose().map_err(|_| ResponseParseError::Charset)?,
+                    // RFC 1413, 5: blanks after the colon belong to the identifier.
                     user: UserId::new(user)?,
                 }
             }
-            b"ERROR" => {
-                ResponseBody::Error(ErrorType::from_octets(trim_blanks(rest)).ok_or(ReplyError::ErrorType)?)
-            }
-            _ => return Err(ReplyError::ResponseType),
+            b"ERROR" => ResponseBody::Error(
+                ErrorType::from_octets(trim_blanks(rest)).ok_or(ResponseParseError::ErrorType)?,
+            ),
+            _ => return Err(ResponseParseError::ResponseType),
         };
         Ok(Self { ports, answer })
     }
@@ -325,6 +328,7 @@ impl IdentResponse {
                     put(charset.as_str().as_bytes());
                 }
                 put(b":");
+                // RFC 1413, 5, note 3: the most significant part, in 512 octets.
                 put(user.0.get(..MAX_USER_ID).unwrap_or(&user.0));
             }
             ResponseBody::Error(error) => {

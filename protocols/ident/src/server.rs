@@ -1,7 +1,7 @@
 //! The server, which answers the queries of each connection in order.
 
 use crate::line::LineBuffer;
-use crate::message::{ErrorType, IdentResponse, PortPair, ResponseBody};
+use crate::message::{ErrorType, IdentPortPair, IdentResponse, ResponseBody};
 use crate::work;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use usher_core::address::host_of;
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    CommandError, ConnId, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
+    CommandError, ConnId, Duration, Instant, Machine, MachineInput, MachineOutputOf, NoJob, OutputQueue,
     StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 
@@ -53,10 +53,10 @@ impl Default for ServerConfig {
 
 /// A command of an [`IdentServer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ServerCommand {
+pub enum IdentServerCommand {
     /// Answers a query.
     Answer {
-        /// The token of [`ServerEvent::QueryReceived`].
+        /// The token of [`IdentServerEvent::QueryReceived`].
         token: u64,
         /// The content of the response.
         answer: ResponseBody,
@@ -67,8 +67,8 @@ pub enum ServerCommand {
 
 /// An event of an [`IdentServer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ServerEvent {
-    /// A query has arrived and needs [`ServerCommand::Answer`].
+pub enum IdentServerEvent {
+    /// A query has arrived and needs [`IdentServerCommand::Answer`].
     QueryReceived {
         /// Identifies the query in the answer.
         token: u64,
@@ -80,46 +80,46 @@ pub enum ServerEvent {
 }
 
 usher_core::counters! {
-    /// What a [`IdentServer`] did.
-    pub struct ServerCounters {
-        /// Connections taken.
+    /// The events of an [`IdentServer`].
+    pub struct IdentServerCounters {
+        /// Connections accepted.
         connections,
-        /// Connections refused: as many as may be wait for answers.
+        /// Connections refused: the limit is reached, and all others wait for answers.
         refused_full,
-        /// Connections refused: their network has as many as it may.
+        /// Connections refused: the limit of their network is reached.
         refused_network,
-        /// Connections closed that had been idle for longest, to make room.
+        /// Idle connections closed to make room for new ones.
         displaced,
-        /// Connections closed after too long without a query.
+        /// Connections closed by the idle timeout.
         idle,
-        /// Connections reset that sent a line without an end.
+        /// Connections reset: a line was too long.
         line_too_long,
-        /// Connections closed that had more queries waiting than they may.
+        /// Connections closed: too many pending queries.
         pipeline_full,
         /// Queries.
         queries,
-        /// Of them, those that are no pair of ports.
+        /// Queries that are not a pair of ports.
         not_a_pair,
-        /// Of them, those with a port that none can be.
+        /// Queries with a port out of range.
         out_of_range,
-        /// Of them, those by a connection whose own address the host does not tell.
+        /// Queries on a connection whose local address is unknown.
         no_local_address,
-        /// Of them, those to which the answer did not come in time.
+        /// Queries whose owner lookup took too long.
         unanswered,
-        /// Replies with a user.
+        /// Responses with a user.
         user_id,
-        /// Replies with INVALID-PORT.
+        /// Responses with INVALID-PORT.
         invalid_port,
-        /// Replies with NO-USER.
+        /// Responses with NO-USER.
         no_user,
-        /// Replies with HIDDEN-USER.
+        /// Responses with HIDDEN-USER.
         hidden_user,
-        /// Replies with UNKNOWN-ERROR, or an error of no standard.
+        /// Responses with UNKNOWN-ERROR or an undefined error type.
         unknown_error,
     }
 }
 
-impl ServerCounters {
+impl IdentServerCounters {
     fn count_response(&mut self, answer: &ResponseBody) {
         *match answer {
             ResponseBody::UserId { .. } => &mut self.user_id,
@@ -135,7 +135,7 @@ impl ServerCounters {
 #[derive(Debug)]
 struct QueuedQuery {
     token: u64,
-    ports: PortPair,
+    ports: IdentPortPair,
     until: Instant,
     answer: Option<ResponseBody>,
 }
@@ -165,8 +165,8 @@ pub struct IdentServer {
     idle: TimerQueue<ConnId>,
     /// Connections with pending queries, by the deadline of the first.
     response_deadlines: TimerQueue<ConnId>,
-    counters: ServerCounters,
-    outputs: OutputQueue<ServerEvent>,
+    counters: IdentServerCounters,
+    outputs: OutputQueue<IdentServerEvent>,
 }
 
 /// Returns the address in IPv4 form if it is IPv4-mapped. Keeps an IPv6 scope.
@@ -188,7 +188,7 @@ impl IdentServer {
     }
     /// Returns the counters.
     #[must_use]
-    pub const fn counters(&self) -> &ServerCounters {
+    pub const fn counters(&self) -> &IdentServerCounters {
         &self.counters
     }
     /// Returns the number of open connections.
@@ -218,7 +218,7 @@ impl IdentServer {
             self.close_connection(longest, StreamOp::Shutdown);
         }
         self.counters.connections += 1;
-        // The closed connection can be of the same network, so the entry may be gone.
+        // The connection that was just closed may have been the last one of the same network, so the entry may be gone.
         *self.networks.entry(network).or_default() += 1;
         let timer = now + self.config.idle;
         let (lines, waiting) = (LineBuffer::default(), VecDeque::new());
@@ -246,7 +246,7 @@ impl IdentServer {
     }
 
     /// Handles the asker's end of stream: the connection closes after its pending responses.
-    fn finish_input(&mut self, now: Instant, conn: ConnId) {
+    fn handle_end_of_input(&mut self, now: Instant, conn: ConnId) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
         asker.closing = true;
         self.send_ready_responses(now, conn);
@@ -264,8 +264,8 @@ impl IdentServer {
         }
         let (token, until) = (self.next, now + self.config.response_timeout);
         self.next += 1;
-        let pair = PortPair::parse(line);
-        let error = match (pair.map(PortPair::valid_ports), asker.local) {
+        let pair = IdentPortPair::parse(line);
+        let error = match (pair.map(IdentPortPair::valid_ports), asker.local) {
             (Err(_), _) => {
                 self.counters.not_a_pair += 1;
                 Some(ErrorType::InvalidPort)
@@ -279,10 +279,11 @@ impl IdentServer {
                 Some(ErrorType::UnknownError)
             }
             (Ok(Some((here, there))), Some(local)) => {
+                // RFC 1413, 3: the addresses are those of the query's connection.
                 let local = SocketAddr::new(local.to_canonical(), here);
                 let connection = QueriedConnection { local, remote: canonical_address(asker.remote, there) };
                 self.tokens.insert(token, conn);
-                self.outputs.push_event(ServerEvent::QueryReceived {
+                self.outputs.push_event(IdentServerEvent::QueryReceived {
                     token,
                     asker: asker.remote,
                     connection,
@@ -290,7 +291,7 @@ impl IdentServer {
                 None
             }
         };
-        // A malformed pair cannot be repeated. The response has zeros, which are not valid ports.
+        // The ports of a malformed query cannot be repeated, so the response has zeros, which are not valid ports.
         let ports = pair.unwrap_or_default();
         asker.waiting.push_back(QueuedQuery { token, ports, until, answer: error.map(ResponseBody::Error) });
     }
@@ -304,6 +305,7 @@ impl IdentServer {
         {
             self.counters.count_response(&answer);
             self.outputs.push_work(WorkRecord { label: work::MESSAGE, units: 1 });
+            // RFC 1413, 4: the response has the ports of the query.
             IdentResponse { ports, answer }.emit(&mut bytes);
         }
         if bytes.is_empty() {
@@ -314,7 +316,7 @@ impl IdentServer {
         if asker.closing && asker.waiting.is_empty() {
             return self.close_connection(conn, StreamOp::Shutdown);
         }
-        // The connection is in one of the two queues.
+        // The connection is in one of the two queues: idle connections, or connections with a response deadline.
         let _ = self.idle.remove(asker.timer, conn) || self.response_deadlines.remove(asker.timer, conn);
         match asker.waiting.front() {
             Some(first) => {
@@ -382,8 +384,8 @@ impl IdentServer {
 }
 
 impl Machine for IdentServer {
-    type Command = ServerCommand;
-    type Event = ServerEvent;
+    type Command = IdentServerCommand;
+    type Event = IdentServerEvent;
     type Job = NoJob;
 
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
@@ -393,7 +395,7 @@ impl Machine for IdentServer {
                     self.accept_connection(now, conn, remote, local)
                 }
                 StreamEvent::Data(data) => self.receive_data(now, conn, data),
-                StreamEvent::Finished => self.finish_input(now, conn),
+                StreamEvent::Finished => self.handle_end_of_input(now, conn),
                 StreamEvent::Closed(_) => self.remove_connection(conn),
                 StreamEvent::Connected { .. } | StreamEvent::Writable => {}
             },
@@ -406,17 +408,17 @@ impl Machine for IdentServer {
         }
     }
 
-    fn handle_command(&mut self, now: Instant, command: ServerCommand) -> Result<(), CommandError> {
+    fn handle_command(&mut self, now: Instant, command: IdentServerCommand) -> Result<(), CommandError> {
         match command {
-            ServerCommand::Answer { token, answer } => self.answer_query(now, token, answer),
-            ServerCommand::Configure(config) => {
+            IdentServerCommand::Answer { token, answer } => self.answer_query(now, token, answer),
+            IdentServerCommand::Configure(config) => {
                 self.config = config;
                 Ok(())
             }
         }
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use proptest::prelude::*;
-use usher_core::bench::{HostHandle, MachineNetwork, TestMachine};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TestMachine};
 use usher_core::impair::ChannelConfig;
 use usher_core::{
     CloseReason, CommandError, ConnId, Duration, Instant, ListenerId, Machine, MachineInput, StreamEvent,
@@ -31,35 +31,42 @@ fn user_response(name: &str) -> ResponseBody {
 }
 
 /// A server at port 113 of [`SERVER`] and a client at [`ASKER`]. `ann` owns port 6193; other ports have no owner.
-fn test_network(config: ServerConfig) -> (MachineNetwork, HostHandle<IdentServer>, HostHandle<IdentClient>) {
+fn test_network(
+    config: ServerConfig,
+) -> (MachineNetwork, NetworkHostHandle<IdentServer>, NetworkHostHandle<IdentClient>) {
     let mut net = MachineNetwork::new(ChannelConfig::default());
     let server = net.add_host(IdentServer::new(config), &[parse_ip(SERVER)]);
     let client = net.add_host(IdentClient::new(ClientConfig::default()), &[parse_ip(ASKER)]);
     net.add_listener(server, ListenerId::from_number(0), SocketAddr::new(parse_ip(SERVER), PORT));
     net.on_event(server, |event| {
-        let ServerEvent::QueryReceived { token, connection, .. } = *event;
+        let IdentServerEvent::QueryReceived { token, connection, .. } = *event;
         let answer = match connection.local.port() {
             6193 => user_response("ann"),
             6194 => return None,
             _ => ResponseBody::Error(ErrorType::NoUser),
         };
-        Some((Duration::from_millis(3), ServerCommand::Answer { token, answer }))
+        Some((Duration::from_millis(3), IdentServerCommand::Answer { token, answer }))
     });
     (net, server, client)
 }
 
 fn test_query(server: u16, client: u16) -> IdentQuery {
-    let ports = PortPair::new(server, client);
+    let ports = IdentPortPair::new(server, client);
     IdentQuery { server: SocketAddr::new(parse_ip(SERVER), PORT), local: None, ports }
 }
 
-fn send_query(net: &mut MachineNetwork, client: HostHandle<IdentClient>, token: u64, ports: (u16, u16)) {
+fn send_query(
+    net: &mut MachineNetwork,
+    client: NetworkHostHandle<IdentClient>,
+    token: u64,
+    ports: (u16, u16),
+) {
     net.send_command(client, ClientCommand::Query { token, question: test_query(ports.0, ports.1) }).unwrap();
 }
 
 fn received_responses(
     net: &mut MachineNetwork,
-    client: HostHandle<IdentClient>,
+    client: NetworkHostHandle<IdentClient>,
 ) -> Vec<(u64, Result<ResponseBody, QueryFailure>)> {
     let said = net.take_events(client).into_iter();
     said.map(|(_, ClientEvent::Answered { token, answer })| (token, answer)).collect()
@@ -73,7 +80,7 @@ fn a_lookup_has_the_query_ports_and_the_connection_addresses() {
     net.run_for(Duration::from_secs(1));
     let no_user = ResponseBody::Error(ErrorType::NoUser);
     assert_eq!(received_responses(&mut net, client), [(7, Ok(user_response("ann"))), (8, Ok(no_user))]);
-    let (_, ServerEvent::QueryReceived { asker, connection, .. }) = net.recorded_events(server)[0];
+    let (_, IdentServerEvent::QueryReceived { asker, connection, .. }) = net.recorded_events(server)[0];
     assert_eq!(asker.ip(), parse_ip(ASKER));
     let (local, remote) = (SocketAddr::new(parse_ip(SERVER), 6193), SocketAddr::new(parse_ip(ASKER), 23));
     assert_eq!(connection, QueriedConnection { local, remote });
@@ -90,18 +97,18 @@ fn a_question_without_an_answer_is_an_unknown_error_in_time() {
     net.run_for(Duration::from_secs(1));
     assert_eq!(received_responses(&mut net, client), [(1, Ok(ResponseBody::Error(ErrorType::UnknownError)))]);
     assert_eq!((net[server].counters().unanswered, net[server].pending_count()), (1, 0));
-    let late = ServerCommand::Answer { token: 0, answer: user_response("late") };
+    let late = IdentServerCommand::Answer { token: 0, answer: user_response("late") };
     assert_eq!(net.send_command(server, late), Err(CommandError::UnknownToken));
 }
 
 #[test]
 fn what_becomes_of_a_client_without_a_server() {
     let (mut net, server, client) = test_network(ServerConfig::default());
-    net.set_refusing(server, true);
+    net.set_refusing_connections(server, true);
     send_query(&mut net, client, 1, (6193, 23));
     net.run_for(Duration::from_secs(1));
     assert_eq!(received_responses(&mut net, client), [(1, Err(QueryFailure::Refused))]);
-    net.set_refusing(server, false);
+    net.set_refusing_connections(server, false);
     net.set_severed(server, client, true);
     send_query(&mut net, client, 2, (6193, 23));
     net.run_for(Duration::from_millis(29_900));
@@ -133,11 +140,11 @@ fn a_client_has_bounds() {
     let mut client =
         TestMachine::new(IdentClient::new(ClientConfig { questions: 1, ..ClientConfig::default() }));
     let ask = |ports| ClientCommand::Query { token: 1, question: IdentQuery { ports, ..test_query(1, 1) } };
-    let no_port = PortPair::of_integers(70_000, 1).unwrap();
+    let no_port = IdentPortPair::from_port_integers(70_000, 1).unwrap();
     assert!(matches!(client.handle_command(at_seconds(0), ask(no_port)), Err(CommandError::Invalid(_))));
-    client.handle_command(at_seconds(0), ask(PortPair::new(1, 1))).unwrap();
+    client.handle_command(at_seconds(0), ask(IdentPortPair::new(1, 1))).unwrap();
     assert!(matches!(
-        client.handle_command(at_seconds(0), ask(PortPair::new(1, 1))),
+        client.handle_command(at_seconds(0), ask(IdentPortPair::new(1, 1))),
         Err(CommandError::Full(_))
     ));
 }
@@ -147,8 +154,8 @@ fn a_client_believes_only_a_reply_to_its_question() {
     let replies = [
         ("1,2:ERROR:NO-USER\r\n", Ok(ResponseBody::Error(ErrorType::NoUser))),
         ("1 , 2 : ERROR : HIDDEN-USER\n", Ok(ResponseBody::Error(ErrorType::HiddenUser))),
-        ("1,3:USERID:UNIX:ann\r\n", Err(QueryFailure::PortMismatch(PortPair::new(1, 3)))),
-        ("who?\r\n", Err(QueryFailure::Reply(ReplyError::NoPair))),
+        ("1,3:USERID:UNIX:ann\r\n", Err(QueryFailure::PortMismatch(IdentPortPair::new(1, 3)))),
+        ("who?\r\n", Err(QueryFailure::Reply(ResponseParseError::NoPair))),
         (&" ".repeat(MAX_LINE), Err(QueryFailure::LineTooLong(LineTooLong))),
     ];
     for (n, (text, expected)) in (0..).zip(replies) {
@@ -185,7 +192,7 @@ impl ManualServer {
         Self { server: TestMachine::new(IdentServer::new(config)), now: Instant::ZERO }
     }
     fn accept_from(&mut self, n: u32, remote: &str, local: Option<&str>) -> ConnId {
-        let (conn, listener) = (ConnId::new_accepted(n), ListenerId::from_number(0));
+        let (conn, listener) = (ConnId::nth_accepted_connection(n), ListenerId::from_number(0));
         let (remote, local) = (SocketAddr::new(parse_ip(remote), 40_000), local.map(parse_ip));
         let event = StreamEvent::Accepted { listener, remote, local, certificate: None };
         self.server.handle_input(self.now, MachineInput::Stream { conn, event });
@@ -206,12 +213,12 @@ impl ManualServer {
         self.server.handle_input(self.now, MachineInput::Stream { conn, event: StreamEvent::Finished });
     }
     fn queried_connections(&mut self) -> Vec<(u64, QueriedConnection)> {
-        let next = |ServerEvent::QueryReceived { token, connection, .. }| (token, connection);
+        let next = |IdentServerEvent::QueryReceived { token, connection, .. }| (token, connection);
         core::iter::from_fn(|| self.server.poll_event()).map(next).collect()
     }
     fn answer_user(&mut self, token: u64, name: &str) {
         self.server
-            .handle_command(self.now, ServerCommand::Answer { token, answer: user_response(name) })
+            .handle_command(self.now, IdentServerCommand::Answer { token, answer: user_response(name) })
             .unwrap();
     }
     /// Returns its outputs as text.
@@ -251,7 +258,7 @@ fn replies_leave_in_the_order_of_their_queries() {
     let counters = hand.server.counters();
     assert_eq!((counters.queries, counters.not_a_pair, counters.out_of_range), (4, 1, 1));
     assert_eq!((counters.user_id, counters.invalid_port), (2, 2));
-    let again = ServerCommand::Answer { token: asked[0].0, answer: user_response("ann") };
+    let again = IdentServerCommand::Answer { token: asked[0].0, answer: user_response("ann") };
     assert_eq!(hand.server.handle_command(hand.now, again), Err(CommandError::UnknownToken));
 }
 
@@ -355,7 +362,7 @@ fn a_network_has_so_many_connections() {
         assert_eq!(hand.drain_outputs(), if taken { Vec::new() } else { refused }, "{address}");
     }
     assert_eq!(hand.server.counters().refused_network, 2);
-    hand.close_connection(ConnId::new_accepted(0));
+    hand.close_connection(ConnId::nth_accepted_connection(0));
     hand.accept_from(20, "198.51.100.7", Some(SERVER));
     assert_eq!(hand.drain_outputs(), [] as [&str; 0], "one has gone");
 }
@@ -369,7 +376,7 @@ fn a_full_table_evicts_the_longest_idle_but_no_pending_query() {
     hand.accept_client(1);
     hand.accept_client(2);
     assert_eq!(hand.drain_outputs(), ["1: Shutdown"]);
-    hand.send_text(ConnId::new_accepted(2), "1,2\n");
+    hand.send_text(ConnId::nth_accepted_connection(2), "1,2\n");
     assert_eq!(hand.queried_connections().len(), 1);
     hand.accept_client(3);
     assert_eq!(hand.drain_outputs(), ["3: Abort"]);
@@ -378,7 +385,7 @@ fn a_full_table_evicts_the_longest_idle_but_no_pending_query() {
     let counters = hand.server.counters();
     assert_eq!((counters.displaced, counters.refused_full, counters.connections), (1, 1, 3));
     let more = ServerConfig { connections: 3, ..ServerConfig::default() };
-    hand.server.handle_command(hand.now, ServerCommand::Configure(more)).unwrap();
+    hand.server.handle_command(hand.now, IdentServerCommand::Configure(more)).unwrap();
     hand.accept_client(4);
     assert_eq!(hand.drain_outputs(), [] as [&str; 0]);
 }
@@ -393,7 +400,7 @@ fn an_answer_reaches_the_connection_that_asked_or_nobody() {
     hand.close_connection(first);
     let second = hand.accept_client(0);
     hand.send_text(second, "1,2\n");
-    let late = ServerCommand::Answer { token: asked[0].0, answer: user_response("ann") };
+    let late = IdentServerCommand::Answer { token: asked[0].0, answer: user_response("ann") };
     assert_eq!(hand.server.handle_command(hand.now, late), Err(CommandError::UnknownToken));
     assert_eq!((hand.drain_outputs().len(), hand.server.pending_count()), (0, 1));
 }
@@ -408,7 +415,7 @@ fn mapped_and_scoped_addresses_match_the_hosts_table() {
         (connection.local.to_string(), connection.remote.to_string()),
         ("192.0.2.1:6193".into(), "198.51.100.7:23".into())
     );
-    let (conn, listener) = (ConnId::new_accepted(1), ListenerId::from_number(0));
+    let (conn, listener) = (ConnId::nth_accepted_connection(1), ListenerId::from_number(0));
     let remote: SocketAddr = "[fe80::7%3]:40000".parse().unwrap();
     let event =
         StreamEvent::Accepted { listener, remote, local: Some(parse_ip("fe80::1")), certificate: None };

@@ -43,7 +43,7 @@ codes! {
     ExchangeType(u8), "exchange" {
         /// The first exchange of an IKE_SA.
         IKE_SA_INIT = 34;
-        /// Who both sides are.
+        /// Authentication of both sides.
         IKE_AUTH = 35;
         /// Another CHILD_SA, or a new one or a new IKE_SA in the place of an old.
         CREATE_CHILD_SA = 36;
@@ -115,7 +115,7 @@ codes! {
 }
 
 codes! {
-    /// What a transform is of (RFC 7296 §3.3.2, RFC 9370 §2.2.2).
+    /// The type of a transform (RFC 7296 §3.3.2, RFC 9370 §2.2.2).
     TransformType(u8), "transform type" {
         /// Encryption.
         ENCR = 1;
@@ -239,7 +239,7 @@ codes! {
 }
 
 codes! {
-    /// What a Certificate payload holds (RFC 7296 §3.6).
+    /// The contents of a Certificate payload (RFC 7296 §3.6).
     CertificateEncoding(u8), "certificate encoding" {
         /// An X.509 certificate, DER, whose key signs.
         X509_SIGNATURE = 4;
@@ -351,7 +351,7 @@ codes! {
         NO_PROPOSAL_CHOSEN = 14;
         /// Another key exchange method is wanted; with it.
         INVALID_KE_PAYLOAD = 17;
-        /// Who it says it is was not proved.
+        /// The claimed identity was not proved.
         AUTHENTICATION_FAILED = 24;
         /// The selectors must be of a single pair of addresses.
         SINGLE_PAIR_REQUIRED = 34;

@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{JobRequest, WallTime};
 use usher_crypto::signature::{KeyKind, SigningKey};
-use usher_crypto::tls::{ChainVerifier, TlsError, TrustRoots, WallClock};
+use usher_crypto::tls::{CertificateChainVerifier, SharedWallClock, TlsError, TrustRoots};
 use usher_crypto::x509::{
-    CertificateInfo, SubjectName, certificate_name, has_subject_name, may_issue_for_ike, may_prove_identity,
+    CertificateInfo, CertificateSubjectName, certificate_name, has_subject_name,
+    key_usage_allows_ike_identity, may_issue_for_ike,
 };
 
 /// The signing keys and trust anchors of connections. A host calls it wherever it runs jobs, for example on a worker.
@@ -26,8 +27,8 @@ pub struct IkeCredentials {
 #[derive(Debug)]
 struct TrustAnchors {
     roots: TrustRoots,
-    clock: WallClock,
-    verifier: ChainVerifier,
+    clock: SharedWallClock,
+    verifier: CertificateChainVerifier,
 }
 
 /// The reason why a certificate proves nothing.
@@ -50,9 +51,9 @@ impl fmt::Display for CertificateRejection {
         match self {
             Self::NoTrustAnchors => f.write_str("the connection trusts no authority"),
             Self::Chain(error) => error.fmt(f),
-            Self::Identity => f.write_str("the certificate does not bear the identity"),
-            Self::Usage => f.write_str("the certificate is for something else"),
-            Self::Signature => f.write_str("the signature is not of the certificate's key"),
+            Self::Identity => f.write_str("the certificate does not contain the claimed identity"),
+            Self::Usage => f.write_str("the certificate's key usage does not allow this use"),
+            Self::Signature => f.write_str("the certificate's key did not make the signature"),
         }
     }
 }
@@ -64,7 +65,7 @@ impl IkeCredentials {
         Self::default()
     }
     /// Sets the signing key of the connection with this name. Returns the kind of the key.
-    pub fn add_key(&mut self, connection: &str, key: SigningKey) -> KeyKind {
+    pub fn set_connection_signing_key(&mut self, connection: &str, key: SigningKey) -> KeyKind {
         let kind = key.kind();
         self.keys.insert(connection.into(), Arc::new(key));
         kind
@@ -73,13 +74,13 @@ impl IkeCredentials {
     ///
     /// # Errors
     /// [`TlsError::Config`] if there is no authority, or one is no certificate.
-    pub fn trust_roots(
+    pub fn set_connection_trust_roots(
         &mut self,
         connection: &str,
         roots: TrustRoots,
-        clock: WallClock,
+        clock: SharedWallClock,
     ) -> Result<(), TlsError> {
-        let verifier = ChainVerifier::new(roots.clone(), clock.clone())?;
+        let verifier = CertificateChainVerifier::new(roots.clone(), clock.clone())?;
         self.trusted.insert(connection.into(), TrustAnchors { roots, clock, verifier });
         Ok(())
     }
@@ -95,8 +96,9 @@ impl IkeCredentials {
     pub fn with_revocation_lists(&self, lists: &[Vec<u8>]) -> Result<Self, TlsError> {
         let mut all = Self { keys: self.keys.clone(), trusted: BTreeMap::new() };
         for (connection, TrustAnchors { roots, clock, .. }) in &self.trusted {
+            // RFC 5280, 6.3: no revoked certificate, and no outdated list.
             let listed = roots.clone().with_revocation_lists(lists.iter().map(Vec::as_slice))?;
-            let verifier = ChainVerifier::new(listed, clock.clone())?;
+            let verifier = CertificateChainVerifier::new(listed, clock.clone())?;
             let trusted = TrustAnchors { roots: roots.clone(), clock: clock.clone(), verifier };
             all.trusted.insert(connection.clone(), trusted);
         }
@@ -134,9 +136,12 @@ impl IkeCredentials {
         if !is_of(leaf, identity) {
             return Err(CertificateRejection::Identity);
         }
-        // The root is trusted without a check.
+        // The last certificate is the configured root, which is trusted without a check of its key usage.
         let between = path.get(1..path.len() - 1).unwrap_or_default();
-        if !may_prove_identity(leaf) || !between.iter().all(|authority| may_issue_for_ike(authority)) {
+        // RFC 4945, 5.1.3: a certificate of unsuitable key usage proves nothing.
+        if !key_usage_allows_ike_identity(leaf)
+            || !between.iter().all(|authority| may_issue_for_ike(authority))
+        {
             return Err(CertificateRejection::Usage);
         }
         scheme.verify(leaf, octets, signature).map_err(|_| CertificateRejection::Signature)?;
@@ -172,10 +177,10 @@ pub fn valid_until(path: &[Vec<u8>]) -> WallTime {
 #[must_use]
 pub fn is_of(certificate: &[u8], identity: &Identification) -> bool {
     let name = match (identity.kind, identity.as_text(), identity.as_address()) {
-        (IdType::ID_FQDN, Some(name), _) => SubjectName::Dns(name),
-        (IdType::ID_RFC822_ADDR, Some(name), _) => SubjectName::Mail(name),
-        (IdType::ID_DER_ASN1_DN, ..) => SubjectName::Subject(&identity.data),
-        (_, _, Some(address)) => SubjectName::Address(address),
+        (IdType::ID_FQDN, Some(name), _) => CertificateSubjectName::Dns(name),
+        (IdType::ID_RFC822_ADDR, Some(name), _) => CertificateSubjectName::Mail(name),
+        (IdType::ID_DER_ASN1_DN, ..) => CertificateSubjectName::Subject(&identity.data),
+        (_, _, Some(address)) => CertificateSubjectName::Address(address),
         _ => return false,
     };
     has_subject_name(certificate, name)

@@ -1,7 +1,7 @@
 //! Entry points for fuzzers. Each returns false for a defect.
 
 use crate::machine::{
-    ChildlessPolicy, IkeCommand, IkeConnection, IkeEndpoint, IkeEndpointConfig, LocalAuth, NAT_SOCKET,
+    ChildlessPolicy, IkeCommand, IkeConnectionConfig, IkeEndpoint, IkeEndpointConfig, LocalAuth, NAT_SOCKET,
     RemoteAuth, SOCKET,
 };
 use crate::payload::{Identification, Proposal};
@@ -29,8 +29,8 @@ pub fn check_message(octets: &[u8]) -> bool {
 /// others. It must send valid messages and keep its memory bounded.
 pub fn check_endpoint(octets: &[u8]) -> bool {
     let key = || SecretValue::from(&b"key"[..]);
-    let Ok(proposal) = Proposal::parse_ike("aes128-sha256-modp1024") else { return false };
-    let connection = Arc::new(IkeConnection {
+    let Ok(proposal) = Proposal::parse_ike_proposal("aes128-sha256-modp1024") else { return false };
+    let connection = Arc::new(IkeConnectionConfig {
         name: "fuzz".to_string(),
         local: Identification::from_fqdn("a.test"),
         remote: None,

@@ -72,6 +72,7 @@ impl IkeHeader {
         let version = reader.read_u8()?;
         let (exchange, flags) = (ExchangeType(reader.read_u8()?), reader.read_u8()?);
         let (message_id, length) = (reader.read_u32()?, reader.read_u32()? as usize);
+        // RFC 7296, 2.5: another major version is refused, and the minor one ignored.
         if version >> 4 != VERSION >> 4 {
             return Err(ParseError::MajorVersion(version >> 4));
         }
@@ -93,6 +94,7 @@ impl IkeHeader {
     /// Writes it with the type of the first payload. [`patch_length`](Self::patch_length) writes the length.
     pub(crate) fn emit(&self, writer: &mut OctetWriter<'_>, first: PayloadType) {
         let flag = |is, bit| if is { bit } else { 0 };
+        // RFC 7296, 3.1: the reserved bits are zero.
         let flags = flag(self.initiator, INITIATOR)
             | flag(self.response, RESPONSE)
             | flag(self.higher_version, HIGHER_VERSION);

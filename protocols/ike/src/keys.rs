@@ -133,6 +133,7 @@ impl IkeKeys {
             SecretValue::from(key)
         };
         Self {
+            // RFC 7296, 2.14: seven keys in this order.
             sk_d: take(prf),
             sk_ai: take(integrity),
             sk_ar: take(integrity),
@@ -152,7 +153,7 @@ impl IkeKeys {
         algorithms: &PacketAlgorithms,
         (secret, further): (Option<&[u8]>, &[u8]),
         nonces: (&[u8], &[u8]),
-    ) -> ChildKeys {
+    ) -> ChildSaKeys {
         let (cipher, integrity) = (algorithms.cipher_key, algorithms.integrity_key());
         let seed = [secret.unwrap_or(&[]), nonces.0, nonces.1, further];
         let all = prf_plus(&*prf.with_key(&self.sk_d), &seed, 2 * (cipher + integrity));
@@ -163,16 +164,16 @@ impl IkeKeys {
             SecretValue::from(key)
         };
         let mut one = || PacketKeys { cipher: take(cipher), integrity: take(integrity) };
-        ChildKeys { initiator: one(), responder: one() }
+        ChildSaKeys { initiator: one(), responder: one() }
     }
 }
 
 /// The keys of a CHILD_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChildKeys {
-    /// Of packets from the initiator of the exchange.
+pub struct ChildSaKeys {
+    /// The keys of packets from the initiator of the exchange.
     pub initiator: PacketKeys,
-    /// Of packets from its responder.
+    /// The keys of packets from its responder.
     pub responder: PacketKeys,
 }
 
@@ -187,7 +188,7 @@ pub fn signed_octets(prf: MacAlgorithm, message: &[u8], nonce: &[u8], sk_p: &[u8
 
 /// Returns the AUTH data of a shared key (§2.15), or of the key of an EAP method (§2.16).
 #[must_use]
-pub fn shared_key_code(prf: MacAlgorithm, shared: &[u8], octets: &[u8]) -> SecretValue {
+pub fn shared_key_auth_data(prf: MacAlgorithm, shared: &[u8], octets: &[u8]) -> SecretValue {
     const PAD: &[u8] = b"Key Pad for IKEv2";
     compute_prf(prf, &compute_prf(prf, shared, &[PAD]), &[octets])
 }

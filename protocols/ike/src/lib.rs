@@ -52,5 +52,5 @@ pub mod work;
 
 pub use header::{HEADER_LEN, IkeHeader, Spi};
 pub use machine::{AUTOMATA, IkeEndpoint};
-pub use message::{IkeMessage, NON_ESP_MARKER, ParseError, PayloadList};
+pub use message::{IkeMessage, NON_ESP_MARKER, ParseError, PayloadListDisplay};
 pub use payload::Payload;

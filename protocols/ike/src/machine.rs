@@ -18,17 +18,17 @@ mod intermediate;
 mod pressure;
 mod resumption;
 mod sa;
-mod spent;
+mod spent_tickets;
 #[cfg(test)]
 mod tests;
 mod tickets;
 mod timers;
 
 pub use config::{
-    ChildConfig, ChildlessPolicy, IkeConnection, IkeEndpointConfig, IpsecMode, LocalAuth, RemoteAuth,
+    ChildSaConfig, ChildlessPolicy, IkeConnectionConfig, IkeEndpointConfig, IpsecMode, LocalAuth, RemoteAuth,
     RetransmissionConfig, ShardIndex,
 };
-pub use event::{CertificateName, ChildSa, EapAnswer, EndReason, IkeCommand, IkeEvent, IkeJob, SaId};
+pub use event::{CertificateName, ChildSa, EapAnswer, EndReason, IkeCommand, IkeEvent, IkeJob, IkeSaId};
 
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{IkeHeader, Spi};
@@ -43,19 +43,19 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use cookie::CookieSecrets;
 use core::net::SocketAddr;
-use fragments::FragmentUsageTable;
-use guesses::ProofLockoutTable;
+use fragments::FragmentMemoryTable;
+use guesses::IkeLockoutTable;
 use half_open::{HalfOpen, HalfOpenLimits};
 use initial::FirstRequestOutcome;
-use pressure::RequestPressure;
-use sa::{IkeSa, SaPhase, StepContext};
+use pressure::FirstRequestLoad;
+use sa::{IkeEndpointContext, IkeSa, SaPhase};
 use tickets::TicketTable;
 use usher_core::automaton::AutomatonDiagram;
 use usher_core::collections::{HashMap, HashSet, hash_state};
 use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, DatagramPath, Instant, Machine, MachineInput, OctetReader, OutputOf, OutputQueue,
+    CommandError, DatagramPath, Instant, Machine, MachineInput, MachineOutputOf, OctetReader, OutputQueue,
     SecureRng, SocketId, Transmit, WallTime, WorkRecord,
 };
 
@@ -73,86 +73,85 @@ pub const SOCKET_V6: SocketId = SocketId::from_number(2);
 pub const NAT_SOCKET_V6: SocketId = SocketId::from_number(3);
 
 /// True for a socket of UDP port 4500.
-fn is_nat(socket: SocketId) -> bool {
+fn is_nat_traversal_socket(socket: SocketId) -> bool {
     socket == NAT_SOCKET || socket == NAT_SOCKET_V6
 }
 
 usher_core::counters! {
-    /// What an [`IkeEndpoint`] did.
+    /// Counters of an [`IkeEndpoint`].
     pub struct IkeCounters {
-        /// Requests sent, without repetitions.
+        /// Requests sent, without retransmissions.
         requests,
-        /// Responses sent, without repetitions.
+        /// Responses sent, without retransmissions.
         responses,
-        /// Requests sent again.
+        /// Requests retransmitted.
         retransmissions,
-        /// Responses sent again, since their requests came again.
+        /// Responses sent again for retransmitted requests.
         duplicates,
-        /// Requests that came again so soon that their responses did not.
-        duplicates_passed,
-        /// Requests that came again while a helper was asked.
+        /// Retransmitted requests that came too soon for another response.
+        duplicates_ignored,
+        /// Retransmitted requests while a job was pending.
         duplicate_pending,
-        /// IKE_SAs given up since a request was not answered.
+        /// IKE_SAs given up: a request got no response.
         given_up,
-        /// IKE_SAs given up whose initiator did not go on.
+        /// Half-open IKE_SAs expired: the initiator did not continue.
         half_open_expired,
         /// Keepalives sent to a NAT.
         keepalives,
-        /// Datagrams that are not of IKE.
+        /// Datagrams that are not IKE.
         not_ike,
-        /// Datagrams that are no message.
+        /// Datagrams that are not a valid message.
         malformed,
         /// Messages of another major version.
         version,
-        /// Messages of no IKE_SA that is known.
+        /// Messages with an unknown SPI.
         unknown_spi,
-        /// Messages that cannot be now: of a message ID outside the window, of an exchange that is not under way, of the wrong
+        /// Unexpected messages: a message ID outside the window, an exchange that is not in progress, or the wrong
         /// direction.
         not_expected,
-        /// Messages that are not under the keys of their IKE_SA.
+        /// Messages that failed the integrity check.
         integrity,
-        /// Requests of initiators that prove who they are, from another address than their first, where no NAT is before them.
+        /// Authentication requests from another address than the first request, without a NAT.
         elsewhere,
-        /// Fragments that are not kept.
+        /// Fragments refused.
         fragments,
-        /// Fragments dropped before their message was whole, since those of all take more than they may.
+        /// Fragments of incomplete messages dropped: all together exceeded the limit.
         fragments_dropped,
-        /// Messages whose payloads are not as they must be.
+        /// Messages with invalid payloads.
         syntax,
-        /// Messages with a payload that must be understood and is not.
+        /// Messages with an unknown critical payload.
         critical,
         /// First requests without an acceptable proposal.
         no_proposal,
-        /// Requests that were asked for another key exchange method.
+        /// Requests that needed another key exchange method (INVALID_KE_PAYLOAD).
         invalid_ke,
-        /// First requests that were asked for a cookie.
+        /// First requests answered with a cookie.
         cookies,
-        /// First requests with a cookie that does not hold.
+        /// First requests with an invalid cookie.
         cookies_wrong,
-        /// First requests dropped, since there are as many IKE_SAs as may be, and none gave way.
+        /// First requests dropped: too many IKE_SAs, and none to evict.
         full,
-        /// Half-open IKE_SAs that ended before their time, since there was no room for the first request of another network, which had
-        /// fewer; none whose initiator waited for this side.
-        gave_way,
-        /// First requests dropped under pressure, since their host, site or network has as many half-open IKE_SAs as it may.
+        /// Half-open IKE_SAs evicted for the first request of a network with fewer.
+        half_open_evicted,
+        /// First requests dropped under load: their host, site or network has too many half-open IKE_SAs.
         full_network,
         /// First requests dropped unread: their network floods.
-        passed_over,
-        /// IKE_SAs begun by others.
+        flood_dropped,
+        /// IKE_SAs that peers initiated.
         begun,
-        /// IKE_SAs whose sides did not prove who they are.
+        /// IKE_SAs with a failed authentication.
         authentication_failed,
-        /// Proofs by a shared key that were not looked at, since too many by it have failed.
-        guesses_held_back,
-        /// IKE_SAs established, without those that took the place of another.
+        /// Proofs by a shared key rejected unchecked: too many had failed.
+        proofs_locked_out,
+        /// IKE_SAs established, without those that replaced another.
         established,
-        /// IKE_SAs of these that were taken up again by a ticket.
+        /// IKE_SAs established by a ticket (resumption).
         resumed,
-        /// Tickets given.
+        /// Tickets issued.
         tickets,
         /// Tickets refused, by either side.
         tickets_refused,
-        /// IKE_SAs that took the place of another.
+        /// IKE_SAs that replaced another.
         rekeyed,
         /// CHILD_SAs installed.
         children,
@@ -160,15 +159,15 @@ usher_core::counters! {
         children_refused,
         /// Requests answered with TEMPORARY_FAILURE.
         temporary_failures,
-        /// Those of them that were answered so since their IKE_SA had asked for too many SAs.
-        creates_held_back,
-        /// Requests of established IKE_SAs that were not taken yet, since there had been too many.
-        requests_held_back,
-        /// SAs replaced by both sides at the same time.
+        /// Requests answered with TEMPORARY_FAILURE because their IKE_SA had requested too many SAs.
+        creates_rate_limited,
+        /// Requests of established IKE_SAs dropped: there were too many.
+        requests_rate_limited,
+        /// SAs that both sides rekeyed at the same time.
         collisions,
         /// IKE_SAs that moved to other addresses.
         moved,
-        /// IKE_SAs put out since a certificate by which the other side had proved who it is was revoked.
+        /// IKE_SAs ended: a certificate of the peer was revoked.
         revoked,
     }
 }
@@ -179,16 +178,16 @@ const FIRST_MESSAGE: usize = 1 << 13;
 /// The connection, the local identity and the peer's identity: the key to find older IKE_SAs of the same pair. The
 /// connection is part of it because connections differ in strength. An IKE_SA of a widely known shared key must not
 /// end one of a certificate.
-type IdentityPair = (String, Identification, Identification);
+type IdentityPairKey = (String, Identification, Identification);
 
-fn identity_pair(sa: &IkeSa) -> IdentityPair {
+fn identity_pair_key(sa: &IkeSa) -> IdentityPairKey {
     (sa.connection.name.clone(), sa.connection.local.clone(), sa.peer_identity())
 }
 
-/// Builds the [`StepContext`] of a step from the endpoint's fields, apart from its IKE_SAs.
+/// Builds the [`IkeEndpointContext`] of a step from the endpoint's fields, apart from its IKE_SAs.
 macro_rules! context {
     ($endpoint:expr, $now:expr) => {
-        StepContext {
+        IkeEndpointContext {
             now: $now,
             epoch: $endpoint.epoch,
             config: &$endpoint.config,
@@ -210,7 +209,7 @@ macro_rules! context {
 pub struct IkeEndpoint {
     config: IkeEndpointConfig,
     epoch: WallTime,
-    connections: Vec<Arc<IkeConnection>>,
+    connections: Vec<Arc<IkeConnectionConfig>>,
     rng: SecureRng,
     sas: SessionTable<Box<IkeSa>>,
     /// IKE_SAs by this side's SPI.
@@ -220,14 +219,14 @@ pub struct IkeEndpoint {
     /// The inbound SPIs of all CHILD_SAs.
     inbound: HashSet<u32>,
     /// Established IKE_SAs by connection and identities.
-    by_pair: HashMap<IdentityPair, Vec<u64>>,
+    by_pair: HashMap<IdentityPairKey, Vec<u64>>,
     half_open: HalfOpen,
     /// The load of first requests.
-    pressure: RequestPressure,
+    pressure: FirstRequestLoad,
     /// Lockouts for failed proofs by shared keys.
-    proof_lockouts: ProofLockoutTable,
+    proof_lockouts: IkeLockoutTable,
     /// Octets of stored fragments: in half-open IKE_SAs, and in all others.
-    fragments: [FragmentUsageTable; 2],
+    fragments: [FragmentMemoryTable; 2],
     cookies: CookieSecrets,
     tickets: TicketTable,
     /// The revoked certificates, by the last command.
@@ -247,10 +246,11 @@ impl IkeEndpoint {
     #[must_use]
     pub fn new(config: IkeEndpointConfig, mut rng: SecureRng) -> Self {
         let hasher = hash_state(&mut rng);
-        // A network has room for at least one whole message; otherwise none could be reassembled.
+        // The share of a network must hold at least one whole message. Otherwise no message of that size could be
+        // reassembled.
         let share = (config.fragments / 8).max(2 * config.message);
         let all = config.fragments.max(2 * share);
-        let fragments = [share, usize::MAX].map(|share| FragmentUsageTable::new(all, share, &hasher));
+        let fragments = [share, usize::MAX].map(|share| FragmentMemoryTable::new(all, share, &hasher));
         Self {
             config,
             epoch: WallTime::UNIX_EPOCH,
@@ -262,8 +262,8 @@ impl IkeEndpoint {
             by_pair: HashMap::with_hasher(hasher.clone()),
             inbound: HashSet::with_hasher(hasher.clone()),
             half_open: HalfOpen::new(&hasher),
-            pressure: RequestPressure::new(&hasher),
-            proof_lockouts: ProofLockoutTable::new(&hasher),
+            pressure: FirstRequestLoad::new(&hasher),
+            proof_lockouts: IkeLockoutTable::new(&hasher),
             fragments,
             cookies: CookieSecrets::default(),
             tickets: TicketTable::default(),
@@ -277,8 +277,8 @@ impl IkeEndpoint {
         }
     }
     /// Returns the public id of an IKE_SA, which is unique across shards.
-    fn sa_id(&self, token: u64) -> SaId {
-        SaId::from_token(token, self.config.shard.number)
+    fn sa_id(&self, token: u64) -> IkeSaId {
+        IkeSaId::from_token(token, self.config.shard.number)
     }
     /// The counters.
     #[must_use]
@@ -301,11 +301,11 @@ impl IkeEndpoint {
     }
 
     /// Runs one step of an IKE_SA and applies its effects to the endpoint.
-    fn step_sa<T>(
+    fn run_sa_step<T>(
         &mut self,
         now: Instant,
         token: u64,
-        what: impl FnOnce(&mut IkeSa, &mut StepContext<'_>) -> T,
+        what: impl FnOnce(&mut IkeSa, &mut IkeEndpointContext<'_>) -> T,
     ) -> Option<T> {
         let sa = self.sas.get_mut(token)?;
         let (before, origin, number) = (sa.half_open_stage(), sa.origin, sa.half_open);
@@ -319,8 +319,8 @@ impl IkeEndpoint {
                 Some(stage) => self.half_open.is_at(origin.ip(), number, stage),
                 None => {
                     self.half_open.remove_half_open(origin.ip(), number);
-                    // An initiator that fails to authenticate has to return cookies next time, and is dropped if it
-                    // continues.
+                    // An initiator that fails to authenticate has to return a cookie at its next attempt. If it
+                    // continues to fail, its requests are dropped.
                     if self.sas.get(token).is_some_and(|sa| sa.unproved) {
                         self.pressure.record_refusal(now, origin.ip());
                     }
@@ -331,7 +331,7 @@ impl IkeEndpoint {
             self.insert_rekeyed_sa(now, sa);
         }
         if let Some(pair) = announce {
-            self.announce_established(now, token, pair);
+            self.handle_established_ike_sa(now, token, pair);
         }
         self.count_fragments(token);
         self.update_timer(token);
@@ -349,7 +349,8 @@ impl IkeEndpoint {
         let [unproved, others] = &mut self.fragments;
         let (is, is_not) = if half_open { (unproved, others) } else { (others, unproved) };
         is_not.remove_usage(token);
-        // One large message may displace several small ones.
+        // One large message may take the room of several small ones, so fragments of the oldest IKE_SAs are dropped
+        // until it fits.
         while let Some(oldest) = is.record_usage(token, network, takes) {
             is.remove_usage(oldest);
             if let Some(sa) = self.sas.get_mut(oldest) {
@@ -362,27 +363,27 @@ impl IkeEndpoint {
         }
     }
 
-    fn find_pair(&self, token: u64) -> Option<IdentityPair> {
+    fn find_pair(&self, token: u64) -> Option<IdentityPairKey> {
         let sa = self.sas.get(token)?;
         sa.remote.as_ref()?;
-        Some(identity_pair(sa))
+        Some(identity_pair_key(sa))
     }
 
     /// Handles a newly established IKE_SA. Ends others of the same pair after INITIAL_CONTACT, or if they must be
     /// unique.
-    fn announce_established(&mut self, now: Instant, token: u64, pair: IdentityPair) {
+    fn handle_established_ike_sa(&mut self, now: Instant, token: u64, pair: IdentityPairKey) {
         self.counters.established += 1;
         let Some(sa) = self.sas.get_mut(token) else { return };
         let (forgotten, unique) = (sa.initial_contact, sa.connection.unique);
         if let Some(old) = sa.resumes.take() {
             self.counters.resumed += 1;
-            // Silently, with its CHILD_SAs (RFC 5723 §4.3.4).
+            // The old IKE_SA and its CHILD_SAs end without a Delete (RFC 5723 §4.3.4).
             if let Some(old) = self.by_spi.get(&old).copied().filter(|old| *old != token) {
-                self.step_sa(now, old, |sa, cx| sa.end_sa(cx, EndReason::Replaced));
+                self.run_sa_step(now, old, |sa, cx| sa.end_sa(cx, EndReason::Replaced));
             }
         }
         if forgotten || unique {
-            self.end_replaced(now, &pair, forgotten);
+            self.end_replaced_ike_sas(now, &pair, forgotten);
             if self.config.shard.shard_count > 1 {
                 let (connection, local, remote) = pair.clone();
                 let sa = self.sa_id(token);
@@ -393,11 +394,11 @@ impl IkeEndpoint {
     }
 
     /// Ends the IKE_SAs of this pair: a new one replaces them.
-    fn end_replaced(&mut self, now: Instant, pair: &IdentityPair, forgotten: bool) {
+    fn end_replaced_ike_sas(&mut self, now: Instant, pair: &IdentityPairKey, forgotten: bool) {
         for other in self.by_pair.remove(pair).unwrap_or_default() {
-            self.step_sa(now, other, |sa, cx| {
+            self.run_sa_step(now, other, |sa, cx| {
                 if forgotten {
-                    // The peer has lost its state of it (RFC 7296 §2.4).
+                    // The peer has lost its state of the old IKE_SA, so no Delete is sent (RFC 7296 §2.4).
                     sa.end_sa(cx, EndReason::Replaced);
                 } else if sa.is_established() {
                     sa.put_out(cx, EndReason::Replaced);
@@ -417,10 +418,11 @@ impl IkeEndpoint {
         // Hash map order must not affect the order of events.
         out.sort_unstable();
         for token in out {
-            let put_out = self.step_sa(now, token, |sa, cx| {
-                if sa.is_established() && sa.is_its_own() {
-                    // Its Delete may still wait for another exchange.
-                    let is_new = !sa.tasks.contains(&sa::SaTask::Delete(EndReason::Revoked));
+            let put_out = self.run_sa_step(now, token, |sa, cx| {
+                if sa.is_established() && sa.is_active_ike_sa() {
+                    // If an earlier Delete for a revocation still waits for another exchange, this revocation is not
+                    // new.
+                    let is_new = !sa.tasks.contains(&sa::IkeSaTask::Delete(EndReason::Revoked));
                     sa.put_out(cx, EndReason::Revoked);
                     sa.go_on(cx);
                     return is_new;
@@ -438,7 +440,7 @@ impl IkeEndpoint {
     /// Inserts an IKE_SA that a rekeying created.
     fn insert_rekeyed_sa(&mut self, now: Instant, mut sa: IkeSa) {
         let (old, spis, own, silent) = (sa.replaced_sa.take(), sa.spis, sa.own_spi(), sa.silent);
-        let pair = Some(identity_pair(&sa));
+        let pair = Some(identity_pair_key(&sa));
         let token = self.insert_sa(now, own, Box::new(sa));
         if let Some(old) = old {
             self.outputs.push_event(IkeEvent::Rekeyed { old, new: self.sa_id(token), spis });
@@ -446,7 +448,7 @@ impl IkeEndpoint {
         if let Some(pair) = pair.filter(|_| !silent) {
             self.by_pair.entry(pair).or_default().push(token);
         }
-        self.step_sa(now, token, |sa, cx| sa.go_on(cx));
+        self.run_sa_step(now, token, |sa, cx| sa.go_on(cx));
     }
 
     fn insert_sa(&mut self, now: Instant, own: Spi, sa: Box<IkeSa>) -> u64 {
@@ -466,7 +468,7 @@ impl IkeEndpoint {
             if sa.lingers_until.is_none() {
                 return self.remove_sa(token);
             }
-            self.add_lingering(token);
+            self.keep_ended_ike_sa(token);
         }
         let Some(sa) = self.sas.get(token) else { return };
         let due = sa.next_timeout(&self.config);
@@ -486,7 +488,7 @@ impl IkeEndpoint {
     }
 
     /// Keeps an ended IKE_SA, so that it can send its last response again. The number of kept IKE_SAs is bounded.
-    fn add_lingering(&mut self, token: u64) {
+    fn keep_ended_ike_sa(&mut self, token: u64) {
         let Some(sa) = self.sas.get_mut(token).filter(|sa| sa.linger_number.is_none()) else { return };
         sa.linger_number = Some(self.lingering_total);
         self.lingering.insert(self.lingering_total, token);
@@ -525,10 +527,10 @@ impl IkeEndpoint {
     }
 
     fn handle_datagram(&mut self, now: Instant, path: DatagramPath, data: &[u8]) {
-        let marker = is_nat(path.socket);
+        let marker = is_nat_traversal_socket(path.socket);
         let octets = if marker { data.strip_prefix(&NON_ESP_MARKER[..]) } else { Some(data) };
         let Some(octets) = octets else {
-            // ESP, or a keepalive (RFC 3948 §2.3).
+            // Without the marker the datagram is ESP or a keepalive (RFC 3948 §2.3).
             self.counters.not_ike += 1;
             return;
         };
@@ -546,7 +548,7 @@ impl IkeEndpoint {
                 self.first_request(now, path, marker, octets);
             }
             (ExchangeType::IKE_SA_INIT | ExchangeType::IKE_SESSION_RESUME, true) => {
-                self.first_response(now, &header, octets);
+                self.handle_initial_response(now, &header, octets);
             }
             _ => self.handle_protected(now, path, &header, octets),
         }
@@ -602,8 +604,8 @@ impl IkeEndpoint {
             return;
         }
         if let Some(token) = self.by_origin.get(&(path.remote, header.initiator_spi)).copied() {
-            // A retransmission, or another request with an SPI in use.
-            self.step_sa(now, token, |sa, cx| sa.handle_repeated_init(cx, path, octets));
+            // RFC 7296, 2.1: a retransmission, or another request with an SPI in use, creates nothing.
+            self.run_sa_step(now, token, |sa, cx| sa.handle_repeated_init(cx, path, octets));
             return;
         }
         let from = path.remote.ip();
@@ -613,15 +615,16 @@ impl IkeEndpoint {
             self.counters.full += 1;
             return;
         }
-        // A sender that has not proved its address displaces no other half-open IKE_SA.
+        // A full table makes cookies necessary, so that only a sender with a proven address displaces another half-open
+        // IKE_SA.
         let all_pressed = full || self.half_open() >= self.config.cookies_from;
         let pressed = all_pressed
             || self.half_open.of_network(from) >= self.config.cookies_from_network
-            || self.pressure.is_pressed(now, from);
-        // Under a flood, requests without a cookie are dropped before they cost more.
+            || self.pressure.network_requires_cookies(now, from);
+        // In a flood, requests without a cookie are dropped here, before they cost more.
         let shows = first == PayloadType::N;
         if pressed && !shows && !self.pressure.allows_cookie_request(now, from) {
-            self.counters.passed_over += 1;
+            self.counters.flood_dropped += 1;
             return;
         }
         let Ok(message) = IkeMessage::parse(octets) else {
@@ -644,13 +647,14 @@ impl IkeEndpoint {
                 Payload::Notify(notify) if notify.kind == NotifyType::COOKIE => Some(&notify.data[..]),
                 _ => None,
             });
+            // RFC 7296, 2.6: a wrong cookie counts as none.
             let holds = shown.is_some_and(|cookie| {
                 self.cookies.verify_cookie(now, &self.config, &mut self.rng, of, cookie)
             });
             if !holds {
                 self.counters.cookies_wrong += u64::from(shown.is_some());
                 if shows && !self.pressure.allows_cookie_request(now, from) {
-                    self.counters.passed_over += 1;
+                    self.counters.flood_dropped += 1;
                     return;
                 }
                 self.counters.cookies += 1;
@@ -663,11 +667,11 @@ impl IkeEndpoint {
                 );
             }
         }
-        if pressed && self.pressure.is_shunned(now, from) {
-            self.counters.passed_over += 1;
+        if pressed && self.pressure.is_network_blocked(now, from) {
+            self.counters.flood_dropped += 1;
             return;
         }
-        let shares = HalfOpenLimits { all: self.config.half_open, host: self.config.half_open_per_network };
+        let shares = HalfOpenLimits { all: self.config.half_open, host: self.config.half_open_per_host };
         if all_pressed && self.half_open.has_its_share(from, shares) {
             self.counters.full_network += 1;
             return;
@@ -687,9 +691,9 @@ impl IkeEndpoint {
                 self.counters.begun += 1;
                 self.outputs.push_work(WorkRecord { label: work::SA, units: 1 });
                 if let Some(other) = gives_way {
-                    self.counters.gave_way += 1;
-                    // The displaced peer may be honest: its network is not charged.
-                    self.step_sa(now, other, |sa, cx| sa.end_sa(cx, EndReason::HalfOpen));
+                    self.counters.half_open_evicted += 1;
+                    // The displaced peer may be honest, so its network is not charged with a failure.
+                    self.run_sa_step(now, other, |sa, cx| sa.end_sa(cx, EndReason::HalfOpen));
                 }
                 let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
                 let token = self.insert_sa(now, own, sa);
@@ -703,7 +707,7 @@ impl IkeEndpoint {
         }
     }
 
-    fn first_response(&mut self, now: Instant, header: &IkeHeader, octets: &[u8]) {
+    fn handle_initial_response(&mut self, now: Instant, header: &IkeHeader, octets: &[u8]) {
         let token = self.by_spi.get(&header.initiator_spi).copied();
         let (Some(token), false, 0) = (token, header.initiator, header.message_id) else {
             self.counters.unknown_spi += 1;
@@ -713,7 +717,7 @@ impl IkeEndpoint {
             self.counters.malformed += 1;
             return;
         };
-        self.step_sa(now, token, |sa, cx| match header.exchange {
+        self.run_sa_step(now, token, |sa, cx| match header.exchange {
             ExchangeType::IKE_SESSION_RESUME => resumption::handle_resume_response(sa, cx, &message, octets),
             _ => initial::handle_init_response(sa, cx, &message, octets),
         });
@@ -722,6 +726,7 @@ impl IkeEndpoint {
     fn handle_protected(&mut self, now: Instant, path: DatagramPath, header: &IkeHeader, octets: &[u8]) {
         let own = if header.initiator { header.responder_spi } else { header.initiator_spi };
         let Some(token) = self.by_spi.get(&own).copied() else {
+            // RFC 7296, 1.5, 2.21.4: a message of no IKE_SA gets no answer.
             self.counters.unknown_spi += 1;
             return;
         };
@@ -732,9 +737,9 @@ impl IkeEndpoint {
         }
         match SealedMessage::from_octets(octets) {
             Ok(Some(sealed)) => {
-                self.step_sa(now, token, |sa, cx| sa.handle_message(cx, path, &sealed));
+                self.run_sa_step(now, token, |sa, cx| sa.handle_message(cx, path, &sealed));
             }
-            // A message in the clear is not trusted.
+            // RFC 7296, 2.21.4: a message in the clear changes nothing.
             Ok(None) => self.counters.not_expected += 1,
             Err(_) => self.counters.malformed += 1,
         }
@@ -744,7 +749,7 @@ impl IkeEndpoint {
         &mut self,
         now: Instant,
         of: u64,
-        connection: Arc<IkeConnection>,
+        connection: Arc<IkeConnectionConfig>,
         (local, remote): (SocketAddr, SocketAddr),
     ) -> Result<(), CommandError> {
         if self.active_sa_count() >= self.config.sas {
@@ -752,16 +757,16 @@ impl IkeEndpoint {
         }
         if connection.remote.is_none() && matches!(connection.remote_auth, RemoteAuth::Certificate { .. }) {
             return Err(CommandError::Invalid(
-                "anybody with a certificate of that authority would do: say who it is",
+                "any certificate of that authority would be accepted; set the peer's identity",
             ));
         }
         if matches!(connection.local_auth, LocalAuth::EapOnly)
             || matches!(connection.remote_auth, RemoteAuth::Eap { .. })
         {
-            return Err(CommandError::Invalid("its proofs are those of a responder"));
+            return Err(CommandError::Invalid("its authentication methods are for a responder"));
         }
-        // The peer may serve several of our connections by one of its own. INITIAL_CONTACT would end their IKE_SAs, so it
-        // is sent only if no connection has an IKE_SA of these two identities.
+        // The peer may serve several of our connections by one of its own. INITIAL_CONTACT would end all their IKE_SAs.
+        // So it is sent only if no connection has an IKE_SA of these two identities.
         let known = |remote| self.by_pair.keys().any(|(_, l, r)| (l, r) == (&connection.local, remote));
         // A client that reauthenticates keeps its addresses (RFC 7296 §3.15.1).
         let before = self.by_pair.iter().filter(|((name, ..), _)| *name == connection.name);
@@ -777,7 +782,7 @@ impl IkeEndpoint {
             None => initial::start_ike_sa(&mut cx, connection, local, remote),
         };
         let Some(mut sa) = begun else {
-            return Err(CommandError::Invalid("no key exchange method is built in"));
+            return Err(CommandError::Invalid("this build has no key exchange method"));
         };
         (sa.initial_contact, sa.client, sa.era) = (contact, true, self.tickets.era());
         sa.requested_addresses = wished;
@@ -792,7 +797,7 @@ impl IkeEndpoint {
     fn handle_timeout(&mut self, now: Instant) {
         while let Some((_, token)) = self.timers.pop_due(now) {
             self.armed.remove(&token);
-            self.step_sa(now, token, |sa, cx| sa.handle_timeout(cx));
+            self.run_sa_step(now, token, |sa, cx| sa.handle_timeout(cx));
         }
     }
 }
@@ -839,23 +844,24 @@ impl Machine for IkeEndpoint {
             | IkeCommand::Delete(sa)
             | IkeCommand::Probe(sa) => sa.0,
         };
-        let token = SaId(token).token();
+        let token = IkeSaId(token).token();
         match command {
             IkeCommand::Replaced { sa, connection, local, remote, forgotten } => {
                 if sa.shard_number() != self.config.shard.number {
-                    self.end_replaced(now, &(connection, local, remote), forgotten);
+                    self.end_replaced_ike_sas(now, &(connection, local, remote), forgotten);
                 }
                 Ok(())
             }
             IkeCommand::Serve(connections) => {
                 self.connections = connections;
                 self.proof_lockouts.retain_connections(&self.connections);
-                // A key, an authority or a method may have changed since a ticket was issued.
-                self.tickets.void_all();
+                // A key, an authority or a method may have changed since a ticket was issued, so all tickets become
+                // void.
+                self.tickets.void_all_tickets();
                 Ok(())
             }
             IkeCommand::VoidTickets => {
-                self.tickets.void_all();
+                self.tickets.void_all_tickets();
                 Ok(())
             }
             IkeCommand::Revoked(names) => {
@@ -867,20 +873,20 @@ impl Machine for IkeEndpoint {
                 if certificates.iter().any(|name| self.revoked.contains(name)) =>
             {
                 let refused = IkeCommand::Verified { token: of, until: None, certificates: Vec::new() };
-                let done = self.step_sa(now, token, |sa, cx| sa.apply_command(cx, refused));
+                let done = self.run_sa_step(now, token, |sa, cx| sa.apply_command(cx, refused));
                 done.unwrap_or(Err(CommandError::UnknownToken))
             }
             IkeCommand::Initiate { token, connection, local, remote } => {
                 self.initiate_sa(now, token, connection, (local, remote))
             }
             command => {
-                let done = self.step_sa(now, token, |sa, cx| sa.apply_command(cx, command));
+                let done = self.run_sa_step(now, token, |sa, cx| sa.apply_command(cx, command));
                 done.unwrap_or(Err(CommandError::UnknownToken))
             }
         }
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

@@ -2,10 +2,10 @@
 
 use crate::code::{NotifyType, PayloadType};
 use crate::header::IkeHeader;
-use crate::payload::{NotifyPayload, Payload, emit_chain, first_kind, parse_chain};
+use crate::payload::{NotifyPayload, Payload, emit_chain, first_payload_type, parse_chain};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// The marker before a message on UDP port 4500, at the place of ESP's SPI (RFC 7296 §2.23, RFC 3948 §2.2).
 pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
@@ -15,12 +15,12 @@ pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
 pub enum ParseError {
     /// A field exceeds its container.
     #[error(transparent)]
-    Truncated(#[from] TruncatedError),
+    Truncated(#[from] TruncatedInputError),
     /// An unknown major version.
-    #[error("major version {0}, where 2 is known")]
+    #[error("unknown major version {0}; expected 2")]
     MajorVersion(u8),
     /// The header's length differs from the message's.
-    #[error("the header says {announced} octets, the message has {is}")]
+    #[error("the header announces {announced} octets, but the message has {is}")]
     MessageLength {
         /// The length in the header.
         announced: usize,
@@ -28,24 +28,22 @@ pub enum ParseError {
         is: usize,
     },
     /// An inner length is too short for its contents, or leaves octets over.
-    #[error("a length does not fit what it is of")]
+    #[error("a length field does not match its contents")]
     Length,
     /// A proposal or transform has a wrong "last substructure" field.
-    #[error(
-        "a proposal or transform is followed by another where it says it is not, or not where it says so"
-    )]
+    #[error("a proposal or transform has a wrong \"Last Substruc\" field")]
     Substructure,
     /// Too many payloads or proposals.
     #[error("too many payloads or proposals")]
     TooMany,
     /// A nonce of invalid length, in octets.
-    #[error("a nonce of {0} octets, where 16 to 256 are allowed")]
+    #[error("a nonce has {0} octets, but 16 to 256 are allowed")]
     Nonce(usize),
     /// A Delete payload without a protocol, or with an invalid SPI size or count.
-    #[error("a Delete payload that names nothing that can be deleted")]
+    #[error("a Delete payload has an invalid protocol, SPI size or count")]
     Delete,
     /// An impossible fragment.
-    #[error("fragment {number} of {total}")]
+    #[error("invalid fragment number {number} of {total}")]
     Fragment {
         /// Its number.
         number: u16,
@@ -53,7 +51,7 @@ pub enum ParseError {
         total: u16,
     },
     /// Octets after the last payload.
-    #[error("{0} octets behind the last payload")]
+    #[error("{0} octets follow the last payload")]
     Trailing(usize),
 }
 
@@ -83,7 +81,7 @@ impl IkeMessage {
     /// Appends it to a buffer. A payload may have at most 65535 octets.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         let mut writer = OctetWriter::new(buf);
-        self.header.emit(&mut writer, first_kind(&self.payloads));
+        self.header.emit(&mut writer, first_payload_type(&self.payloads));
         emit_chain(&self.payloads, &mut writer);
         let length = writer.len();
         IkeHeader::patch_length(&mut writer, length);
@@ -121,9 +119,9 @@ pub(crate) fn unsupported_critical(payloads: &[Payload]) -> Option<PayloadType> 
 
 /// Displays payloads as in the RFCs: `[ SA KE(MODP_2048) No ]`.
 #[derive(Clone, Copy, Debug)]
-pub struct PayloadList<'a>(pub &'a [Payload]);
+pub struct PayloadListDisplay<'a>(pub &'a [Payload]);
 
-impl fmt::Display for PayloadList<'_> {
+impl fmt::Display for PayloadListDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[ ")?;
         self.0.iter().try_for_each(|payload| write!(f, "{payload} "))?;
@@ -134,6 +132,6 @@ impl fmt::Display for PayloadList<'_> {
 impl fmt::Display for IkeMessage {
     /// `IKE_SA_INIT request 0 [ SA KE(MODP_2048) No N(NAT_DETECTION_SOURCE_IP) ]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.header, PayloadList(&self.payloads))
+        write!(f, "{} {}", self.header, PayloadListDisplay(&self.payloads))
     }
 }

@@ -10,7 +10,7 @@ pub use configuration::{ConfigurationAttribute, ConfigurationPayload};
 pub use identification::Identification;
 pub use notify::{DeletePayload, NotifyPayload};
 pub use sa::{KEY_LENGTH, MAX_PROPOSALS, Proposal, Transform, TransformAttribute};
-pub use selector::{TrafficSelector, TrafficSelectors, UnknownSelector};
+pub use selector::{TrafficSelector, TrafficSelectors, UnknownTrafficSelector};
 
 use crate::ParseError;
 use crate::code::{AuthMethod, CertificateEncoding, IdType, KeyExchangeMethod, PayloadType};
@@ -199,6 +199,7 @@ impl Payload {
             }
             PayloadType::N => Self::Notify(NotifyPayload::parse(reader)?),
             PayloadType::D => Self::Delete(DeletePayload::parse(reader)?),
+            // RFC 7296, 3.12: any vendor ID is read, and unknown ones are ignored.
             PayloadType::V => Self::VendorId(reader.take_rest().to_vec()),
             PayloadType::TSI => Self::TrafficSelectorsInitiator(TrafficSelectors::parse(reader)?),
             PayloadType::TSR => Self::TrafficSelectorsResponder(TrafficSelectors::parse(reader)?),
@@ -215,6 +216,7 @@ impl Payload {
             }
             PayloadType::CP => Self::Configuration(ConfigurationPayload::parse(reader)?),
             PayloadType::EAP => Self::Eap(reader.take_rest().to_vec()),
+            // RFC 7296, 2.5: unknown payloads are ignored unless critical.
             kind => Self::Unknown { kind, critical, data: reader.take_rest().to_vec() },
         })
     }
@@ -280,6 +282,7 @@ pub fn parse_chain(first: PayloadType, octets: &[u8]) -> Result<Vec<Payload>, Pa
         let content = length.checked_sub(PAYLOAD_HEADER_LEN).ok_or(ParseError::Length)?;
         let payload = Payload::parse(kind, flags & CRITICAL != 0, next, reader.sub_reader(content)?)?;
         kind = match payload {
+            // RFC 7296, 3.14: the Encrypted payload is the last.
             Payload::Encrypted(_) => PayloadType::NONE,
             _ => next,
         };
@@ -296,7 +299,7 @@ pub(crate) fn emit_chain(payloads: &[Payload], writer: &mut OctetWriter<'_>) {
 }
 
 /// The type of a chain's first payload.
-pub(crate) fn first_kind(payloads: &[Payload]) -> PayloadType {
+pub(crate) fn first_payload_type(payloads: &[Payload]) -> PayloadType {
     payloads.first().map_or(PayloadType::NONE, Payload::payload_type)
 }
 

@@ -3,7 +3,7 @@
 use crate::ParseError;
 use crate::code::PayloadType;
 use crate::header::{HEADER_LEN, IkeHeader};
-use crate::payload::{PAYLOAD_HEADER_LEN, Payload, emit_chain, first_kind};
+use crate::payload::{PAYLOAD_HEADER_LEN, Payload, emit_chain, first_payload_type};
 use crate::suite::PacketAlgorithms;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -65,7 +65,7 @@ impl<'a> SealedMessage<'a> {
 
 /// Returns a whole message before encryption, without what encryption adds. AUTH covers it later (RFC 9242 §3.3.2).
 #[must_use]
-pub fn plain_form(header: &IkeHeader, first: PayloadType, content: &[u8]) -> Vec<u8> {
+pub fn unencrypted_message_octets(header: &IkeHeader, first: PayloadType, content: &[u8]) -> Vec<u8> {
     let mut octets = Vec::with_capacity(HEADER_LEN + PAYLOAD_HEADER_LEN + content.len());
     let mut writer = OctetWriter::new(&mut octets);
     header.emit(&mut writer, PayloadType::SK);
@@ -130,14 +130,14 @@ impl MessageProtection {
     ) -> Vec<Vec<u8>> {
         let mut content = Vec::new();
         emit_chain(payloads, &mut OctetWriter::new(&mut content));
-        let first = first_kind(payloads);
+        let first = first_payload_type(payloads);
         let Some(limit) = limit.filter(|limit| self.sealed_len(content.len()) > *limit) else {
             return vec![self.seal_packet(header, first, None, &content, rng)];
         };
         let chunks: Vec<&[u8]> = content.chunks(self.fragment_capacity(limit).max(64)).collect();
         let total = chunks.len() as u16;
         let numbered = (1..).zip(chunks);
-        // Only the first fragment names the type of the first payload.
+        // RFC 7383, 2.5: only the first fragment names the type of the first payload.
         let kind = |number| if number == 1 { first } else { PayloadType::NONE };
         numbered.map(|(n, chunk)| self.seal_packet(header, kind(n), Some((n, total)), chunk, rng)).collect()
     }
@@ -183,6 +183,7 @@ impl MessageProtection {
 
     fn next_iv(&mut self, rng: &mut SecureRng) -> Vec<u8> {
         if self.algorithm.tag_len() > 0 {
+            // RFC 7296, 3.14: no initialization vector comes twice.
             self.counter += 1;
             return self.counter.to_be_bytes().to_vec();
         }
@@ -201,6 +202,7 @@ impl MessageProtection {
         let mut tag = checksum;
         if let Some((mac, len)) = &self.mac {
             let mut code = Vec::new();
+            // RFC 7296, 3.14: the checksum is verified before any decryption.
             mac.append_code(&[&sealed.octets[..sealed.octets.len() - len]], &mut code);
             if !constant_time_eq(&code[..*len], checksum) {
                 return None;

@@ -5,14 +5,15 @@ use crate::payload::{Proposal, Transform};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use usher_crypto::cipher::CipherAlgorithm;
-use usher_crypto::exchange::ExchangeAlgorithm;
+use usher_crypto::exchange::KeyExchangeAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 pub use usher_esp::IntegrityAlgorithm;
 
 /// A word of a proposal: the word, its transform type, number and key length in bits.
-type AlgorithmWord = (&'static str, TransformType, u16, Option<u16>);
+type AlgorithmKeyword = (&'static str, TransformType, u16, Option<u16>);
 
-const ENCRYPTIONS: [AlgorithmWord; 9] = [
+const ENCRYPTIONS: [AlgorithmKeyword; 9] = [
+    // RFC 8247, 2.1: AES-CBC of 128 and 256 bits, and the AEAD algorithms.
     ("aes128", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(128)),
     ("aes192", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(192)),
     ("aes256", TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, Some(256)),
@@ -24,7 +25,7 @@ const ENCRYPTIONS: [AlgorithmWord; 9] = [
     ("null", TransformType::ENCR, EncryptionId::ENCR_NULL.0, None),
 ];
 
-const INTEGRITIES: [AlgorithmWord; 5] = [
+const INTEGRITIES: [AlgorithmKeyword; 5] = [
     ("sha1", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA1_96.0, None),
     ("sha256", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA2_256_128.0, None),
     ("sha384", TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA2_384_192.0, None),
@@ -32,13 +33,14 @@ const INTEGRITIES: [AlgorithmWord; 5] = [
     ("aesxcbc", TransformType::INTEG, IntegrityId::AUTH_AES_XCBC_96.0, None),
 ];
 
-const PRF_AND_KE_WORDS: [AlgorithmWord; 15] = [
+const PRF_AND_KE_WORDS: [AlgorithmKeyword; 15] = [
     ("prfsha1", TransformType::PRF, PrfId::PRF_HMAC_SHA1.0, None),
     ("prfsha256", TransformType::PRF, PrfId::PRF_HMAC_SHA2_256.0, None),
     ("prfsha384", TransformType::PRF, PrfId::PRF_HMAC_SHA2_384.0, None),
     ("prfsha512", TransformType::PRF, PrfId::PRF_HMAC_SHA2_512.0, None),
     ("prfaesxcbc", TransformType::PRF, PrfId::PRF_AES128_XCBC.0, None),
     ("modp1024", TransformType::KE, KeyExchangeMethod::MODP_1024.0, None),
+    // RFC 8247, 2.4: the 2048-bit group, P-256 and X25519.
     ("modp2048", TransformType::KE, KeyExchangeMethod::MODP_2048.0, None),
     ("modp3072", TransformType::KE, KeyExchangeMethod::MODP_3072.0, None),
     ("ecp256", TransformType::KE, KeyExchangeMethod::ECP_256.0, None),
@@ -62,16 +64,18 @@ const ALIASES: [(&str, &str); 4] = [
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProposalError {
     /// An unknown word.
-    #[error("\"{0}\" is no algorithm: write such as aes256gcm16-prfsha384-ecp384 or aes128-sha256-x25519")]
+    #[error(
+        "\"{0}\" is not an algorithm; write a proposal such as aes256gcm16-prfsha384-ecp384 or aes128-sha256-x25519"
+    )]
     Word(String),
     /// An algorithm that this protocol does not use.
-    #[error("\"{0}\" is of no use there")]
+    #[error("this protocol does not use \"{0}\"")]
     Misplaced(String),
     /// A transform type is missing.
     #[error("it has no algorithm for {0}")]
     Missing(&'static str),
     /// A proposal mixes AEAD ciphers and others: they need two proposals.
-    #[error("encryption that authenticates and encryption that does not need a proposal each")]
+    #[error("AEAD ciphers such as aes128gcm16 and other ciphers need separate proposals")]
     Mixed,
 }
 
@@ -86,7 +90,7 @@ impl Proposal {
     ///
     /// # Errors
     /// A word is unknown or misplaced, or a transform type is missing.
-    pub fn parse_ike(words: &str) -> Result<Self, ProposalError> {
+    pub fn parse_ike_proposal(words: &str) -> Result<Self, ProposalError> {
         let mut proposal = Self::of_words(ProtocolId::IKE, words)?;
         if proposal.transforms_of_kind(TransformType::PRF).next().is_none() {
             let prf = |integrity: &Transform| match IntegrityId(integrity.id) {
@@ -118,7 +122,7 @@ impl Proposal {
     ///
     /// # Errors
     /// A word is unknown or misplaced, or a transform type is missing.
-    pub fn parse_esp(words: &str) -> Result<Self, ProposalError> {
+    pub fn parse_esp_proposal(words: &str) -> Result<Self, ProposalError> {
         let mut proposal = Self::of_words(ProtocolId::ESP, words)?;
         if proposal.transforms_of_kind(TransformType::ESN).next().is_none() {
             proposal.transforms.push(Transform::new(TransformType::ESN, 0));
@@ -208,6 +212,7 @@ fn transform_kinds(a: &Proposal, b: &Proposal) -> Vec<TransformType> {
 }
 
 fn is_same_algorithm(a: &Transform, b: &Transform) -> bool {
+    // RFC 7296, 3.3.6: a transform of unknown attributes is not chosen.
     a.id == b.id && a.key_length() == b.key_length() && !b.has_unknown_attribute()
 }
 
@@ -222,8 +227,8 @@ fn common_transforms(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform
                 ours.transforms_of_kind(kind)
                     .find(|our| theirs.transforms_of_kind(kind).any(|their| is_same_algorithm(our, their)))?,
             ),
-            // A proposal without a type means that type is not used. The other side agrees if its transforms of that
-            // type include 0.
+            // A proposal without transforms of a type does not use that type. The other side agrees if its transforms
+            // of that type include 0 (none).
             (true, false) if ours.transforms_of_kind(kind).any(|our| our.id == 0) => None,
             (false, _) => Some(theirs.transforms_of_kind(kind).find(|their| their.id == 0)?),
             _ => return None,
@@ -239,6 +244,7 @@ fn common_transforms(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform
 pub fn choose_proposal(ours: &[Proposal], theirs: &[Proposal]) -> Option<Proposal> {
     let both = ours.iter().flat_map(|our| theirs.iter().map(move |their| (our, their)));
     both.filter(|(our, their)| our.protocol == their.protocol).find_map(|(our, their)| {
+        // RFC 7296, 2.7: one transform of each type of one proposal.
         let transforms = common_transforms(our, their)?;
         Some(Proposal { number: their.number, protocol: their.protocol, spi: their.spi.clone(), transforms })
     })
@@ -325,7 +331,7 @@ pub struct IkeAlgorithms {
     /// The pseudorandom function.
     pub prf: MacAlgorithm,
     /// The key exchange.
-    pub exchange: ExchangeAlgorithm,
+    pub exchange: KeyExchangeAlgorithm,
 }
 
 impl IkeAlgorithms {
@@ -340,6 +346,7 @@ impl IkeAlgorithms {
             PrfId::PRF_HMAC_SHA2_512 => MacAlgorithm::HmacSha512,
             _ => return None,
         };
+        // RFC 7296, 2.18: an IKE_SA has a key exchange other than NONE.
         let exchange = exchange_algorithm(proposal.key_exchange()?)?;
         let packets = PacketAlgorithms::from_proposal(proposal).filter(|packets| packets.cipher.is_some())?;
         if proposal.additional_exchanges().any(|method| self::exchange_algorithm(method).is_none()) {
@@ -351,15 +358,15 @@ impl IkeAlgorithms {
 
 /// Returns the algorithm of a key exchange method. `None` if it is unknown or not built in.
 #[must_use]
-pub fn exchange_algorithm(method: KeyExchangeMethod) -> Option<ExchangeAlgorithm> {
+pub fn exchange_algorithm(method: KeyExchangeMethod) -> Option<KeyExchangeAlgorithm> {
     let algorithm = match method {
-        KeyExchangeMethod::MODP_1024 => ExchangeAlgorithm::Modp1024,
-        KeyExchangeMethod::MODP_2048 => ExchangeAlgorithm::Modp2048,
-        KeyExchangeMethod::MODP_3072 => ExchangeAlgorithm::Modp3072,
-        KeyExchangeMethod::ECP_256 => ExchangeAlgorithm::Ecp256,
-        KeyExchangeMethod::ECP_384 => ExchangeAlgorithm::Ecp384,
-        KeyExchangeMethod::CURVE25519 => ExchangeAlgorithm::X25519,
-        KeyExchangeMethod::ML_KEM_768 => ExchangeAlgorithm::MlKem768,
+        KeyExchangeMethod::MODP_1024 => KeyExchangeAlgorithm::Modp1024,
+        KeyExchangeMethod::MODP_2048 => KeyExchangeAlgorithm::Modp2048,
+        KeyExchangeMethod::MODP_3072 => KeyExchangeAlgorithm::Modp3072,
+        KeyExchangeMethod::ECP_256 => KeyExchangeAlgorithm::Ecp256,
+        KeyExchangeMethod::ECP_384 => KeyExchangeAlgorithm::Ecp384,
+        KeyExchangeMethod::CURVE25519 => KeyExchangeAlgorithm::X25519,
+        KeyExchangeMethod::ML_KEM_768 => KeyExchangeAlgorithm::MlKem768,
         _ => return None,
     };
     algorithm.is_available().then_some(algorithm)

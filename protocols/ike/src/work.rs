@@ -1,21 +1,21 @@
 //! Work labels of an endpoint.
 
 usher_core::work_labels! {
-    /// An IKE_SA begun, by a key exchange or a ticket, beside its messages: let in, its state and its timers kept until it has ended, and
-    /// what its host has of it, such as a session and lines of a log. One that takes another's place by rekeying is none.
+    /// A new IKE_SA, by a key exchange or a ticket, without its messages: admission, state and timers until its end.
+    /// Includes its host's part, such as a session and log lines. Rekeying creates no new one.
     SA = "ike.sa" per "IKE_SA";
-    /// A message sent or received: its headers, the state that it finds and leaves.
+    /// A message sent or received: its headers, and the state that it reads and changes.
     MESSAGE = "ike.message" per "message";
-    /// A message enciphered and authenticated.
+    /// A message encrypted and authenticated.
     PROTECT = "ike.protect" per "message";
-    /// A message, or a fragment of one, checked and deciphered.
+    /// A message, or a fragment of one, checked and decrypted.
     OPEN = "ike.open" per "message";
-    /// A part of a key exchange: a new pair of keys, or a secret from the other side's. Whoever answers does both at once.
+    /// A part of a key exchange: a new key pair, or the shared secret. The responder does both at once.
     KEY_EXCHANGE = "ike.key_exchange" per "public-key operation";
     /// Keys derived, or a proof by a shared key computed.
     DERIVE = "ike.derive" per "derivation";
-    /// A signature made, by a helper.
+    /// A signature made, by a worker.
     SIGN = "ike.sign" per "public-key operation";
-    /// A chain of certificates and the signature of its first verified, by a helper.
+    /// A certificate chain, and a signature by its first certificate, verified by a worker.
     VERIFY = "ike.verify" per "public-key operation";
 }

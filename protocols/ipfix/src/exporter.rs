@@ -37,7 +37,7 @@ impl Default for ExporterConfig {
 }
 
 usher_core::counters! {
-    /// What an [`IpfixExporter`] did.
+    /// Counters of an [`IpfixExporter`].
     pub struct ExporterCounters {
         /// Records in messages.
         ipfix_records,
@@ -85,11 +85,11 @@ impl IpfixExporter {
 
     /// Adds a record; `wall` is the current time. The record leaves with its message: when that is full, or by
     /// [`flush`](Self::flush).
-    pub fn add_record(&mut self, now: Instant, wall: WallTime, record: &NatRecord) {
+    pub fn add_nat_record(&mut self, now: Instant, wall: WallTime, record: &NatRecord) {
         self.send_templates(now, wall);
         if self.ready.len() >= WAITING {
             self.counters.ipfix_lost += 1;
-            // The sequence number shows a collector how many records it has missed.
+            // A lost record counts in the sequence number, so that the collector sees how many records it has missed.
             self.sequence = self.sequence.wrapping_add(1);
             return;
         }
@@ -104,7 +104,7 @@ impl IpfixExporter {
             self.message.resize(HEADER, 0);
         }
         if self.set.is_none_or(|(set, _)| set != id) {
-            self.end_set();
+            self.write_current_set_length();
             self.set = Some((id, self.message.len()));
             self.message.extend_from_slice(&id.to_be_bytes());
             self.message.extend_from_slice(&[0; 2]);
@@ -116,7 +116,7 @@ impl IpfixExporter {
 
     /// Completes the current message.
     pub fn flush(&mut self, wall: WallTime) {
-        self.end_set();
+        self.write_current_set_length();
         if self.message.is_empty() {
             return;
         }
@@ -131,6 +131,7 @@ impl IpfixExporter {
             &self.config.domain.to_be_bytes(),
         ];
         message[..HEADER].copy_from_slice(&head.concat());
+        // RFC 7011, 3.1: the sequence number counts the data records of earlier messages.
         self.sequence = self.sequence.wrapping_add(core::mem::take(&mut self.records));
         self.counters.ipfix_messages += 1;
         self.ready.push_back(message);
@@ -143,7 +144,7 @@ impl IpfixExporter {
 
     /// Returns when [`refresh_templates`](Self::refresh_templates) is due.
     #[must_use]
-    pub const fn next_refresh(&self) -> Option<Instant> {
+    pub const fn next_template_refresh(&self) -> Option<Instant> {
         self.due
     }
 
@@ -159,7 +160,7 @@ impl IpfixExporter {
             return;
         }
         self.flush(wall);
-        // RFC 7011 8.4: several copies precede the first record.
+        // RFC 7011, 8.4: several copies precede the first record.
         for _ in 0..if self.due.is_none() { 2 } else { 1 } {
             self.message.resize(HEADER, 0);
             self.set = Some((TEMPLATE_SET, HEADER));
@@ -170,11 +171,12 @@ impl IpfixExporter {
             }
             self.flush(wall);
         }
+        // RFC 7011, 8.4: over UDP templates are repeated.
         self.due = Some(now + self.config.refresh);
     }
 
-    /// Writes the length of the last set.
-    fn end_set(&mut self) {
+    /// Writes the length of the last set (RFC 7011 §3.3.2).
+    fn write_current_set_length(&mut self) {
         if let Some((_, at)) = self.set.take() {
             let length = (self.message.len() - at) as u16;
             self.message[at + 2..at + SET].copy_from_slice(&length.to_be_bytes());
@@ -220,8 +222,8 @@ mod tests {
     #[test]
     fn a_message_is_as_worked_out_by_hand() {
         let mut exporter = IpfixExporter::new(ExporterConfig { domain: 9, ..ExporterConfig::default() });
-        exporter.add_record(Instant::ZERO, WALL, &block_record(b"ann"));
-        exporter.add_record(Instant::ZERO, WALL, &session_record(false));
+        exporter.add_nat_record(Instant::ZERO, WALL, &block_record(b"ann"));
+        exporter.add_nat_record(Instant::ZERO, WALL, &session_record(false));
         exporter.flush(WALL);
         let all = drain_messages(&mut exporter);
         assert_eq!(all.len(), 3, "templates twice, and the records");
@@ -250,26 +252,26 @@ mod tests {
     #[test]
     fn templates_come_again_and_the_sequence_goes_on() {
         let mut exporter = IpfixExporter::new(ExporterConfig::default());
-        assert_eq!(exporter.next_refresh(), None);
+        assert_eq!(exporter.next_template_refresh(), None);
         exporter.refresh_templates(Instant::ZERO, WALL);
         assert!(exporter.poll().is_none(), "nothing is to be explained yet");
-        exporter.add_record(Instant::ZERO, WALL, &session_record(true));
+        exporter.add_nat_record(Instant::ZERO, WALL, &session_record(true));
         exporter.flush(WALL);
         assert_eq!(drain_messages(&mut exporter).len(), 3);
-        let due = exporter.next_refresh().unwrap();
+        let due = exporter.next_template_refresh().unwrap();
         assert_eq!(due, Instant::ZERO + Duration::from_secs(600));
         exporter.refresh_templates(due, WALL);
         let again = drain_messages(&mut exporter);
         assert_eq!((again.len(), again[0][11]), (1, 1), "once, behind one record");
         for n in 0..WAITING * 100 {
-            exporter.add_record(due, WALL, &session_record(n % 2 == 0));
+            exporter.add_nat_record(due, WALL, &session_record(n % 2 == 0));
         }
         exporter.flush(WALL);
         let all = drain_messages(&mut exporter);
         assert!(all.len() <= WAITING + 1);
         let lost = exporter.counters.ipfix_lost;
         assert!(lost > 0, "what nobody takes does not grow without end");
-        exporter.add_record(due, WALL, &session_record(true));
+        exporter.add_nat_record(due, WALL, &session_record(true));
         exporter.flush(WALL);
         let sequence = exporter.poll().unwrap()[8..12].try_into().map(u32::from_be_bytes).unwrap();
         assert_eq!(sequence as usize, 1 + WAITING * 100, "those that were lost count");
@@ -285,7 +287,7 @@ mod tests {
                 let address = NatEvent::Address { inside: INSIDE, outside: INSIDE, subscriber: test_subscriber(user) };
                 let address = NatRecord { occurred_at: WALL, is_start: false, event: address };
                 let record = match (seed >> n) % 3 { 0 => block_record(user), 1 => session_record(true), _ => address };
-                exporter.add_record(Instant::ZERO, WALL, &record);
+                exporter.add_nat_record(Instant::ZERO, WALL, &record);
             }
             exporter.flush(WALL);
             for message in drain_messages(&mut exporter) {

@@ -1,7 +1,7 @@
 //! Records of address translation (RFC 8158 §4.6). Two elements are added to those of the RFC to identify the owner
 //! of an address: the subscriber's name and its station's address.
 
-use crate::template::{Template, TemplateField, VARIABLE, write_variable};
+use crate::template::{Template, TemplateField, VARIABLE, write_variable_length_value};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use usher_core::WallTime;
@@ -171,6 +171,6 @@ impl NatRecord {
 impl SubscriberInfo {
     fn write_fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.station);
-        write_variable(&self.user, NAME, out);
+        write_variable_length_value(&self.user, NAME, out);
     }
 }

@@ -33,7 +33,7 @@ impl Template {
 }
 
 /// Appends a value of variable length (§7), truncated to `most` octets.
-pub(crate) fn write_variable(value: &[u8], most: usize, out: &mut Vec<u8>) {
+pub(crate) fn write_variable_length_value(value: &[u8], most: usize, out: &mut Vec<u8>) {
     let value = &value[..value.len().min(most).min(usize::from(u16::MAX))];
     match u8::try_from(value.len()) {
         Ok(length) if length < 255 => out.push(length),
@@ -53,7 +53,7 @@ mod tests {
     fn lengths_of_variable_fields_are_as_figures_r_and_s_have_them() {
         let written = |length: usize, most: usize| {
             let mut out = Vec::new();
-            write_variable(&vec![7; length], most, &mut out);
+            write_variable_length_value(&vec![7; length], most, &mut out);
             (out.iter().take_while(|octet| **octet != 7).copied().collect::<Vec<_>>(), out.len())
         };
         assert_eq!(written(0, 999), (vec![0], 1));

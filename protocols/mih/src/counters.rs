@@ -1,18 +1,17 @@
-//! What an MIH function counts.
+//! Counters of an MIH function.
 
 usher_core::counters! {
-    /// What an MIH function has done and what it has dropped.
+    /// Counters of an MIH function.
     pub struct MihfCounters {
-        /// Messages that carry something, each once: indications, requests and responses.
+        /// Indications, requests and responses, each counted once.
         messages,
-        /// Everything handed to MIH_NET_SAP: messages, their retransmissions, acknowledgements; every fragment
-        /// is one.
+        /// Packets given to MIH_NET_SAP: messages, retransmissions and acknowledgements. Every fragment is a packet.
         packets,
         /// Octets of the packets.
         octets,
-        /// Messages sent again because no acknowledgement or no response came.
+        /// Messages sent again: no acknowledgement or no response came.
         retransmissions,
-        /// Responses sent again because their request came again.
+        /// Responses sent again: their request came again.
         repeated_responses,
         /// Acknowledgements without payload.
         acks,
@@ -20,60 +19,59 @@ usher_core::counters! {
         piggybacked,
         /// Messages sent over UDP without any acknowledgement.
         unreliable,
-        /// Packets that came, whatever became of them.
+        /// Packets received, dropped ones included.
         received,
-        /// Requests, indications and responses that came again and were recognised.
+        /// Duplicates received: requests, indications and responses.
         duplicates,
-        /// Responses to a request that had failed by then: dropped, not acknowledged.
+        /// Dropped: responses to a request that had already failed.
         late_responses,
-        /// Acknowledgements that nobody waited for any more.
+        /// Acknowledgements that came too late.
         late_acks,
-        /// Responses and acknowledgements of a transaction that is not known (any more): dropped.
+        /// Dropped: responses and acknowledgements of an unknown or forgotten transaction.
         unknown_transaction,
-        /// Messages of a service or with an opcode that is reserved: dropped.
+        /// Dropped: messages with a reserved service or opcode.
         unknown_service,
-        /// Messages of an unknown action: requests were answered with a failure, others dropped.
+        /// Messages with an unknown action: requests are answered with a failure, others dropped.
         unknown_message,
-        /// Parameters of an unknown type: given to the user as they are.
+        /// Parameters of an unknown type, passed to the user unchanged.
         unknown_tlv,
-        /// Packets that are no message; those that could be read as a request were answered with a failure.
+        /// Malformed packets. Those with a readable request are answered with a failure.
         malformed,
-        /// Packets for another MIH function: dropped.
+        /// Dropped: packets for another MIH function.
         misaddressed,
-        /// Messages in fragments that are longer than may be: dropped.
+        /// Dropped: fragmented messages that are too long.
         oversize,
-        /// Fragments dropped for want of room or because they do not fit together, and messages of which not all
-        /// fragments came.
+        /// Dropped: fragments without room or without a match, and messages with a missing fragment.
         fragments_dropped,
-        /// Connections closed because what came on them cannot be cut into messages.
+        /// Connections closed: their octets are not MIH messages.
         broken_streams,
-        /// Messages from others dropped because all transactions in memory are open.
+        /// Dropped: messages of peers while all transactions in memory are in progress.
         refused,
-        /// Ended transactions forgotten before their time to make room.
+        /// Ended transactions evicted early to make room.
         forgotten_early,
-        /// Own transactions ended because all 4096 identifiers for a peer were open.
+        /// Own transactions ended: all 4096 identifiers for a peer were in use.
         displaced,
-        /// Requests, responses and indications given up for want of an acknowledgement.
+        /// Requests, responses and indications that failed: no acknowledgement.
         gave_up,
-        /// Requests given up for want of a response.
+        /// Requests that failed: no response.
         unanswered,
-        /// Requests of others that their user did not answer within the transaction's lifetime.
+        /// Requests of peers that the user did not answer within the transaction's lifetime.
         expired,
-        /// Messages for which there was no way to the peer.
+        /// Messages without a route to the peer.
         no_route,
-        /// Messages dropped because too many wait for a connection.
+        /// Dropped: messages while too many wait for a connection.
         queue_full,
-        /// Messages dropped because their connection did not come up.
+        /// Dropped: messages whose connection failed.
         not_connected,
-        /// Registrations refused because too many functions are registered.
+        /// Registrations refused: too many functions are registered.
         registrations_refused,
-        /// Addresses that proved themselves by a round trip.
+        /// Addresses proven by a round trip.
         addresses_proven,
-        /// Addresses that were asked to prove themselves and did not.
+        /// Addresses that failed their proof.
         addresses_unproven,
-        /// Functions whose address another one replaced, since it did not answer any more.
+        /// Addresses replaced: the function no longer answered at the old one.
         addresses_replaced,
-        /// Messages under an identifier that is another address's: refused.
+        /// Refused: messages under the identifier of another address.
         claims_refused,
     }
 }

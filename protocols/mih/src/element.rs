@@ -6,15 +6,17 @@
 
 use crate::handover::NetworkType;
 use crate::link::LinkAddr;
-use crate::wire::{ValueError, WireValue, bitmap, codes, get_length, put_length, read_whole_value, sequence};
+use crate::wire::{
+    ValueError, WireValue, bitmap, codes, read_mih_length, read_whole_value, sequence, write_mih_length,
+};
 use alloc::vec::Vec;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// The type of an information element.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ElementType(pub u32);
+pub struct InformationElementType(pub u32);
 
-impl ElementType {
+impl InformationElementType {
     /// IE_NETWORK_TYPE.
     pub const NETWORK_TYPE: Self = Self(0x1000_0000);
     /// IE_OPERATOR_ID.
@@ -33,7 +35,7 @@ impl ElementType {
     pub const POA: Self = Self(0x1000_0302);
 }
 
-impl WireValue for ElementType {
+impl WireValue for InformationElementType {
     fn write_to(&self, w: &mut OctetWriter<'_>) {
         w.write_u32(self.0);
     }
@@ -74,7 +76,7 @@ pub struct BinaryQuery {
     /// Only these networks.
     pub networks: Option<Vec<Vec<u8>>>,
     /// Only these elements (RPT_TEMPL).
-    pub elements: Option<Vec<ElementType>>,
+    pub elements: Option<Vec<InformationElementType>>,
     /// Only this part of the answer.
     pub limit: Option<ReportLimit>,
     /// The currency of costs (CURR_PREF), three letters.
@@ -105,7 +107,7 @@ impl WireValue for BinaryQuery {
 }
 
 codes! {
-    /// Whose names an operator's are (OP_NAMESPACE).
+    /// The namespace of an operator's name (OP_NAMESPACE).
     OperatorSpace {
         /// GSM and UMTS.
         Gsm = 0 "GSM",
@@ -156,29 +158,33 @@ pub struct NetworkInfo {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct NetworkList(pub Vec<NetworkInfo>);
 
-fn put_element(w: &mut OctetWriter<'_>, kind: ElementType, fill: impl FnOnce(&mut OctetWriter<'_>)) {
+fn write_information_element(
+    w: &mut OctetWriter<'_>,
+    kind: InformationElementType,
+    fill: impl FnOnce(&mut OctetWriter<'_>),
+) {
     let mut value = Vec::new();
     fill(&mut OctetWriter::new(&mut value));
     kind.write_to(w);
-    put_length(w, value.len());
+    write_mih_length(w, value.len());
     w.write_bytes(&value);
 }
 
 /// Returns the type and value of the next element.
-fn read_element<'a>(r: &mut OctetReader<'a>) -> Result<(ElementType, &'a [u8]), ValueError> {
-    let kind = ElementType::read_from(r)?;
-    let n = get_length(r)?;
+fn read_element<'a>(r: &mut OctetReader<'a>) -> Result<(InformationElementType, &'a [u8]), ValueError> {
+    let kind = InformationElementType::read_from(r)?;
+    let n = read_mih_length(r)?;
     if n > r.remaining() {
-        return Err(TruncatedError { needed: n, left: r.remaining() }.into());
+        return Err(TruncatedInputError { needed: n, left: r.remaining() }.into());
     }
     Ok((kind, r.read_bytes(n)?))
 }
 
 impl PoaInfo {
     fn write_elements(&self, w: &mut OctetWriter<'_>) {
-        put_element(w, ElementType::POA_LINK_ADDR, |w| self.address.write_to(w));
+        write_information_element(w, InformationElementType::POA_LINK_ADDR, |w| self.address.write_to(w));
         if let Some(location) = &self.location {
-            put_element(w, ElementType::POA_LOCATION, |w| {
+            write_information_element(w, InformationElementType::POA_LOCATION, |w| {
                 w.write_bytes(location);
             });
         }
@@ -188,12 +194,12 @@ impl PoaInfo {
         let (mut address, mut location) = (None, None);
         while !r.is_empty() {
             match read_element(&mut r)? {
-                (ElementType::POA_LINK_ADDR, value) => address = Some(read_whole_value(value)?),
-                (ElementType::POA_LOCATION, value) => location = Some(value.to_vec()),
+                (InformationElementType::POA_LINK_ADDR, value) => address = Some(read_whole_value(value)?),
+                (InformationElementType::POA_LOCATION, value) => location = Some(value.to_vec()),
                 _ => {}
             }
         }
-        let address = address.ok_or(ValueError::Form(ElementType::POA.0.into()))?;
+        let address = address.ok_or(ValueError::Form(InformationElementType::POA.0.into()))?;
         Ok(Self { address, location })
     }
 }
@@ -201,16 +207,16 @@ impl PoaInfo {
 impl NetworkInfo {
     fn write_elements(&self, w: &mut OctetWriter<'_>) {
         if let Some(network) = &self.network {
-            put_element(w, ElementType::NETWORK_TYPE, |w| network.write_to(w));
+            write_information_element(w, InformationElementType::NETWORK_TYPE, |w| network.write_to(w));
         }
         if let Some(operator) = &self.operator {
-            put_element(w, ElementType::OPERATOR_ID, |w| operator.write_to(w));
+            write_information_element(w, InformationElementType::OPERATOR_ID, |w| operator.write_to(w));
         }
         if let Some(name) = &self.name {
-            put_element(w, ElementType::NETWORK_ID, |w| name.write_to(w));
+            write_information_element(w, InformationElementType::NETWORK_ID, |w| name.write_to(w));
         }
         for poa in &self.poas {
-            put_element(w, ElementType::POA, |w| poa.write_elements(w));
+            write_information_element(w, InformationElementType::POA, |w| poa.write_elements(w));
         }
     }
     fn read_elements(octets: &[u8]) -> Result<Self, ValueError> {
@@ -218,10 +224,14 @@ impl NetworkInfo {
         let mut info = Self::default();
         while !r.is_empty() {
             match read_element(&mut r)? {
-                (ElementType::NETWORK_TYPE, value) => info.network = Some(read_whole_value(value)?),
-                (ElementType::OPERATOR_ID, value) => info.operator = Some(read_whole_value(value)?),
-                (ElementType::NETWORK_ID, value) => info.name = Some(read_whole_value(value)?),
-                (ElementType::POA, value) => info.poas.push(PoaInfo::read_elements(value)?),
+                (InformationElementType::NETWORK_TYPE, value) => {
+                    info.network = Some(read_whole_value(value)?)
+                }
+                (InformationElementType::OPERATOR_ID, value) => {
+                    info.operator = Some(read_whole_value(value)?)
+                }
+                (InformationElementType::NETWORK_ID, value) => info.name = Some(read_whole_value(value)?),
+                (InformationElementType::POA, value) => info.poas.push(PoaInfo::read_elements(value)?),
                 _ => {}
             }
         }
@@ -231,21 +241,21 @@ impl NetworkInfo {
 
 impl WireValue for NetworkList {
     fn write_to(&self, w: &mut OctetWriter<'_>) {
-        put_element(w, ElementType::LIST_OF_NETWORKS, |w| {
+        write_information_element(w, InformationElementType::LIST_OF_NETWORKS, |w| {
             for network in &self.0 {
-                put_element(w, ElementType::NETWORK, |w| network.write_elements(w));
+                write_information_element(w, InformationElementType::NETWORK, |w| network.write_elements(w));
             }
         });
     }
     fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
         let (kind, value) = read_element(r)?;
-        if kind != ElementType::LIST_OF_NETWORKS {
+        if kind != InformationElementType::LIST_OF_NETWORKS {
             return Err(ValueError::Form(kind.0.into()));
         }
         let mut networks = Vec::new();
         let mut r = OctetReader::new(value);
         while !r.is_empty() {
-            if let (ElementType::NETWORK, value) = read_element(&mut r)? {
+            if let (InformationElementType::NETWORK, value) = read_element(&mut r)? {
                 networks.push(NetworkInfo::read_elements(value)?);
             }
         }

@@ -34,7 +34,7 @@ pub enum FragmentError {
 }
 
 /// A message's header, its encoded identifiers, and the rest.
-struct MessageParts<'a> {
+struct MihMessageParts<'a> {
     header: MihHeader,
     ends: &'a [u8],
     source: MihfId,
@@ -42,14 +42,14 @@ struct MessageParts<'a> {
     rest: &'a [u8],
 }
 
-fn split_parts(octets: &[u8]) -> Result<MessageParts<'_>, DecodeErrorKind> {
+fn split_parts(octets: &[u8]) -> Result<MihMessageParts<'_>, DecodeErrorKind> {
     let (header, payload) = split_header(octets)?;
     let mut r = OctetReader::new(payload);
     let source = read_endpoint_id(&mut r, kind::SOURCE)?;
     let destination = read_endpoint_id(&mut r, kind::DESTINATION)?;
     let rest = r.take_rest();
     let ends = &payload[..payload.len() - rest.len()];
-    Ok(MessageParts { header, ends, source, destination, rest })
+    Ok(MihMessageParts { header, ends, source, destination, rest })
 }
 
 /// Splits an encoded message into fragments of at most `max` octets, headers included. A message that is no longer
@@ -58,7 +58,7 @@ fn split_parts(octets: &[u8]) -> Result<MessageParts<'_>, DecodeErrorKind> {
 /// # Errors
 /// The octets are not a whole message, or the message does not fit into 128 fragments of that size.
 pub fn fragment_message(message: &[u8], max: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
-    let MessageParts { header, ends, rest, .. } = split_parts(message)?;
+    let MihMessageParts { header, ends, rest, .. } = split_parts(message)?;
     if header.is_fragment() {
         return Err(DecodeErrorKind::Fragment.into());
     }
@@ -96,19 +96,19 @@ pub struct ReassemblyLimits {
 }
 
 counters! {
-    /// What became of fragments and of the messages that they were of.
+    /// Counters of fragments and their messages.
     pub struct ReassemblyCounters {
-        /// Messages put together.
+        /// Messages reassembled.
         completed,
-        /// Fragments that were there already.
+        /// Fragments received again.
         duplicates,
-        /// Octets that are no fragment, or one that does not fit to the others of its message.
+        /// Octets that are not a fragment, or a fragment that does not match its message.
         malformed,
-        /// Messages given up because they are too long.
+        /// Messages dropped: too long.
         oversize,
-        /// Fragments of further messages while as many as may be were not complete.
+        /// Fragments dropped: too many messages were incomplete.
         refused,
-        /// Messages given up because the rest did not come in time.
+        /// Messages dropped: the rest did not come in time.
         timeouts,
     }
 }
@@ -196,7 +196,7 @@ impl FragmentReassembler {
         if !MihHeader::parse(octets).is_ok_and(|h| h.is_fragment()) {
             return Some(Cow::Borrowed(octets));
         }
-        let Ok(MessageParts { header, ends, source, destination, rest }) = split_parts(octets) else {
+        let Ok(MihMessageParts { header, ends, source, destination, rest }) = split_parts(octets) else {
             self.counters.malformed += 1;
             return None;
         };
@@ -265,7 +265,7 @@ mod tests {
         let source = MihfId::new("mn@example").unwrap();
         let destination = MihfId::new("pos1@example").unwrap();
         let message = MihfMessage::new(MessageId::DEREGISTER_REQUEST, []);
-        let message = message.padded_to(octets, &source, &destination).unwrap();
+        let message = message.with_padding_to_length(octets, &source, &destination).unwrap();
         let mut out = Vec::new();
         let bits = HeaderFlags { ack_req: true, ..HeaderFlags::default() };
         message.encode(bits, TransactionId::new(transaction), &source, &destination, &mut out).unwrap();
@@ -291,7 +291,7 @@ mod tests {
         let pieces = fragment_message(&whole, 300).unwrap();
         assert_eq!(pieces.len(), 4);
         for (i, piece) in pieces.iter().enumerate() {
-            let MessageParts { header, source, destination, .. } = split_parts(piece).unwrap();
+            let MihMessageParts { header, source, destination, .. } = split_parts(piece).unwrap();
             assert!(piece.len() <= 300 && header.total_length() == piece.len());
             assert_eq!((usize::from(header.fragment), header.more, header.ack_req), (i, i < 3, true));
             assert_eq!(

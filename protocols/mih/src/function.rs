@@ -33,27 +33,27 @@ mod tests;
 pub mod work;
 
 pub use crate::counters::MihfCounters;
-pub use claims::AddressProofs;
+pub use claims::AddressProofConfig;
 pub use config::{
-    MihfCapabilities, MihfConfig, MihfPeer, PORT, PeerRoute, TransactionTiming, UnansweredPolicy,
+    MihfCapabilities, MihfConfig, MihfPeer, PORT, PeerRoute, ResponseTimeoutPolicy, TransactionTimerConfig,
 };
 
 use crate::fragment::{FragmentReassembler, ReassemblyLimits};
-use crate::net::{NetSap, ReplyPath, TransportIndication};
-use crate::transaction::{TransactionEffect, TransactionMachines, TransactionStatus};
+use crate::net::{MihNetSap, ReplyPath, TransportIndication};
+use crate::transaction::{TransactionEffect, TransactionStateMachines, TransactionStatus};
 use crate::{EventConfig, EventList, LinkTupleId, MihfId, MihfMessage, Opcode};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use claims::ClaimTable;
+use claims::AddressClaimTable;
 use core::net::{IpAddr, SocketAddr};
 use peers::{PeerEntry, PeerTable};
 use table::{Transaction, TransactionTable, TransactionTimer};
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CommandError, Instant, Machine, MachineInput, MachineOutput, MessageEvent, ModelRng, NoJob, OutputOf,
-    StreamEvent, TransportProtocol,
+    CommandError, Instant, Machine, MachineInput, MachineOutput, MachineOutputOf, MessageAssociationEvent,
+    NoJob, SimulationRng, StreamEvent, TransportProtocol,
 };
 use work::WorkMeter;
 
@@ -199,12 +199,12 @@ pub enum TransactionError {
 #[derive(Debug)]
 pub struct Mihf {
     config: MihfConfig,
-    rng: ModelRng,
-    net: NetSap,
+    rng: SimulationRng,
+    net: MihNetSap,
     peers: PeerTable,
     table: TransactionTable,
     by_token: HashMap<u64, u64>,
-    claims: ClaimTable,
+    claims: AddressClaimTable,
     reassembly: FragmentReassembler,
     effects: Vec<TransactionEffect>,
     indications: VecDeque<TransportIndication>,
@@ -215,19 +215,19 @@ pub struct Mihf {
 impl Mihf {
     /// Creates a function. `rng` draws the first transaction identifier of each peer.
     #[must_use]
-    pub fn new(config: MihfConfig, mut rng: ModelRng) -> Self {
-        let mut state = || HashState::with_seed(rng.next_u64());
+    pub fn new(config: MihfConfig, mut rng: SimulationRng) -> Self {
+        let mut state = || SeededHashState::with_seed(rng.next_u64());
         let limits = ReassemblyLimits {
             octets: config.max_reassembled,
             messages: config.max_incomplete,
             reassembly_timeout: config.reassembly_timeout,
         };
         Self {
-            net: NetSap::new(&config),
+            net: MihNetSap::new(&config),
             peers: PeerTable::new(state()),
             table: TransactionTable::new(config.max_transactions, config.lifetime, state()),
             by_token: HashMap::with_hasher(state()),
-            claims: ClaimTable::default(),
+            claims: AddressClaimTable::default(),
             reassembly: FragmentReassembler::new(limits),
             effects: Vec::new(),
             indications: VecDeque::new(),
@@ -275,7 +275,7 @@ impl Mihf {
         &mut self,
         now: Instant,
         token: u64,
-        change: impl FnOnce(&mut TransactionMachines, &mut Vec<TransactionEffect>),
+        change: impl FnOnce(&mut TransactionStateMachines, &mut Vec<TransactionEffect>),
     ) {
         let Some(transaction) = self.table.get_mut(token) else { return };
         let mut effects = core::mem::take(&mut self.effects);
@@ -286,7 +286,7 @@ impl Mihf {
             self.apply_effect(now, token, effect);
         }
         self.effects = effects;
-        if self.table.get(token).is_some_and(Transaction::is_worthless) {
+        if self.table.get(token).is_some_and(Transaction::can_receive_nothing_more) {
             self.remove_transaction(token);
             return;
         }
@@ -314,7 +314,9 @@ impl Mihf {
                 transaction.timers.stop(TransactionTimer::Retransmission as usize)
             }
             TransactionEffect::StartResponseTimer => {
-                if let Some(wait) = timing.response.filter(|_| timing.unanswered != UnansweredPolicy::Wait) {
+                if let Some(wait) =
+                    timing.response.filter(|_| timing.unanswered != ResponseTimeoutPolicy::Wait)
+                {
                     transaction.timers.set(TransactionTimer::Response as usize, now + wait);
                 }
             }
@@ -384,10 +386,10 @@ impl Mihf {
             None if failed => self.counters.expired += 1,
             None => {}
         }
-        let worthless = transaction.is_worthless();
+        let worthless = transaction.can_receive_nothing_more();
         self.net.release_transaction(token);
         if !worthless {
-            self.table.retain_ended(now, token);
+            self.table.queue_ended_transaction(now, token);
         }
     }
 
@@ -407,9 +409,9 @@ impl Mihf {
     }
 
     /// Makes room for one more transaction, by evicting an ended one if necessary.
-    fn ensure_capacity(&mut self) -> bool {
+    fn evict_for_new_transaction(&mut self) -> bool {
         while self.table.is_full() {
-            let Some(token) = self.table.oldest_ended() else { return false };
+            let Some(token) = self.table.pop_oldest_ended_transaction() else { return false };
             self.counters.forgotten_early += 1;
             self.remove_transaction(token);
         }
@@ -440,7 +442,7 @@ impl Mihf {
         while let Some(token) = self.net.poll_failed() {
             let Some(transaction) = self.table.get_mut(token) else { continue };
             let machines = &transaction.machines;
-            let told = machines.variables.start_ack_requestor || transaction.will_be_resent();
+            let told = machines.variables.start_ack_requestor || transaction.has_retransmission_left();
             if machines.is_open() && transaction.user.is_some() && !told {
                 transaction.failure = Some(TransactionError::Transport);
                 self.step_transaction(now, token, |machines, effects| {
@@ -483,14 +485,15 @@ impl Machine for Mihf {
                 StreamEvent::Closed(_) => self.release_connection(conn),
             },
             MachineInput::Message { assoc, event } => match event {
-                MessageEvent::Accepted { remote, streams, .. } | MessageEvent::Up { remote, streams } => {
+                MessageAssociationEvent::Accepted { remote, streams, .. }
+                | MessageAssociationEvent::Up { remote, streams } => {
                     self.net.handle_connected(assoc, TransportProtocol::Sctp, remote, streams);
                 }
-                MessageEvent::Data { data, .. } => {
-                    self.net.touch_association(assoc);
+                MessageAssociationEvent::Data { data, .. } => {
+                    self.net.record_association_receipt(assoc);
                     self.receive_packet(now, ReplyPath::Connection(assoc), data);
                 }
-                MessageEvent::Down(_) => self.release_connection(assoc),
+                MessageAssociationEvent::Down(_) => self.release_connection(assoc),
             },
             MachineInput::Frame { .. } => {}
             MachineInput::Timeout => self.expire_timers(now),
@@ -522,7 +525,7 @@ impl Machine for Mihf {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.net.outputs.poll(buf).or_else(|| self.work.poll().map(MachineOutput::Work))
     }
 
@@ -538,12 +541,12 @@ impl Machine for Mihf {
 
 impl Transaction {
     /// True while the request has a retransmission left for a missing response.
-    fn will_be_resent(&self) -> bool {
+    fn has_retransmission_left(&self) -> bool {
         let variables = &self.machines.variables;
         self.timing.response.is_some() && variables.resends < variables.resends_max
     }
     /// True for an ended transaction that can receive nothing more: an indication sent without ACK-Req.
-    fn is_worthless(&self) -> bool {
+    fn can_receive_nothing_more(&self) -> bool {
         self.user.is_some()
             && !self.machines.is_open()
             && self.id.opcode == Opcode::Indication

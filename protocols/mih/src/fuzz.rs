@@ -1,6 +1,6 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
-pub use crate::function::fuzz::check_function;
+pub use crate::function::fuzz::fuzz_mih_function;
 
 use crate::fragment::{FragmentReassembler, ReassemblyLimits, fragment_message};
 use crate::{DecodedMessage, HeaderFlags, MihHeader, MihfMessage};
@@ -14,10 +14,10 @@ const LIMITS: ReassemblyLimits =
 /// Reads octets; what is a message is printed, written again and must say the same, whole and in fragments. The octets
 /// are taken for a stream of fragments besides, each as long as its header says.
 pub fn check_message(octets: &[u8]) -> bool {
-    check_whole_message(octets) && check_fragments(octets)
+    fuzz_whole_message(octets) && fuzz_fragments(octets)
 }
 
-fn check_whole_message(octets: &[u8]) -> bool {
+fn fuzz_whole_message(octets: &[u8]) -> bool {
     let decoded = match MihfMessage::decode(octets) {
         Ok(decoded) => decoded,
         Err(error) => {
@@ -45,7 +45,7 @@ fn check_whole_message(octets: &[u8]) -> bool {
     again && sized && rejoined && !decoded.to_string().is_empty()
 }
 
-fn check_fragments(mut octets: &[u8]) -> bool {
+fn fuzz_fragments(mut octets: &[u8]) -> bool {
     let mut reassembly = FragmentReassembler::new(LIMITS);
     let mut now = Instant::ZERO;
     while let Some((piece, rest)) =

@@ -6,7 +6,7 @@
 
 use crate::{MessageId, TransactionId};
 use core::fmt;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Octets of the header.
 pub const HEADER: usize = 8;
@@ -20,12 +20,12 @@ pub const MAX_FRAGMENT: u8 = 127;
 pub enum HeaderError {
     /// Fewer than 8 octets.
     #[error(transparent)]
-    Truncated(#[from] TruncatedError),
+    Truncated(#[from] TruncatedInputError),
     /// Another version.
-    #[error("version {0}")]
+    #[error("unsupported version {0}")]
     Version(u8),
     /// A reserved service or opcode in these 16 bits.
-    #[error("message {0:#06x} is of no service")]
+    #[error("message {0:#06x} has a reserved service or opcode")]
     Reserved(u16),
 }
 

@@ -1,9 +1,9 @@
 //! Identifiers of MIH functions and of transactions.
 
-use crate::wire::{ValueError, WireValue, get_length, put_length};
+use crate::wire::{ValueError, WireValue, read_mih_length, write_mih_length};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Maximum octets of an MIHF identifier: the limit of a network access identifier (RFC 4282).
 pub const MAX_MIHF_ID: usize = 253;
@@ -15,17 +15,17 @@ pub struct MihfId(Vec<u8>);
 
 /// The octets exceed the limit of an MIHF identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("an MIHF identifier of {0} octets")]
-pub struct IdTooLong(pub usize);
+#[error("the MIHF identifier is too long: {0} octets")]
+pub struct MihfIdTooLong(pub usize);
 
 impl MihfId {
     /// Creates an identifier from octets.
     ///
     /// # Errors
     /// There are more than [`MAX_MIHF_ID`] octets.
-    pub fn new(octets: impl AsRef<[u8]>) -> Result<Self, IdTooLong> {
+    pub fn new(octets: impl AsRef<[u8]>) -> Result<Self, MihfIdTooLong> {
         let octets = octets.as_ref();
-        if octets.len() > MAX_MIHF_ID { Err(IdTooLong(octets.len())) } else { Ok(Self(octets.to_vec())) }
+        if octets.len() > MAX_MIHF_ID { Err(MihfIdTooLong(octets.len())) } else { Ok(Self(octets.to_vec())) }
     }
     /// Returns the empty identifier, which addresses every function that receives the message.
     pub const fn multicast() -> Self {
@@ -55,13 +55,13 @@ impl fmt::Debug for MihfId {
 
 impl WireValue for MihfId {
     fn write_to(&self, w: &mut OctetWriter<'_>) {
-        put_length(w, self.0.len());
+        write_mih_length(w, self.0.len());
         w.write_bytes(&self.0);
     }
     fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
-        let n = get_length(r)?;
+        let n = read_mih_length(r)?;
         if n > r.remaining() {
-            return Err(TruncatedError { needed: n, left: r.remaining() }.into());
+            return Err(TruncatedInputError { needed: n, left: r.remaining() }.into());
         }
         Self::new(r.read_bytes(n)?).map_err(|e| ValueError::Form(e.0 as u64))
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn an_identifier_has_at_most_253_octets() {
-        assert_eq!(MihfId::new([b'a'; 254]), Err(IdTooLong(254)));
+        assert_eq!(MihfId::new([b'a'; 254]), Err(MihfIdTooLong(254)));
         assert!(MihfId::new([b'a'; 253]).is_ok());
         assert_eq!(MihfId::new("").unwrap(), MihfId::multicast());
         assert_eq!(MihfId::new("mn@example").unwrap().to_string(), "mn@example");

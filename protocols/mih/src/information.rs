@@ -2,8 +2,8 @@
 //! (IEEE 802.21-2008 clause 6.5).
 
 use crate::{
-    BinaryQuery, ElementType, LinkType, MihfMessage, NetworkInfo, NetworkList, Status, TechnologySet, Tlv,
-    kind,
+    BinaryQuery, InformationElementType, LinkType, MihfMessage, NetworkInfo, NetworkList, Status,
+    TechnologySet, Tlv, kind,
 };
 use alloc::vec::Vec;
 
@@ -57,17 +57,18 @@ fn has_technology(set: TechnologySet, technology: LinkType) -> bool {
 }
 
 /// Returns the part of a network that a report template selects. A container stands for all its elements.
-fn apply_template(network: &NetworkInfo, template: Option<&[ElementType]>) -> NetworkInfo {
+fn apply_template(network: &NetworkInfo, template: Option<&[InformationElementType]>) -> NetworkInfo {
     let Some(template) = template else { return network.clone() };
-    let wants = |kinds: &[ElementType]| kinds.iter().any(|kind| template.contains(kind));
-    const ALL: [ElementType; 2] = [ElementType::NETWORK, ElementType::LIST_OF_NETWORKS];
+    let wants = |kinds: &[InformationElementType]| kinds.iter().any(|kind| template.contains(kind));
+    const ALL: [InformationElementType; 2] =
+        [InformationElementType::NETWORK, InformationElementType::LIST_OF_NETWORKS];
     let all = wants(&ALL);
-    let location = all || wants(&[ElementType::POA, ElementType::POA_LOCATION]);
-    let poas = location || wants(&[ElementType::POA_LINK_ADDR]);
+    let location = all || wants(&[InformationElementType::POA, InformationElementType::POA_LOCATION]);
+    let poas = location || wants(&[InformationElementType::POA_LINK_ADDR]);
     let mut out = NetworkInfo {
-        network: network.network.clone().filter(|_| all || wants(&[ElementType::NETWORK_TYPE])),
-        operator: network.operator.clone().filter(|_| all || wants(&[ElementType::OPERATOR_ID])),
-        name: network.name.clone().filter(|_| all || wants(&[ElementType::NETWORK_ID])),
+        network: network.network.clone().filter(|_| all || wants(&[InformationElementType::NETWORK_TYPE])),
+        operator: network.operator.clone().filter(|_| all || wants(&[InformationElementType::OPERATOR_ID])),
+        name: network.name.clone().filter(|_| all || wants(&[InformationElementType::NETWORK_ID])),
         poas: if poas { network.poas.clone() } else { Vec::new() },
     };
     if !location {
@@ -112,34 +113,35 @@ mod tests {
         InformationStore { networks }
     }
 
-    fn found_names(query: &BinaryQuery) -> Vec<String> {
+    fn found_network_names(query: &BinaryQuery) -> Vec<String> {
         let found = sample_store().find_networks(query);
         found.iter().map(|n| String::from_utf8(n.name.clone().unwrap()).unwrap()).collect()
     }
 
     #[test]
     fn a_query_says_which_networks() {
-        assert_eq!(found_names(&BinaryQuery::default()), ["a", "bb", "ccc"]);
+        assert_eq!(found_network_names(&BinaryQuery::default()), ["a", "bb", "ccc"]);
         let wifi = BinaryQuery { technologies: Some(TechnologySet::IEEE_802_11), ..BinaryQuery::default() };
-        assert_eq!(found_names(&wifi), ["a", "ccc"]);
+        assert_eq!(found_network_names(&wifi), ["a", "ccc"]);
         let limit = Some(ReportLimit { most: 1, first: 2 });
-        assert_eq!(found_names(&BinaryQuery { limit, ..wifi }), ["ccc"]);
+        assert_eq!(found_network_names(&BinaryQuery { limit, ..wifi }), ["ccc"]);
         let networks = Some(alloc::vec![b"bb".to_vec(), b"x".to_vec()]);
-        assert_eq!(found_names(&BinaryQuery { networks, ..BinaryQuery::default() }), ["bb"]);
+        assert_eq!(found_network_names(&BinaryQuery { networks, ..BinaryQuery::default() }), ["bb"]);
     }
 
     #[test]
     fn a_template_says_which_elements() {
-        let elements = Some(alloc::vec![ElementType::NETWORK_TYPE, ElementType::POA_LINK_ADDR]);
+        let elements =
+            Some(alloc::vec![InformationElementType::NETWORK_TYPE, InformationElementType::POA_LINK_ADDR]);
         let found = sample_store().find_networks(&BinaryQuery { elements, ..BinaryQuery::default() });
         assert!(found[0].network.is_some() && found[0].name.is_none());
         assert_eq!((found[0].poas.len(), &found[0].poas[0].location), (1, &None));
-        let elements = Some(alloc::vec![ElementType::NETWORK]);
+        let elements = Some(alloc::vec![InformationElementType::NETWORK]);
         assert_eq!(
             sample_store().find_networks(&BinaryQuery { elements, ..BinaryQuery::default() }),
             sample_store().networks
         );
-        let elements = Some(alloc::vec![ElementType::NETWORK_ID]);
+        let elements = Some(alloc::vec![InformationElementType::NETWORK_ID]);
         assert!(
             sample_store().find_networks(&BinaryQuery { elements, ..BinaryQuery::default() })[1]
                 .poas

@@ -1,13 +1,21 @@
 //! IEEE 802.21-2008, media independent handover: the protocol of MIH functions.
 //!
+//! An MIH function ([`Mihf`]) is a [machine](usher_core::Machine). It has four kinds of methods:
+//!
+//! - Getters, such as `counters`, `is_registered` and `transaction_count`.
+//! - `handle_input` takes datagrams, the events of streams and SCTP associations, and the timeout.
+//! - `handle_command` takes an [`MihfCommand`].
+//! - `poll_output` gives transmissions, events ([`MihfEvent`]) and work. `poll_timeout` gives the time of the next
+//!   timeout.
+//!
 //! ```text
 //! Message ─▶ encode ─▶ header (8 octets) │ source MIHF ID │ destination MIHF ID │ parameters ─▶ decode ─▶ Decoded
 //! ```
 //! A [`MihfMessage`] is a name ([`MessageId`]: service, opcode, action) and parameters ([`Tlv`]). On the wire the
 //! source and destination identifiers are the first two parameters. They are not part of [`MihfMessage`].
 //!
-//! An MIH function ([`Mihf`]) is a [machine](usher_core::Machine). Its transactions run the standard's four state
-//! machines (`transaction`). Its transports are behind MIH_NET_SAP (`net`).
+//! The transactions of an MIH function run the standard's four state machines (`transaction`). Its transports are
+//! behind MIH_NET_SAP (`net`).
 //!
 //! # Sources
 //!
@@ -49,7 +57,7 @@ pub use element::*;
 pub use function::*;
 pub use handover::*;
 pub use header::{HEADER, HeaderError, MAX_FRAGMENT, MihHeader, VERSION};
-pub use id::{IdTooLong, MAX_MIHF_ID, MihfId, TransactionId};
+pub use id::{MAX_MIHF_ID, MihfId, MihfIdTooLong, TransactionId};
 pub use link::*;
 pub use message::{
     DecodeError, DecodeErrorKind, DecodedMessage, EncodeError, HeaderFlags, MAX_PARAMETERS, MihfMessage,

@@ -229,31 +229,31 @@ choice! {
 }
 
 codes! {
-    /// Whose parameters are meant: the choice within LINK_PARAM_TYPE.
+    /// The group of a link parameter: the choice within LINK_PARAM_TYPE.
     ParameterGroup {
-        /// Those that every technology has.
+        /// Parameters that every technology has.
         Generic = 0 "generic",
-        /// Of service qualities.
+        /// Service qualities.
         Qos = 1 "QoS",
-        /// Of GSM and GPRS.
+        /// GSM and GPRS.
         Gsm = 2 "GSM",
-        /// Of EDGE.
+        /// EDGE.
         Edge = 3 "EDGE",
-        /// Of Ethernet.
+        /// Ethernet.
         Ethernet = 4 "Ethernet",
-        /// Of 802.11.
+        /// 802.11.
         Ieee80211 = 5 "802.11",
-        /// Of cdma2000.
+        /// cdma2000.
         Cdma2000 = 6 "cdma2000",
-        /// Of UMTS FDD.
+        /// UMTS FDD.
         Fdd = 7 "FDD",
-        /// Of HRPD.
+        /// HRPD.
         Hrpd = 8 "HRPD",
-        /// Of 802.16.
+        /// 802.16.
         Ieee80216 = 9 "802.16",
-        /// Of 802.20.
+        /// 802.20.
         Ieee80220 = 10 "802.20",
-        /// Of 802.22.
+        /// 802.22.
         Ieee80222 = 11 "802.22",
     }
 }
@@ -362,7 +362,7 @@ sequence! {
 }
 
 codes! {
-    /// What becomes of a threshold (TH_ACTION).
+    /// An action on a threshold (TH_ACTION).
     ThresholdAction {
         /// It is set.
         Normal = 0 "set",
@@ -400,7 +400,7 @@ sequence! {
 }
 
 codes! {
-    /// What a link shall do (LINK_AC_TYPE).
+    /// An action of a link (LINK_AC_TYPE).
     LinkActionType {
         /// Nothing, but for the action's attributes.
         None = 0 "none",
@@ -428,7 +428,7 @@ bitmap! {
 }
 
 codes! {
-    /// What came of an action (LINK_AC_RESULT).
+    /// The result of an action (LINK_AC_RESULT).
     LinkActionResult {
         /// It is done.
         Success = 0 "success",
@@ -555,7 +555,7 @@ choice! {
 
 bitmap! {
     /// Requested states of a link (LINK_STATES_REQ).
-    LinkStates: u16 {
+    ReportedLinkStates: u16 {
         /// The operation mode.
         OPERATION_MODE = 0,
         /// Its channel.
@@ -577,7 +577,7 @@ sequence! {
     /// Requested status of links (LINK_STATUS_REQ).
     LinkStatusRequest {
         /// States.
-        states: LinkStates,
+        states: ReportedLinkStates,
         /// Measurements.
         params: Vec<LinkParamType>,
         /// Descriptors.

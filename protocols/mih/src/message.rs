@@ -36,10 +36,10 @@ pub struct HeaderFlags {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EncodeError {
     /// The header's length cannot express this number of octets.
-    #[error("{0} octets after the header")]
+    #[error("the message is too long: {0} octets after the header")]
     TooLong(usize),
     /// The message already has `octets`, more than the requested length, or one less, which no parameter can fill.
-    #[error("a message of {octets} octets cannot be made one of {target_length}")]
+    #[error("a message of {octets} octets cannot be padded to {target_length}")]
     Padding {
         /// Octets of the message.
         octets: usize,
@@ -68,7 +68,7 @@ pub enum DecodeErrorKind {
     #[error(transparent)]
     Header(#[from] HeaderError),
     /// The header's length differs from the number of octets after it.
-    #[error("{present_octets} octets after the header, {announced_octets} announced")]
+    #[error("{present_octets} octets follow the header, which announces {announced_octets}")]
     Length {
         /// Octets that the header announces.
         announced_octets: usize,
@@ -76,16 +76,16 @@ pub enum DecodeErrorKind {
         present_octets: usize,
     },
     /// The octets are a fragment.
-    #[error("a fragment")]
+    #[error("the message is a fragment")]
     Fragment,
     /// The message does not begin with the identifiers of its source and destination.
-    #[error("parameter {0} is not where it must be")]
+    #[error("parameter {0} is not in its place")]
     Order(u8),
     /// More than [`MAX_PARAMETERS`] parameters.
-    #[error("too many parameters")]
+    #[error("the message has too many parameters")]
     TooMany,
     /// A parameter is incomplete.
-    #[error("a parameter's octets: {0}")]
+    #[error("incomplete parameter: {0}")]
     Parameter(ValueError),
     /// The value of this parameter is not valid for its type.
     #[error("parameter {0}: {1}")]
@@ -94,7 +94,7 @@ pub enum DecodeErrorKind {
     #[error("unknown message {0}")]
     Unknown(MessageId),
     /// A mandatory parameter is missing.
-    #[error("{0} without parameter {1}")]
+    #[error("{0} has no parameter {1}")]
     Missing(MessageId, u8),
 }
 
@@ -170,7 +170,7 @@ impl MihfMessage {
     ///
     /// # Errors
     /// The message is longer already, or one octet shorter.
-    pub fn padded_to(
+    pub fn with_padding_to_length(
         mut self,
         octets: usize,
         source: &MihfId,
@@ -182,7 +182,8 @@ impl MihfMessage {
             Some(left) => left,
         };
         while left > 0 {
-            // A length field grows at some sizes, so a single parameter cannot reach every total.
+            // The length field grows at certain sizes, so one parameter cannot reach every total. Then an empty one is
+            // added first.
             let fit = (2..=6)
                 .map(|head| left.wrapping_sub(head))
                 .find(|value| *value < left && 1 + crate::wire::length_octets(*value) + value == left);
@@ -477,7 +478,7 @@ mod tests {
         let least = commit_request().encoded_length(&source, &destination);
         assert_eq!(least, 36);
         for octets in (least..2000).chain([65_000, 65_543]) {
-            let padded = commit_request().padded_to(octets, &source, &destination);
+            let padded = commit_request().with_padding_to_length(octets, &source, &destination);
             if octets == least + 1 {
                 assert_eq!(padded, Err(EncodeError::Padding { octets: least, target_length: octets }));
                 continue;
@@ -488,10 +489,10 @@ mod tests {
             assert_eq!(MihfMessage::decode(&encoded).unwrap().message, message);
             assert!(message.params.len() <= commit_request().params.len() + 2);
         }
-        assert!(commit_request().padded_to(20, &source, &destination).is_err());
+        assert!(commit_request().with_padding_to_length(20, &source, &destination).is_err());
     }
 
-    fn of_kinds(kinds: &[u8]) -> Vec<BoxedStrategy<Tlv>> {
+    fn parameter_strategies(kinds: &[u8]) -> Vec<BoxedStrategy<Tlv>> {
         kinds.iter().map(|kind| tlv::samples::of_kind(*kind)).collect()
     }
 
@@ -499,7 +500,7 @@ mod tests {
         let others = proptest::sample::subsequence(&kind::ALL[2..], 0..4);
         (proptest::sample::select(MessageId::ALL), others).prop_flat_map(|(id, others)| {
             let kinds = [id.mandatory().unwrap(), &others].concat();
-            of_kinds(&kinds).prop_map(move |params| MihfMessage { id, params })
+            parameter_strategies(&kinds).prop_map(move |params| MihfMessage { id, params })
         })
     }
 

@@ -19,7 +19,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::Range;
 use usher_core::{
-    AssocId, ConnId, DatagramPath, MessageOp, OutputQueue, SocketId, StreamOp, Transmit, TransportProtocol,
+    AssocId, ConnId, DatagramPath, MessageAssociationOp, OutputQueue, SocketId, StreamOp, Transmit,
+    TransportProtocol,
 };
 
 /// Outbound streams of an association: one for each service.
@@ -98,7 +99,7 @@ pub(crate) struct TransportIndication {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ConnectionState {
+enum MihConnectionState {
     Opening,
     Up { streams: u16 },
 }
@@ -116,7 +117,7 @@ struct PeerConnection {
     transport: TransportProtocol,
     local: Option<IpAddr>,
     remote: SocketAddr,
-    state: ConnectionState,
+    state: MihConnectionState,
     peer: Option<u32>,
     /// The sequence number of its latest receipt, over all connections.
     last_received: u64,
@@ -128,7 +129,7 @@ struct PeerConnection {
 impl PeerConnection {
     /// True if the connection leads to the route's address. An accepted connection has a port of its own and an
     /// unknown local address.
-    fn serves_route(&self, conn: ConnId, route: &PeerRoute) -> bool {
+    fn connection_serves_route(&self, conn: ConnId, route: &PeerRoute) -> bool {
         let same = self.transport == route.transport && self.remote.ip() == route.remote.ip();
         let ours = self.local == route.local && self.remote.port() == route.remote.port();
         same && (conn.is_accepted() || ours)
@@ -137,7 +138,7 @@ impl PeerConnection {
 
 /// The transports of one MIH function.
 #[derive(Debug)]
-pub(crate) struct NetSap {
+pub(crate) struct MihNetSap {
     max_queue: usize,
     ordered: bool,
     /// The port of the sockets.
@@ -159,7 +160,7 @@ pub(crate) struct NetSap {
     failed: VecDeque<u64>,
 }
 
-impl NetSap {
+impl MihNetSap {
     pub(crate) fn new(config: &MihfConfig) -> Self {
         Self {
             max_queue: config.max_queue,
@@ -238,17 +239,17 @@ impl NetSap {
         };
         let (transaction, watched) = (message.transaction, message.watched);
         match connection.state {
-            ConnectionState::Up { streams } => {
+            MihConnectionState::Up { streams } => {
                 let transport = connection.transport;
                 self.hand_over(conn, transport, streams, &message);
             }
-            ConnectionState::Opening
+            MihConnectionState::Opening
                 if message.pdu.octet_count() > self.max_queue.saturating_sub(self.waiting) =>
             {
                 counters.queue_full += 1;
                 return TransportConfirm::Failed;
             }
-            ConnectionState::Opening => {
+            MihConnectionState::Opening => {
                 self.waiting += message.pdu.octet_count();
                 connection.waiting.push_back(message);
             }
@@ -276,7 +277,7 @@ impl NetSap {
         message: &QueuedMessage,
     ) {
         let stream = message.service.index() as u16 % streams.max(1);
-        let op = MessageOp::Data { stream, ppid: 0, unordered: !self.ordered };
+        let op = MessageAssociationOp::Data { stream, ppid: 0, unordered: !self.ordered };
         for range in message.pdu.packet_ranges() {
             let transmit = match transport {
                 TransportProtocol::Sctp => Transmit::Message { assoc: conn, op },
@@ -302,23 +303,23 @@ impl NetSap {
     /// before others. Next comes one that is being opened, else a new one.
     fn find_or_connect(&mut self, peer: u32, route: &PeerRoute) -> ConnId {
         let mut best: Option<(bool, u64, ConnId)> = None;
-        for &(_, conn) in
-            self.by_peer.range((peer, ConnId::new_opened(0))..=(peer, ConnId::new_accepted(u32::MAX)))
-        {
-            if let Some(c) = self.connections.get(&conn).filter(|c| c.serves_route(conn, route)) {
-                best = best.max(Some((c.state != ConnectionState::Opening, c.last_received, conn)));
+        for &(_, conn) in self.by_peer.range(
+            (peer, ConnId::nth_opened_connection(0))..=(peer, ConnId::nth_accepted_connection(u32::MAX)),
+        ) {
+            if let Some(c) = self.connections.get(&conn).filter(|c| c.connection_serves_route(conn, route)) {
+                best = best.max(Some((c.state != MihConnectionState::Opening, c.last_received, conn)));
             }
         }
         if let Some((_, _, conn)) = best {
             return conn;
         }
-        let conn = ConnId::new_opened(self.opened);
+        let conn = ConnId::nth_opened_connection(self.opened);
         self.opened += 1;
         let connection = PeerConnection {
             transport: route.transport,
             local: route.local,
             remote: route.remote,
-            state: ConnectionState::Opening,
+            state: MihConnectionState::Opening,
             peer: Some(peer),
             last_received: 0,
             waiting: VecDeque::new(),
@@ -329,7 +330,7 @@ impl NetSap {
         let (local, remote) = (route.local, route.remote);
         self.outputs.push_operation(match route.transport {
             TransportProtocol::Sctp => {
-                let op = MessageOp::Connect { local, remote, streams: STREAMS };
+                let op = MessageAssociationOp::Connect { local, remote, streams: STREAMS };
                 Transmit::Message { assoc: conn, op }
             }
             TransportProtocol::Tcp | TransportProtocol::Tls | TransportProtocol::Udp => {
@@ -342,11 +343,13 @@ impl NetSap {
     /// Moves a peer to another route. Messages that wait for connections outside it move to it, and those connections
     /// are dropped.
     pub(crate) fn reroute_peer(&mut self, peer: u32, route: &PeerRoute, counters: &mut MihfCounters) {
-        let range = (peer, ConnId::new_opened(0))..=(peer, ConnId::new_accepted(u32::MAX));
+        let range =
+            (peer, ConnId::nth_opened_connection(0))..=(peer, ConnId::nth_accepted_connection(u32::MAX));
         let old: Vec<ConnId> = self.by_peer.range(range).map(|&(_, conn)| conn).collect();
         for conn in old {
-            let stale =
-                |c: &PeerConnection| c.state == ConnectionState::Opening && !c.serves_route(conn, route);
+            let stale = |c: &PeerConnection| {
+                c.state == MihConnectionState::Opening && !c.connection_serves_route(conn, route)
+            };
             if !self.connections.get(&conn).is_some_and(stale) {
                 continue;
             }
@@ -382,13 +385,13 @@ impl NetSap {
             transport,
             local: None,
             remote,
-            state: ConnectionState::Opening,
+            state: MihConnectionState::Opening,
             peer: None,
             last_received: 0,
             waiting: VecDeque::new(),
             buffer: Vec::new(),
         });
-        connection.state = ConnectionState::Up { streams };
+        connection.state = MihConnectionState::Up { streams };
         let waiting = core::mem::take(&mut connection.waiting);
         self.waiting -= waiting.iter().map(|message| message.pdu.octet_count()).sum::<usize>();
         for message in waiting {
@@ -438,7 +441,7 @@ impl NetSap {
 
     fn abort_connection(&mut self, conn: ConnId, transport: TransportProtocol) {
         self.outputs.push_operation(match transport {
-            TransportProtocol::Sctp => Transmit::Message { assoc: conn, op: MessageOp::Abort },
+            TransportProtocol::Sctp => Transmit::Message { assoc: conn, op: MessageAssociationOp::Abort },
             TransportProtocol::Tcp | TransportProtocol::Tls | TransportProtocol::Udp => {
                 Transmit::Stream { conn, op: StreamOp::Abort }
             }
@@ -480,7 +483,7 @@ impl NetSap {
     }
 
     /// Records the receipt of a user message on an association.
-    pub(crate) fn touch_association(&mut self, assoc: AssocId) {
+    pub(crate) fn record_association_receipt(&mut self, assoc: AssocId) {
         self.receive_count += 1;
         if let Some(connection) = self.connections.get_mut(&assoc) {
             connection.last_received = self.receive_count;

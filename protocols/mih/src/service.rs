@@ -121,25 +121,25 @@ macro_rules! messages {
 }
 
 messages! {
-    /// Asks what a function can do; may carry what the asking one can.
+    /// A request for the capabilities of a function. It may carry the sender's own.
     CAPABILITY_DISCOVER_REQUEST = Management Request 1 [];
-    /// What the function can do.
+    /// The capabilities of the function.
     CAPABILITY_DISCOVER_RESPONSE = Management Response 1 [STATUS];
-    /// Wants to be known.
+    /// A request to register.
     REGISTER_REQUEST = Management Request 2 [LINK_IDENTIFIER_LIST, REGISTER_REQUEST_CODE];
-    /// For how long it is.
+    /// The duration of the registration.
     REGISTER_RESPONSE = Management Response 2 [STATUS, VALID_TIME_INTERVAL];
-    /// Wants to be forgotten.
+    /// A request to deregister.
     DEREGISTER_REQUEST = Management Request 3 [];
-    /// It is.
+    /// The result of the deregistration.
     DEREGISTER_RESPONSE = Management Response 3 [STATUS];
-    /// Wants to hear of events of a link.
+    /// A request to subscribe to events of a link.
     EVENT_SUBSCRIBE_REQUEST = Management Request 4 [LINK_IDENTIFIER, EVENT_LIST];
-    /// Of which it will.
+    /// The subscribed events.
     EVENT_SUBSCRIBE_RESPONSE = Management Response 4 [STATUS, LINK_IDENTIFIER];
-    /// Wants to hear no more of events of a link.
+    /// A request to unsubscribe from events of a link.
     EVENT_UNSUBSCRIBE_REQUEST = Management Request 5 [LINK_IDENTIFIER, EVENT_LIST];
-    /// Of which it will not.
+    /// The unsubscribed events.
     EVENT_UNSUBSCRIBE_RESPONSE = Management Response 5 [STATUS, LINK_IDENTIFIER];
 
     /// A link could be used.
@@ -163,11 +163,11 @@ messages! {
     LINK_GET_PARAMETERS_RESPONSE = Command Response 1 [STATUS, STATUS_RESPONSE_LIST];
     /// Sets thresholds of a link.
     LINK_CONFIGURE_THRESHOLDS_REQUEST = Command Request 2 [LINK_IDENTIFIER, CONFIGURE_REQUEST_LIST];
-    /// Which are set.
+    /// The thresholds that are set.
     LINK_CONFIGURE_THRESHOLDS_RESPONSE = Command Response 2 [STATUS, LINK_IDENTIFIER, CONFIGURE_RESPONSE_LIST];
-    /// Wants actions of links: scans, disconnects, power.
+    /// A request for actions of links: scans, disconnects, power.
     LINK_ACTIONS_REQUEST = Command Request 3 [LINK_ACTION_LIST];
-    /// What came of them.
+    /// The results of the actions.
     LINK_ACTIONS_RESPONSE = Command Response 3 [STATUS, LINK_ACTION_RESULT_LIST];
     /// The network asks a station to which links it could go.
     NET_HO_CANDIDATE_QUERY_REQUEST = Command Request 4 [LINK_POA_LIST, QUERY_RESOURCE_REPORT_FLAG];
@@ -179,23 +179,23 @@ messages! {
     MN_HO_CANDIDATE_QUERY_RESPONSE = Command Response 5 [STATUS, LINK_IDENTIFIER];
     /// The serving network asks another for resources.
     N2N_HO_QUERY_RESOURCES_REQUEST = Command Request 6 [RESOURCE_QUERY];
-    /// Whether there are.
+    /// The availability of the resources.
     N2N_HO_QUERY_RESOURCES_RESPONSE = Command Response 6 [STATUS, RESOURCE_STATUS];
     /// A station says where it goes.
     MN_HO_COMMIT_REQUEST = Command Request 7 [LINK_TYPE, TARGET_NETWORK];
-    /// Whether it may.
+    /// The network's answer.
     MN_HO_COMMIT_RESPONSE = Command Response 7 [STATUS, LINK_TYPE, TARGET_NETWORK];
     /// The network says where a station goes.
     NET_HO_COMMIT_REQUEST = Command Request 8 [LINK_TYPE, TARGET_NETWORK_LIST, LINK_ACTION_LIST];
-    /// Whether it does.
+    /// The station's answer.
     NET_HO_COMMIT_RESPONSE = Command Response 8 [STATUS, LINK_TYPE];
-    /// The serving network tells another who comes.
+    /// The serving network announces a station to another network.
     N2N_HO_COMMIT_REQUEST = Command Request 9 [MN_MIHF_ID, MN_LINK_IDENTIFIER, POA, REQUESTED_RESOURCES];
-    /// What is kept for it.
+    /// The resources reserved for the station.
     N2N_HO_COMMIT_RESPONSE = Command Response 9 [STATUS];
     /// A station says how its handover ended.
     MN_HO_COMPLETE_REQUEST = Command Request 10 [LINK_IDENTIFIER, NEW_LINK_IDENTIFIER, HANDOVER_RESULT];
-    /// It was heard.
+    /// The acknowledgement of the completion.
     MN_HO_COMPLETE_RESPONSE = Command Response 10 [STATUS];
     /// The new network tells the old one how a handover ended.
     N2N_HO_COMPLETE_REQUEST = Command Request 11 [MN_MIHF_ID, LINK_IDENTIFIER, NEW_LINK_IDENTIFIER, HANDOVER_RESULT];

@@ -9,11 +9,13 @@ use crate::element::{BinaryQuery, NetworkList};
 use crate::handover::*;
 use crate::id::MihfId;
 use crate::link::*;
-use crate::wire::{ValueError, WireValue, get_length, length_octets, put_length, read_whole_value};
+use crate::wire::{
+    ValueError, WireValue, length_octets, read_mih_length, read_whole_value, write_mih_length,
+};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Declares the parameters: variant, type of the value, number with its name in [`kind`], printed name.
 macro_rules! parameters {
@@ -50,7 +52,7 @@ macro_rules! parameters {
             pub const fn kind(&self) -> u8 {
                 match self { $(Self::$variant(_) => $number,)* Self::Other { kind, .. } => *kind }
             }
-            fn put_value(&self, w: &mut OctetWriter<'_>) {
+            fn write_parameter_value(&self, w: &mut OctetWriter<'_>) {
                 match self {
                     $(Self::$variant(value) => value.write_to(w),)*
                     Self::Other { value, .. } => { w.write_bytes(value); }
@@ -83,9 +85,9 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// Who sends the message. The MIHF writes it.
+    /// The sender of the message. The MIHF writes it.
     Source(MihfId) = SOURCE 1 "source";
-    /// To whom. The MIHF writes it.
+    /// The receiver of the message. The MIHF writes it.
     Destination(MihfId) = DESTINATION 2 "destination";
     /// How a request ended.
     Status(Status) = STATUS 3 "status";
@@ -101,7 +103,7 @@ parameters! {
     TransportList(TransportList) = TRANSPORT_LIST 8 "transport list";
     /// Interfaces.
     LinkAddressList(Vec<NetTypeAddr>) = LINK_ADDRESS_LIST 9 "link address list";
-    /// Between which networks one can make before one breaks.
+    /// The pairs of networks that allow make before break.
     MbbHandoverSupport(Vec<MbbHandover>) = MBB_HANDOVER_SUPPORT 10 "make before break support";
     /// Whether a registration is the first.
     RegisterCode(RegisterCode) = REGISTER_REQUEST_CODE 11 "register request code";
@@ -129,15 +131,15 @@ parameters! {
     LinkGoingDownReason(LinkGoingDownReason) = LINK_GOING_DOWN_REASON 22 "link going down reason";
     /// Measurements.
     LinkParameterReports(Vec<LinkParamReport>) = LINK_PARAMETER_REPORT_LIST 23 "link parameter report list";
-    /// What one wants to know of a device.
+    /// The requested states of a device.
     DeviceStates(DeviceStates) = DEVICE_STATES 24 "device states request";
     /// Interfaces.
     LinkIdentifierList(Vec<LinkId>) = LINK_IDENTIFIER_LIST 25 "link identifier list";
-    /// What a device says of itself.
+    /// The states of a device.
     DeviceStateList(Vec<DeviceState>) = DEVICE_STATE_LIST 26 "device states response list";
-    /// What one wants to know of links.
+    /// The requested states of links.
     StatusRequest(LinkStatusRequest) = STATUS_REQUEST 27 "get status request set";
-    /// What is known of them.
+    /// The states of links.
     StatusResponses(Vec<LinkStatus>) = STATUS_RESPONSE_LIST 28 "get status response list";
     /// Thresholds to set.
     ConfigureRequests(Vec<LinkCfgParam>) = CONFIGURE_REQUEST_LIST 29 "configure request list";
@@ -157,9 +159,9 @@ parameters! {
     DhcpServer(IpAddr) = DHCP_SERVER 36 "DHCP server address";
     /// The foreign agent.
     ForeignAgent(IpAddr) = FOREIGN_AGENT 37 "FA address";
-    /// What links shall do.
+    /// The requested actions of links.
     LinkActions(Vec<LinkAction>) = LINK_ACTION_LIST 38 "link actions list";
-    /// What came of it.
+    /// The results of the actions.
     LinkActionOutcomes(Vec<LinkActionOutcome>) = LINK_ACTION_RESULT_LIST 39 "link actions result list";
     /// How a handover ended.
     HandoverResult(HandoverResult) = HANDOVER_RESULT 40 "handover result";
@@ -177,11 +179,11 @@ parameters! {
     MnMihfId(MihfId) = MN_MIHF_ID 52 "mobile node MIHF ID";
     /// Whether the network wants a report of resources.
     QueryResourceReport(bool) = QUERY_RESOURCE_REPORT_FLAG 53 "query resource report flag";
-    /// When one wants to hear of events.
+    /// The conditions for events.
     EventConfigs(Vec<EventConfig>) = EVENT_CONFIG_LIST 54 "event configuration info list";
-    /// Where a station goes.
+    /// The target network of a station.
     TargetNetwork(TargetNetwork) = TARGET_NETWORK 55 "target network info";
-    /// Where it could go.
+    /// The possible target networks of a station.
     TargetNetworks(Vec<TargetNetwork>) = TARGET_NETWORK_LIST 56 "list of target network info";
     /// Resources that are kept.
     AssignedResources(AssignedResources) = ASSIGNED_RESOURCES 57 "assigned resource set";
@@ -191,9 +193,9 @@ parameters! {
     MnLinkIdentifier(LinkId) = MN_LINK_IDENTIFIER 59 "MN link ID";
     /// The point of attachment in the new network.
     Poa(LinkAddr) = POA 60 "PoA";
-    /// The asking one has not been authenticated.
+    /// True if the requester is not authenticated.
     UnauthenticatedRequest(bool) = UNAUTHENTICATED_REQUEST 61 "unauthenticated information request";
-    /// The asking one's network.
+    /// The requester's network.
     NetworkType(NetworkType) = NETWORK_TYPE 62 "network type";
     /// Resources that are wanted.
     RequestedResources(RequestedResources) = REQUESTED_RESOURCES 63 "requested resource set";
@@ -207,15 +209,15 @@ impl Tlv {
     /// Appends the parameter.
     pub fn emit(&self, w: &mut OctetWriter<'_>) {
         let mut value = Vec::with_capacity(64);
-        self.put_value(&mut OctetWriter::new(&mut value));
+        self.write_parameter_value(&mut OctetWriter::new(&mut value));
         w.write_u8(self.kind());
-        put_length(w, value.len());
+        write_mih_length(w, value.len());
         w.write_bytes(&value);
     }
     /// Returns the octets of the encoded parameter.
     pub fn encoded_length(&self) -> usize {
         let mut value = Vec::new();
-        self.put_value(&mut OctetWriter::new(&mut value));
+        self.write_parameter_value(&mut OctetWriter::new(&mut value));
         1 + length_octets(value.len()) + value.len()
     }
 }
@@ -223,9 +225,9 @@ impl Tlv {
 /// Reads the type and value of the next parameter.
 pub(crate) fn next_parameter<'a>(r: &mut OctetReader<'a>) -> Result<(u8, &'a [u8]), ValueError> {
     let kind = r.read_u8()?;
-    let n = get_length(r)?;
+    let n = read_mih_length(r)?;
     if n > r.remaining() {
-        return Err(TruncatedError { needed: n, left: r.remaining() }.into());
+        return Err(TruncatedInputError { needed: n, left: r.remaining() }.into());
     }
     Ok((kind, r.read_bytes(n)?))
 }
@@ -233,7 +235,7 @@ pub(crate) fn next_parameter<'a>(r: &mut OctetReader<'a>) -> Result<(u8, &'a [u8
 /// Decodes the parameter of a type and value.
 pub(crate) fn decode_parameter(kind: u8, value: &[u8]) -> Result<Tlv, ValueError> {
     match Tlv::read(kind, value) {
-        // A query with the location of its station has a form of its own, which is not typed.
+        // A query with the location of its station has another form, which has no type here, so its octets are kept.
         Err(ValueError::Choice(_)) if kind == kind::QUERY_LIST => {
             Ok(Tlv::Other { kind, value: value.to_vec() })
         }

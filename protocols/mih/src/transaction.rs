@@ -38,14 +38,14 @@ enum TransactionSide {
 
 /// The state machines of one transaction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TransactionMachines {
+pub(crate) struct TransactionStateMachines {
     pub(crate) variables: TransactionVariables,
     side: TransactionSide,
     requestor: Option<AckRequestor>,
     responder: Option<AckResponder>,
 }
 
-impl TransactionMachines {
+impl TransactionStateMachines {
     /// Creates a transaction of which this MIHF is the source. Its machines enter INIT with [`Self::start`].
     pub(crate) const fn for_source(variables: TransactionVariables) -> Self {
         Self { variables, side: TransactionSide::Source(Source::Init), requestor: None, responder: None }
@@ -100,8 +100,8 @@ impl TransactionMachines {
             *state = arrow.to;
             return Some(AckRequestorMachine::entry(arrow.to));
         }
-        // A message is a duplicate for the responder only if the source or destination machine does not consume it.
-        // Exception: a response waits for the responder's mark.
+        // The source or destination machine steps before the responder: only a message that it does not consume is a
+        // duplicate. An exception is a response, which waits for the responder's mark.
         match side {
             TransactionSide::Source(state) => {
                 if let Some(arrow) = SourceMachine::step(*state, |condition| v.meets_condition(condition)) {

@@ -4,25 +4,25 @@
 //! selects the variant, and the variant's value. A sequence is its members in order (annex F).
 
 use alloc::vec::Vec;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Why octets are not a valid value of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ValueError {
     /// The octets end too early.
     #[error(transparent)]
-    Truncated(#[from] TruncatedError),
+    Truncated(#[from] TruncatedInputError),
     /// The type has no such choice.
-    #[error("choice {0} is not of the type")]
+    #[error("the type has no choice {0}")]
     Choice(u8),
     /// A BOOLEAN other than 0 and 1.
-    #[error("{0} is no truth value")]
+    #[error("{0} is not a truth value")]
     Boolean(u8),
     /// A length or an address type that the type does not allow.
-    #[error("{0} is not of the type")]
+    #[error("the type does not allow {0}")]
     Form(u64),
     /// Octets remain after the value.
-    #[error("{0} octets after the value")]
+    #[error("{0} octets follow the value")]
     Trailing(usize),
 }
 
@@ -60,7 +60,7 @@ const fn significant_octets(n: usize) -> usize {
 
 /// Appends a length. Up to 127 takes one octet; 128 is `0x80`. More is `0x80 + n` and the excess over 128 in `n`
 /// octets.
-pub(crate) fn put_length(w: &mut OctetWriter<'_>, n: usize) {
+pub(crate) fn write_mih_length(w: &mut OctetWriter<'_>, n: usize) {
     if n <= 128 {
         w.write_u8(n as u8);
     } else {
@@ -71,7 +71,7 @@ pub(crate) fn put_length(w: &mut OctetWriter<'_>, n: usize) {
 }
 
 /// Reads a length. An encoding longer than needed is valid.
-pub(crate) fn get_length(r: &mut OctetReader<'_>) -> Result<usize, ValueError> {
+pub(crate) fn read_mih_length(r: &mut OctetReader<'_>) -> Result<usize, ValueError> {
     let first = r.read_u8()?;
     if first <= 0x80 {
         return Ok(usize::from(first));
@@ -133,14 +133,14 @@ impl<const N: usize> WireValue for [u8; N] {
 
 impl<T: WireValue> WireValue for Vec<T> {
     fn write_to(&self, w: &mut OctetWriter<'_>) {
-        put_length(w, self.len());
+        write_mih_length(w, self.len());
         self.iter().for_each(|element| element.write_to(w));
     }
     fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
-        let n = get_length(r)?;
+        let n = read_mih_length(r)?;
         // Each element takes at least one octet, so a valid list has no more elements than octets remain.
         if n > r.remaining() {
-            return Err(TruncatedError { needed: n, left: r.remaining() }.into());
+            return Err(TruncatedInputError { needed: n, left: r.remaining() }.into());
         }
         (0..n).map(|_| T::read_from(r)).collect()
     }
@@ -396,7 +396,7 @@ mod samples {
             .boxed()
         }
     }
-    impl SampleValue for ElementType {
+    impl SampleValue for InformationElementType {
         fn any_sample() -> BoxedStrategy<Self> {
             any::<u32>().prop_map(Self).boxed()
         }
@@ -463,22 +463,22 @@ mod tests {
             (65_663, &[0x82, 255, 255]),
         ] {
             let mut out = Vec::new();
-            put_length(&mut OctetWriter::new(&mut out), n);
+            write_mih_length(&mut OctetWriter::new(&mut out), n);
             assert_eq!(out, octets, "{n}");
             assert_eq!(length_octets(n), octets.len(), "{n}");
-            assert_eq!(get_length(&mut OctetReader::new(&out)), Ok(n));
+            assert_eq!(read_mih_length(&mut OctetReader::new(&out)), Ok(n));
         }
     }
 
     #[test]
     fn a_length_may_have_leading_zeros_but_must_fit_a_number() {
-        assert_eq!(get_length(&mut OctetReader::new(&[0x81, 0])), Ok(128));
-        assert_eq!(get_length(&mut OctetReader::new(&[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7])), Ok(135));
+        assert_eq!(read_mih_length(&mut OctetReader::new(&[0x81, 0])), Ok(128));
+        assert_eq!(read_mih_length(&mut OctetReader::new(&[0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7])), Ok(135));
         assert!(matches!(
-            get_length(&mut OctetReader::new(&[0x86, 1, 0, 0, 0, 0, 0])),
+            read_mih_length(&mut OctetReader::new(&[0x86, 1, 0, 0, 0, 0, 0])),
             Err(ValueError::Form(_))
         ));
-        assert!(get_length(&mut OctetReader::new(&[0x82, 1])).is_err());
+        assert!(read_mih_length(&mut OctetReader::new(&[0x82, 1])).is_err());
     }
 
     #[test]
@@ -492,9 +492,9 @@ mod tests {
         #[test]
         fn lengths_are_read_as_written(n in 0usize..1 << 24) {
             let mut out = Vec::new();
-            put_length(&mut OctetWriter::new(&mut out), n);
+            write_mih_length(&mut OctetWriter::new(&mut out), n);
             prop_assert_eq!(out.len(), length_octets(n));
-            prop_assert_eq!(get_length(&mut OctetReader::new(&out)), Ok(n));
+            prop_assert_eq!(read_mih_length(&mut OctetReader::new(&out)), Ok(n));
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct Binding {
 /// memory that other senders could exhaust. Others can send wrong numbers from a station's address, and a few of them
 /// do not invalidate its number.
 #[derive(Clone, Debug)]
-pub struct CareOfProof {
+pub struct CareOfVerificationConfig {
     /// Networks of permitted care-of addresses, with prefix lengths; empty: all.
     pub networks: Vec<(IpAddr, u8)>,
     /// The source of the digest's key.
@@ -39,7 +39,7 @@ pub struct CareOfProof {
 
 /// The recent updates of an address without the right number.
 #[derive(Clone, Copy, Debug)]
-struct ProofAttempt {
+struct UnverifiedUpdateEntry {
     home: IpAddr,
     source: IpAddr,
     /// The sequence number of the latest update that got a reply.
@@ -49,7 +49,7 @@ struct ProofAttempt {
     misses: u8,
 }
 
-impl ProofAttempt {
+impl UnverifiedUpdateEntry {
     fn is_recent(&self, now: Instant) -> bool {
         now.duration_since(self.replied_at) < CHALLENGE_INTERVAL
     }
@@ -67,15 +67,15 @@ const MISSES: u8 = 8;
 
 /// Computes challenge numbers and counts wrong ones.
 #[derive(Clone, Debug)]
-struct AddressProver {
+struct CareOfAddressVerifier {
     networks: Vec<(IpAddr, u8)>,
     key: [u8; 32],
-    attempts: VecDeque<ProofAttempt>,
+    attempts: VecDeque<UnverifiedUpdateEntry>,
 }
 
 /// The result of checking an update's proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ProofOutcome {
+enum CareOfVerificationResult {
     Proven,
     /// No proof yet. The reply carries this number.
     Challenge(u16),
@@ -83,15 +83,20 @@ enum ProofOutcome {
     Silence,
 }
 
-impl AddressProver {
+impl CareOfAddressVerifier {
     /// Returns the number of an address in one time interval.
-    fn challenge_number(&self, (home, source): (IpAddr, IpAddr), served: &ServedHome, stretch: u64) -> u16 {
+    fn challenge_sequence_number(
+        &self,
+        (home, source): (IpAddr, IpAddr),
+        served: &HomeAddressEntry,
+        stretch: u64,
+    ) -> u16 {
         let octets = |address| to_inner_address(address).octets();
         let (taken, stretch) = (served.accepted_updates.to_be_bytes(), stretch.to_be_bytes());
         let digest = hmac::hmac_sha256(&self.key, &[&octets(home), &octets(source), &taken, &stretch]);
         let drawn = u16::from_be_bytes([digest[0], digest[1]]);
         match served.binding {
-            // The number exceeds the latest accepted one. Otherwise the station could not continue from it.
+            // The number exceeds the latest accepted one, because otherwise the station could not continue from it.
             Some(last) => last.sequence.wrapping_add(0x100 + drawn % 0x7e00),
             None => drawn,
         }
@@ -101,44 +106,45 @@ impl AddressProver {
         &mut self,
         now: Instant,
         ends: (IpAddr, IpAddr),
-        served: &ServedHome,
+        served: &HomeAddressEntry,
         sequence: u16,
-    ) -> ProofOutcome {
+    ) -> CareOfVerificationResult {
         let stretch = now.as_nanos() / CHALLENGE.as_nanos();
-        let number = self.challenge_number(ends, served, stretch);
-        let earlier = stretch.checked_sub(1).map(|stretch| self.challenge_number(ends, served, stretch));
+        let number = self.challenge_sequence_number(ends, served, stretch);
+        let earlier =
+            stretch.checked_sub(1).map(|stretch| self.challenge_sequence_number(ends, served, stretch));
         let right = [Some(number), earlier].contains(&Some(sequence.wrapping_sub(1)));
         let place = self.attempts.iter().position(|attempt| (attempt.home, attempt.source) == ends);
         match place.and_then(|place| self.attempts.get_mut(place)).filter(|attempt| attempt.is_recent(now)) {
-            Some(attempt) if right && attempt.misses >= MISSES => return ProofOutcome::Silence,
+            Some(attempt) if right && attempt.misses >= MISSES => return CareOfVerificationResult::Silence,
             Some(attempt) if !right => {
                 attempt.misses = attempt.misses.saturating_add((sequence != attempt.update_sequence).into());
-                return ProofOutcome::Silence;
+                return CareOfVerificationResult::Silence;
             }
             _ => {}
         }
         place.map(|place| self.attempts.remove(place));
         if right {
-            return ProofOutcome::Proven;
+            return CareOfVerificationResult::Proven;
         }
         if self.attempts.len() >= ATTEMPTS {
             self.attempts.pop_front();
         }
         let (home, source) = ends;
-        self.attempts.push_back(ProofAttempt {
+        self.attempts.push_back(UnverifiedUpdateEntry {
             home,
             source,
             update_sequence: sequence,
             replied_at: now,
             misses: 0,
         });
-        ProofOutcome::Challenge(number)
+        CareOfVerificationResult::Challenge(number)
     }
 }
 
 /// A served home address.
 #[derive(Clone, Copy, Debug, Default)]
-struct ServedHome {
+struct HomeAddressEntry {
     /// The latest binding, which can have expired.
     binding: Option<Binding>,
     /// Count of accepted updates. A number is valid for one update.
@@ -149,21 +155,21 @@ struct ServedHome {
 #[derive(Clone, Debug)]
 pub struct BindingCache {
     longest: Duration,
-    served: BTreeMap<IpAddr, ServedHome>,
-    prover: Option<AddressProver>,
+    served: BTreeMap<IpAddr, HomeAddressEntry>,
+    prover: Option<CareOfAddressVerifier>,
 }
 
 impl BindingCache {
     /// Creates a cache for these home addresses, which grants lifetimes up to `longest`.
     #[must_use]
     pub fn new(homes: &[IpAddr], longest: Duration) -> Self {
-        let served = homes.iter().map(|home| (home.to_canonical(), ServedHome::default())).collect();
+        let served = homes.iter().map(|home| (home.to_canonical(), HomeAddressEntry::default())).collect();
         Self { longest, served, prover: None }
     }
     /// Returns the cache with a required proof of care-of addresses.
     #[must_use]
-    pub fn with_proof(self, proof: Option<CareOfProof>) -> Self {
-        let prover = proof.map(|CareOfProof { networks, mut rng }| AddressProver {
+    pub fn with_care_of_verification(self, proof: Option<CareOfVerificationConfig>) -> Self {
+        let prover = proof.map(|CareOfVerificationConfig { networks, mut rng }| CareOfAddressVerifier {
             networks,
             key: rng.random_array(),
             attempts: VecDeque::new(),
@@ -173,7 +179,7 @@ impl BindingCache {
 
     /// Returns the current address of a home address: its care-of address, or itself.
     #[must_use]
-    pub fn current_address(&self, now: Instant, home: IpAddr) -> IpAddr {
+    pub fn current_mobile_address(&self, now: Instant, home: IpAddr) -> IpAddr {
         match self.served.get(&home.to_canonical()).and_then(|served| served.binding) {
             Some(binding) if binding.until > now => binding.care_of,
             _ => home,
@@ -229,16 +235,16 @@ impl BindingCache {
                 return answer(BindingStatus::PROHIBITED, update.sequence, BindingLifetime(0));
             }
             match prover.check_proof(now, (home, source), served, update.sequence) {
-                ProofOutcome::Proven => {}
-                ProofOutcome::Challenge(number) => {
+                CareOfVerificationResult::Proven => {}
+                CareOfVerificationResult::Challenge(number) => {
                     return answer(BindingStatus::SEQUENCE_OUT_OF_WINDOW, number, BindingLifetime(0));
                 }
-                ProofOutcome::Silence => return None,
+                CareOfVerificationResult::Silence => return None,
             }
         }
         let until = now + granted.to_duration();
         let binding = Some(Binding { care_of, sequence: update.sequence, until });
-        *served = ServedHome { binding, accepted_updates: served.accepted_updates + 1 };
+        *served = HomeAddressEntry { binding, accepted_updates: served.accepted_updates + 1 };
         answer(BindingStatus::ACCEPTED, update.sequence, granted)
     }
 }
@@ -271,7 +277,7 @@ mod tests {
     #[test]
     fn a_binding_holds_for_its_lifetime() {
         let mut cache = test_cache();
-        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(1));
+        assert_eq!(cache.current_mobile_address(at_seconds(0), test_address(1)), test_address(1));
         let ack = cache
             .apply_update(at_seconds(0), test_address(1), test_address(2), &binding_update(1, 5))
             .unwrap();
@@ -279,13 +285,13 @@ mod tests {
             (ack.status, ack.sequence, ack.lifetime),
             (BindingStatus::ACCEPTED, 1, BindingLifetime(5))
         );
-        assert_eq!(cache.current_address(at_seconds(19), test_address(1)), test_address(2));
-        assert_eq!(cache.current_address(at_seconds(20), test_address(1)), test_address(1));
+        assert_eq!(cache.current_mobile_address(at_seconds(19), test_address(1)), test_address(2));
+        assert_eq!(cache.current_mobile_address(at_seconds(20), test_address(1)), test_address(1));
         let ack = cache
             .apply_update(at_seconds(20), test_address(1), test_address(2), &binding_update(2, 500))
             .unwrap();
         assert_eq!(ack.lifetime, BindingLifetime(10));
-        assert_eq!(cache.current_address(at_seconds(59), test_address(1)), test_address(2));
+        assert_eq!(cache.current_mobile_address(at_seconds(59), test_address(1)), test_address(2));
     }
 
     #[test]
@@ -296,9 +302,9 @@ mod tests {
             .apply_update(at_seconds(1), test_address(1), test_address(1), &binding_update(2, 5))
             .unwrap();
         assert_eq!((ack.status, ack.lifetime), (BindingStatus::ACCEPTED, BindingLifetime(0)));
-        assert_eq!(cache.current_address(at_seconds(1), test_address(1)), test_address(1));
+        assert_eq!(cache.current_mobile_address(at_seconds(1), test_address(1)), test_address(1));
         cache.apply_update(at_seconds(1), test_address(1), test_address(2), &binding_update(3, 0));
-        assert_eq!(cache.current_address(at_seconds(1), test_address(1)), test_address(1));
+        assert_eq!(cache.current_mobile_address(at_seconds(1), test_address(1)), test_address(1));
     }
 
     #[test]
@@ -315,7 +321,7 @@ mod tests {
             .apply_update(at_seconds(0), test_address(1), test_address(3), &binding_update(0, 5))
             .unwrap();
         assert_eq!(ack.status, BindingStatus::ACCEPTED);
-        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(3));
+        assert_eq!(cache.current_mobile_address(at_seconds(0), test_address(1)), test_address(3));
     }
 
     #[test]
@@ -346,7 +352,7 @@ mod tests {
             .apply_update(at_seconds(0), test_address(7), test_address(2), &binding_update(1, 5))
             .unwrap();
         assert_eq!(ack.status, BindingStatus::NOT_HOME_AGENT);
-        assert_eq!(cache.current_address(at_seconds(0), test_address(7)), test_address(7));
+        assert_eq!(cache.current_mobile_address(at_seconds(0), test_address(7)), test_address(7));
     }
 
     #[test]
@@ -355,21 +361,21 @@ mod tests {
         let mut update = binding_update(1, 5);
         update.options.push(MobilityOption::AlternateCareOf(to_inner_address(test_address(4))));
         cache.apply_update(at_seconds(0), test_address(1), test_address(2), &update);
-        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(4));
+        assert_eq!(cache.current_mobile_address(at_seconds(0), test_address(1)), test_address(4));
     }
 
     #[test]
     fn a_care_of_address_needs_its_number_and_an_allowed_network() {
-        let proof = CareOfProof {
+        let proof = CareOfVerificationConfig {
             networks: [(test_address(2), 24), (test_address(4), 24)].into(),
             rng: SecureRng::from_seed([3; 32]),
         };
-        let mut cache = test_cache().with_proof(Some(proof));
+        let mut cache = test_cache().with_care_of_verification(Some(proof));
         let mut give = |at, from, update: &BindingUpdate| {
             let ack = cache.apply_update(at_seconds(at), test_address(1), test_address(from), update);
             (
                 ack.map(|ack| (ack.status, ack.sequence)),
-                cache.current_address(at_seconds(at), test_address(1)),
+                cache.current_mobile_address(at_seconds(at), test_address(1)),
             )
         };
         let (Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, n)), home) = give(0, 2, &binding_update(1, 9))
@@ -409,8 +415,8 @@ mod tests {
 
     #[test]
     fn guesses_at_numbers_are_few_and_cost_a_bounded_table() {
-        let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
-        let mut cache = test_cache().with_proof(Some(proof));
+        let proof = CareOfVerificationConfig { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
+        let mut cache = test_cache().with_care_of_verification(Some(proof));
         let answers = (0..=u16::MAX)
             .filter(|n| {
                 cache
@@ -419,7 +425,7 @@ mod tests {
             })
             .count();
         assert_eq!(answers, 1, "one number in a second, which so many updates spend");
-        assert_eq!(cache.current_address(at_seconds(0), test_address(1)), test_address(1));
+        assert_eq!(cache.current_mobile_address(at_seconds(0), test_address(1)), test_address(1));
         for n in 0..9999_u32 {
             let from = IpAddr::from(n.to_be_bytes());
             let _ = cache.apply_update(at_seconds(1), test_address(1), from, &binding_update(1, 9));
@@ -430,8 +436,8 @@ mod tests {
     /// A forger of a station's new address does not prevent its move.
     #[test]
     fn forged_numbers_do_not_spend_the_number_of_a_station() {
-        let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
-        let mut cache = test_cache().with_proof(Some(proof));
+        let proof = CareOfVerificationConfig { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
+        let mut cache = test_cache().with_care_of_verification(Some(proof));
         let mut give = |ms, sequence| {
             let now = Instant::ZERO + Duration::from_millis(ms);
             let ack = cache.apply_update(now, test_address(1), test_address(2), &binding_update(sequence, 9));
@@ -474,8 +480,9 @@ mod tests {
     #[test]
     fn other_addresses_do_not_displace_a_number() {
         for home in [test_address(1), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])] {
-            let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
-            let mut cache = BindingCache::new(&[home], Duration::from_secs(40)).with_proof(Some(proof));
+            let proof = CareOfVerificationConfig { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
+            let mut cache =
+                BindingCache::new(&[home], Duration::from_secs(40)).with_care_of_verification(Some(proof));
             let ack =
                 cache.apply_update(at_seconds(0), home, test_address(2), &binding_update(7, 9)).unwrap();
             for n in 0..1000_u32 {
@@ -486,7 +493,7 @@ mod tests {
             let ack =
                 cache.apply_update(at_seconds(0), home, test_address(2), &binding_update(next, 9)).unwrap();
             assert_eq!(
-                (ack.status, cache.current_address(at_seconds(0), home)),
+                (ack.status, cache.current_mobile_address(at_seconds(0), home)),
                 (BindingStatus::ACCEPTED, test_address(2))
             );
         }
@@ -495,8 +502,8 @@ mod tests {
     /// A number is valid for its address, for 10 s to 20 s, and once.
     #[test]
     fn a_number_is_good_for_one_update_and_some_seconds() {
-        let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
-        let mut cache = test_cache().with_proof(Some(proof));
+        let proof = CareOfVerificationConfig { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
+        let mut cache = test_cache().with_care_of_verification(Some(proof));
         let give = |cache: &mut BindingCache, at, sequence, lifetime| {
             let ack = cache.apply_update(
                 at_seconds(at),
@@ -525,6 +532,6 @@ mod tests {
         for old in [next, end] {
             assert_ne!(give(&mut cache, 39, old, 9), Some((BindingStatus::ACCEPTED, old)), "a copy");
         }
-        assert_eq!(cache.current_address(at_seconds(39), test_address(1)), test_address(1));
+        assert_eq!(cache.current_mobile_address(at_seconds(39), test_address(1)), test_address(1));
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// Parses octets. A valid packet must encode to an equal one.
 #[must_use]
-pub fn check_packet(octets: &[u8]) -> bool {
+pub fn check_mobility_round_trip(octets: &[u8]) -> bool {
     let Ok(packet) = MobilityPacket::parse(octets) else { return true };
     let mut out = Vec::new();
     packet.emit(&mut out);

@@ -14,7 +14,7 @@
 //!   header holds an IPv4 home address as an IPv4-mapped address ([`to_inner_address`], [`from_inner_address`]).
 //! - A Binding Update is not authenticated. There is neither IPsec with a home agent (§5.1) nor the return routability
 //!   procedure with a correspondent node (§5.2). So a cache accepts bindings only for its configured home addresses.
-//!   With a [`CareOfProof`], it accepts only care-of addresses that prove that they receive its packets.
+//!   With a [`CareOfVerificationConfig`], it accepts only care-of addresses that prove that they receive its packets.
 //! - Mobility options other than those of [`MobilityOption`] are carried unchanged and have no effect.
 
 #![cfg_attr(not(test), no_std)]
@@ -28,13 +28,13 @@ mod registration;
 
 pub mod fuzz;
 
-pub use cache::{Binding, BindingCache, CareOfProof};
+pub use cache::{Binding, BindingCache, CareOfVerificationConfig};
 pub use message::{
     BindingAcknowledgement, BindingLifetime, BindingStatus, BindingUpdate, MAX_OPTIONS, MessageError,
     MobilityMessage, MobilityOption,
 };
 pub use packet::{MobilityPacket, from_inner_address, to_inner_address};
-pub use registration::{AckOutcome, BindingRegistration, RegistrationTiming};
+pub use registration::{BindingAckOutcome, BindingRegistration, RegistrationTimerConfig};
 
 /// The UDP port of Mobile IPv6 registration (RFC 5555 §4.1, registered with IANA as `dsmipv6`).
 pub const PORT: u16 = 4191;

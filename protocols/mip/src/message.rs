@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv6Addr;
-use usher_core::{Duration, OctetReader, OctetWriter, TruncatedError};
+use usher_core::{Duration, OctetReader, OctetWriter, TruncatedInputError};
 
 /// Maximum options of a message. With this limit, a message of the longest options still fits the header's length.
 pub const MAX_OPTIONS: usize = 7;
@@ -22,18 +22,18 @@ pub(crate) const CHECKSUM_AT: usize = 4;
 pub enum MessageError {
     /// The octets end too early.
     #[error(transparent)]
-    Truncated(#[from] TruncatedError),
+    Truncated(#[from] TruncatedInputError),
     /// The inner header is not IPv6's.
-    #[error("IP version {0}, not 6")]
+    #[error("the IP version is {0}, not 6")]
     NotIpv6(u8),
     /// The inner header's next header is not Mobility (135).
-    #[error("next header {0}, not Mobility")]
+    #[error("the next header is {0}, not Mobility")]
     NotMobility(u8),
     /// Octets follow the Mobility Header, in the inner packet or after it.
     #[error("{0} octets follow the message")]
     Trailing(usize),
     /// The payload protocol is not 59. The ICMP error for it (§9.2) is not implemented.
-    #[error("payload protocol {0}, not 59")]
+    #[error("the payload protocol is {0}, not 59")]
     Payload(u8),
     /// The checksum of the Mobility Header is wrong.
     #[error("wrong checksum")]
@@ -42,7 +42,7 @@ pub enum MessageError {
     #[error("unknown mobility header type {0}")]
     UnknownType(u8),
     /// The option's length is not that of its type.
-    #[error("mobility option {0} of {1} octets")]
+    #[error("mobility option {0} has a wrong length of {1} octets")]
     OptionLength(u8, usize),
     /// There are more than [`MAX_OPTIONS`] options.
     #[error("more than {MAX_OPTIONS} mobility options")]

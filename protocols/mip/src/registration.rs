@@ -7,7 +7,7 @@ use usher_core::{Duration, Instant};
 
 /// Timers of a registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RegistrationTiming {
+pub struct RegistrationTimerConfig {
     /// Time to wait for the acknowledgement of a first update, without a valid binding. It doubles at each
     /// retransmission (`InitialBindackTimeoutFirstReg`).
     pub first: Duration,
@@ -19,7 +19,7 @@ pub struct RegistrationTiming {
     pub lifetime: Duration,
 }
 
-impl Default for RegistrationTiming {
+impl Default for RegistrationTimerConfig {
     /// RFC 6275 §12 and §13: 1.5 s, 1 s, 32 s; and 420 s (`MAX_RR_BINDING_LIFETIME`).
     fn default() -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Default for RegistrationTiming {
 
 /// The meaning of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AckOutcome {
+pub enum BindingAckOutcome {
     /// The binding is valid for this long. The registration refreshes it after three quarters of that.
     Bound(Duration),
     /// The update was refused; it is not repeated.
@@ -45,7 +45,7 @@ pub enum AckOutcome {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum RegistrationState {
+enum BindingRegistrationState {
     Idle,
     /// Updates from `first` to the latest one are pending.
     Waiting {
@@ -61,19 +61,19 @@ enum RegistrationState {
 /// A station's registration, which returns the updates to send and their times.
 #[derive(Clone, Debug)]
 pub struct BindingRegistration {
-    timing: RegistrationTiming,
+    timing: RegistrationTimerConfig,
     /// The sequence number of the latest update.
     sequence: u16,
     /// End of the latest accepted binding.
     until: Option<Instant>,
-    state: RegistrationState,
+    state: BindingRegistrationState,
 }
 
 impl BindingRegistration {
     /// Creates an idle registration. The first update has the sequence number after `sequence`.
     #[must_use]
-    pub const fn new(timing: RegistrationTiming, sequence: u16) -> Self {
-        Self { timing, sequence, until: None, state: RegistrationState::Idle }
+    pub const fn new(timing: RegistrationTimerConfig, sequence: u16) -> Self {
+        Self { timing, sequence, until: None, state: BindingRegistrationState::Idle }
     }
     /// Starts the registration and returns its first update.
     pub fn start_registration(&mut self, now: Instant) -> BindingUpdate {
@@ -82,64 +82,73 @@ impl BindingRegistration {
     }
     /// Stops the registration. Later acknowledgements are stale.
     pub const fn stop(&mut self) {
-        self.state = RegistrationState::Idle;
+        self.state = BindingRegistrationState::Idle;
     }
     /// Returns when [`Self::handle_timeout`] is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            RegistrationState::Idle => None,
-            RegistrationState::Waiting { due, .. } => Some(due),
-            RegistrationState::Bound { refresh } => Some(refresh),
+            BindingRegistrationState::Idle => None,
+            BindingRegistrationState::Waiting { due, .. } => Some(due),
+            BindingRegistrationState::Bound { refresh } => Some(refresh),
         }
     }
     /// Returns the update that is due: a retransmission with a new sequence number (§11.8), or a refresh.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<BindingUpdate> {
         match self.state {
-            RegistrationState::Waiting { first, wait, due } if due <= now => {
+            BindingRegistrationState::Waiting { first, wait, due } if due <= now => {
                 let wait = (wait + wait).min(self.timing.longest);
                 Some(self.next_update(now, Some(first), wait))
             }
-            RegistrationState::Bound { refresh } if refresh <= now => Some(self.start_registration(now)),
+            BindingRegistrationState::Bound { refresh } if refresh <= now => {
+                Some(self.start_registration(now))
+            }
             _ => None,
         }
     }
-    /// Handles an acknowledgement (§11.7.3). After [`AckOutcome::Raised`], call [`Self::handle_timeout`].
-    pub fn handle_acknowledgement(&mut self, now: Instant, ack: &BindingAcknowledgement) -> AckOutcome {
-        let RegistrationState::Waiting { first, wait, .. } = self.state else { return AckOutcome::Stale };
+    /// Handles an acknowledgement (§11.7.3). After [`BindingAckOutcome::Raised`], call [`Self::handle_timeout`].
+    pub fn handle_acknowledgement(
+        &mut self,
+        now: Instant,
+        ack: &BindingAcknowledgement,
+    ) -> BindingAckOutcome {
+        let BindingRegistrationState::Waiting { first, wait, .. } = self.state else {
+            return BindingAckOutcome::Stale;
+        };
         if ack.status == BindingStatus::SEQUENCE_OUT_OF_WINDOW {
-            // If the latest accepted number is one of our own, an update arrived twice; ignore it.
+            // If the acknowledgement names a number that this side has sent, an update arrived twice, and the refusal
+            // is ignored.
             if (ack.sequence.wrapping_sub(first) as i16) >= 0
                 && (self.sequence.wrapping_sub(ack.sequence) as i16) >= 0
             {
-                return AckOutcome::Stale;
+                return BindingAckOutcome::Stale;
             }
             self.sequence = ack.sequence;
             let first = ack.sequence.wrapping_add(1);
-            self.state = RegistrationState::Waiting { first, wait: halve_wait(wait), due: now };
-            return AckOutcome::Raised;
+            self.state = BindingRegistrationState::Waiting { first, wait: halve_wait(wait), due: now };
+            return BindingAckOutcome::Raised;
         }
         if ack.sequence.wrapping_sub(first) > self.sequence.wrapping_sub(first) {
-            return AckOutcome::Stale;
+            return BindingAckOutcome::Stale;
         }
         if !ack.status.is_accepted() {
-            self.state = RegistrationState::Idle;
-            return AckOutcome::Refused(ack.status);
+            self.state = BindingRegistrationState::Idle;
+            return BindingAckOutcome::Refused(ack.status);
         }
         let lifetime = ack.lifetime.to_duration();
         self.until = Some(now + lifetime);
         let quarter = lifetime.as_nanos() / 4;
         self.state = match quarter {
-            0 => RegistrationState::Idle,
-            _ => RegistrationState::Bound { refresh: now + Duration::from_nanos(3 * quarter) },
+            0 => BindingRegistrationState::Idle,
+            _ => BindingRegistrationState::Bound { refresh: now + Duration::from_nanos(3 * quarter) },
         };
-        AckOutcome::Bound(lifetime)
+        BindingAckOutcome::Bound(lifetime)
     }
 
     fn next_update(&mut self, now: Instant, first: Option<u16>, wait: Duration) -> BindingUpdate {
         self.sequence = self.sequence.wrapping_add(1);
         let first = first.unwrap_or(self.sequence);
-        self.state = RegistrationState::Waiting { first, wait, due: now + wait };
+        self.state = BindingRegistrationState::Waiting { first, wait, due: now + wait };
         BindingUpdate {
             sequence: self.sequence,
             acknowledge: true,
@@ -171,7 +180,7 @@ mod tests {
 
     #[test]
     fn updates_are_resent_after_doubling_waits_with_rising_numbers() {
-        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 65_530);
+        let mut registration = BindingRegistration::new(RegistrationTimerConfig::default(), 65_530);
         let mut sent = vec![(0, registration.start_registration(Instant::ZERO).sequence)];
         while sent.len() < 8 {
             let at = registration.poll_timeout().unwrap();
@@ -189,14 +198,14 @@ mod tests {
                 at_seconds(95),
                 &test_acknowledgement(BindingStatus::ACCEPTED, 65_530)
             ),
-            AckOutcome::Stale
+            BindingAckOutcome::Stale
         );
         assert_eq!(
             registration
                 .handle_acknowledgement(at_seconds(95), &test_acknowledgement(BindingStatus::ACCEPTED, 3)),
-            AckOutcome::Stale
+            BindingAckOutcome::Stale
         );
-        let bound = AckOutcome::Bound(Duration::from_secs(420));
+        let bound = BindingAckOutcome::Bound(Duration::from_secs(420));
         assert_eq!(
             registration.handle_acknowledgement(
                 at_seconds(95),
@@ -209,13 +218,13 @@ mod tests {
                 at_seconds(95),
                 &test_acknowledgement(BindingStatus::ACCEPTED, 65_534)
             ),
-            AckOutcome::Stale
+            BindingAckOutcome::Stale
         );
     }
 
     #[test]
     fn a_binding_is_refreshed_before_it_ends() {
-        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        let mut registration = BindingRegistration::new(RegistrationTimerConfig::default(), 0);
         registration.start_registration(Instant::ZERO);
         registration.handle_acknowledgement(Instant::ZERO, &test_acknowledgement(BindingStatus::ACCEPTED, 1));
         assert_eq!(registration.poll_timeout(), Some(at_seconds(315)));
@@ -228,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_first_registration_waits_longer_than_a_refreshment() {
-        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        let mut registration = BindingRegistration::new(RegistrationTimerConfig::default(), 0);
         let wait = |registration: &mut BindingRegistration, at: u64| {
             registration.start_registration(at_seconds(at));
             registration.poll_timeout().unwrap().duration_since(at_seconds(at)).as_millis()
@@ -242,9 +251,9 @@ mod tests {
 
     #[test]
     fn a_refusal_ends_it() {
-        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        let mut registration = BindingRegistration::new(RegistrationTimerConfig::default(), 0);
         registration.start_registration(Instant::ZERO);
-        let refused = AckOutcome::Refused(BindingStatus::NOT_HOME_AGENT);
+        let refused = BindingAckOutcome::Refused(BindingStatus::NOT_HOME_AGENT);
         assert_eq!(
             registration.handle_acknowledgement(
                 Instant::ZERO,
@@ -257,10 +266,10 @@ mod tests {
 
     #[test]
     fn a_number_that_is_too_low_is_raised() {
-        let mut registration = BindingRegistration::new(RegistrationTiming::default(), 0);
+        let mut registration = BindingRegistration::new(RegistrationTimerConfig::default(), 0);
         registration.start_registration(Instant::ZERO);
         let late = test_acknowledgement(BindingStatus::SEQUENCE_OUT_OF_WINDOW, 500);
-        assert_eq!(registration.handle_acknowledgement(at_seconds(0), &late), AckOutcome::Raised);
+        assert_eq!(registration.handle_acknowledgement(at_seconds(0), &late), BindingAckOutcome::Raised);
         assert_eq!(registration.handle_timeout(at_seconds(0)).unwrap().sequence, 501);
         assert_eq!(registration.poll_timeout(), Some(Instant::from_nanos(1_500_000_000)));
         // An acknowledgement with our own number means that an update arrived twice.
@@ -269,7 +278,7 @@ mod tests {
                 at_seconds(0),
                 &test_acknowledgement(BindingStatus::SEQUENCE_OUT_OF_WINDOW, 501)
             ),
-            AckOutcome::Stale
+            BindingAckOutcome::Stale
         );
     }
 }

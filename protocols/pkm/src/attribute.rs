@@ -15,7 +15,7 @@ pub struct AttributeType(pub u8);
 
 /// The length or structure of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ValueShape {
+enum AttributeValueFormat {
     /// Any length.
     Free,
     /// This many octets.
@@ -29,14 +29,14 @@ macro_rules! attributes {
     ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal $shape:tt,)*) => {
         impl AttributeType {
             $($(#[$doc])* pub const $name: Self = Self($octet);)*
-            const fn known(self) -> Option<(&'static str, ValueShape)> {
+            const fn known(self) -> Option<(&'static str, AttributeValueFormat)> {
                 match self.0 { $($octet => Some(($print, attributes!(@ $shape))),)* _ => None }
             }
         }
     };
-    (@ free) => { ValueShape::Free };
-    (@ compound) => { ValueShape::Compound };
-    (@ $octets:literal) => { ValueShape::Fixed($octets) };
+    (@ free) => { AttributeValueFormat::Free };
+    (@ compound) => { AttributeValueFormat::Compound };
+    (@ $octets:literal) => { AttributeValueFormat::Fixed($octets) };
 }
 
 attributes! {
@@ -149,7 +149,7 @@ impl<'a> PkmAttribute<'a> {
     /// Returns the attributes within a compound attribute; none for any other.
     #[must_use]
     pub fn nested_attributes(&self) -> AttributeIter<'a> {
-        let compound = matches!(self.kind.known(), Some((_, ValueShape::Compound)));
+        let compound = matches!(self.kind.known(), Some((_, AttributeValueFormat::Compound)));
         AttributeIter { rest: OctetReader::new(if compound { self.value } else { &[] }) }
     }
 }
@@ -200,11 +200,12 @@ pub(crate) fn check_attributes(bytes: &[u8]) -> Result<(), MessageError> {
     check_each(bytes, |attribute| {
         let PkmAttribute { kind, value } = attribute;
         match kind.known() {
-            Some((_, ValueShape::Fixed(length))) if length != value.len() => {
+            Some((_, AttributeValueFormat::Fixed(length))) if length != value.len() => {
                 Err(MessageError::WrongLength(kind, value.len()))
             }
-            // A compound attribute has its own types, so their lengths are not checked.
-            Some((_, ValueShape::Compound)) => check_each(value, |_| Ok(())),
+            // The attributes inside a compound attribute have types of their own, so their lengths are not checked
+            // here.
+            Some((_, AttributeValueFormat::Compound)) => check_each(value, |_| Ok(())),
             _ => Ok(()),
         }
     })

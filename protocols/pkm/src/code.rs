@@ -111,7 +111,7 @@ codes! {
     RsaReject = 15 "RSA-Reject" rsp [],
     /// RSA authorization: heard.
     RsaAcknowledgement = 16 "RSA-Acknowledgement" req [],
-    /// AttributeType station asks for EAP.
+    /// A station asks for EAP.
     EapStart = 17 "EAP-Start" req [],
     /// An EAP packet.
     EapTransfer = 18 "EAP-Transfer" both [EAP_PAYLOAD],
@@ -123,9 +123,9 @@ codes! {
     SaTekRequest = 21 "SA-TEK-Request" req [SS_RANDOM BS_RANDOM KEY_SEQUENCE_NUMBER AKID CMAC_DIGEST],
     /// Third message of the SA-TEK handshake.
     SaTekResponse = 22 "SA-TEK-Response" rsp [SS_RANDOM BS_RANDOM KEY_SEQUENCE_NUMBER AKID CMAC_DIGEST],
-    /// AttributeType traffic key, please.
+    /// A request for a traffic key.
     Pkm2KeyRequest = 23 "PKMv2 Key-Request" req [KEY_SEQUENCE_NUMBER SAID NONCE],
-    /// AttributeType traffic key.
+    /// A traffic key.
     Pkm2KeyReply = 24 "PKMv2 Key-Reply" rsp [KEY_SEQUENCE_NUMBER SAID TEK_PARAMETERS NONCE],
     /// No traffic key.
     Pkm2KeyReject = 25 "PKMv2 Key-Reject" rsp [KEY_SEQUENCE_NUMBER SAID ERROR_CODE NONCE],
@@ -133,11 +133,11 @@ codes! {
     SaAddition = 26 "SA-Addition" rsp [],
     /// Ask for traffic keys again.
     Pkm2TekInvalid = 27 "PKMv2 TEK-Invalid" rsp [],
-    /// AttributeType new group key.
+    /// A new group key.
     GroupKeyUpdateCommand = 28 "Group-Key-Update-Command" rsp [],
     /// The first of two EAP rounds is over.
     EapComplete = 29 "EAP-Complete" rsp [],
-    /// AttributeType station asks for EAP under the key of an earlier authentication.
+    /// A station asks for EAP under the key of an earlier authentication.
     AuthenticatedEapStart = 30 "Authenticated-EAP-Start" req [],
 }
 

@@ -28,11 +28,11 @@ pub enum EapTransferError {
     #[error(transparent)]
     Malformed(#[from] MessageError),
     /// The message has the wrong direction: an echo, or another node of the same role.
-    #[error("a {0} from this side")]
+    #[error("the {0} has the wrong direction")]
     WrongSide(Direction),
     /// The message answers an older request. The second number is the latest request; the one before it is also
     /// accepted.
-    #[error("answers request {0}, where {1} is the latest")]
+    #[error("the message answers request {0}, but the latest is {1}")]
     Stale(u8, u8),
     /// The message carries no EAP. Authenticated-EAP-Transfer is one of these, because its key is not available here.
     #[error("{0} carries no EAP")]
@@ -41,7 +41,7 @@ pub enum EapTransferError {
 
 /// The content of a station's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FromStation<'a> {
+pub enum StationEapMessage<'a> {
     /// The station requests EAP.
     Start,
     /// An EAP packet.
@@ -50,7 +50,7 @@ pub enum FromStation<'a> {
 
 /// The station's side of EAP over PKMv2.
 #[derive(Clone, Debug, Default)]
-pub struct StationSide {
+pub struct StationEapSide {
     /// Identifier of the latest PKM-REQ.
     identifier: u8,
     /// Identifier of the previous PKM-REQ of the same conversation.
@@ -59,7 +59,7 @@ pub struct StationSide {
     last: Vec<u8>,
 }
 
-impl StationSide {
+impl StationEapSide {
     /// Creates the station's side.
     #[must_use]
     pub const fn new() -> Self {
@@ -71,7 +71,7 @@ impl StationSide {
         self.identifier
     }
     /// Continues after another exchange's PKM-REQ with this identifier.
-    pub fn resume_after(&mut self, identifier: u8) {
+    pub fn resume_after_identifier(&mut self, identifier: u8) {
         (self.identifier, self.before) = (identifier, UNSOLICITED);
         self.last.clear();
     }
@@ -84,10 +84,10 @@ impl StationSide {
         self.advance_identifier();
         self.before = UNSOLICITED;
         self.last.clear();
-        self.append_start_again(out);
+        self.append_repeated_eap_start(out);
     }
     /// Appends the latest EAP-Start again, unchanged.
-    pub fn append_start_again(&self, out: &mut Vec<u8>) {
+    pub fn append_repeated_eap_start(&self, out: &mut Vec<u8>) {
         message::emit_message(out, (Direction::Request, Code::EapStart, self.identifier), None);
     }
     /// Appends an EAP packet in an EAP-Transfer.
@@ -118,12 +118,12 @@ impl StationSide {
 
 /// The base station's side of EAP over PKMv2, for one station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct BaseSide {
+pub struct BaseStationEapSide {
     /// Identifier of the latest PKM-REQ.
     identifier: u8,
 }
 
-impl BaseSide {
+impl BaseStationEapSide {
     /// Creates the base station's side.
     #[must_use]
     pub const fn new() -> Self {
@@ -133,14 +133,14 @@ impl BaseSide {
     ///
     /// # Errors
     /// The message has no EAP content and is dropped.
-    pub fn unwrap_eap<'a>(&mut self, bytes: &'a [u8]) -> Result<FromStation<'a>, EapTransferError> {
+    pub fn unwrap_eap<'a>(&mut self, bytes: &'a [u8]) -> Result<StationEapMessage<'a>, EapTransferError> {
         let message = PkmMessage::parse(bytes)?;
         if message.direction() != Direction::Request {
             return Err(EapTransferError::WrongSide(message.direction()));
         }
         let said = match message.code() {
-            Code::EapStart => FromStation::Start,
-            _ => FromStation::Eap(eap_payload(&message)?),
+            Code::EapStart => StationEapMessage::Start,
+            _ => StationEapMessage::Eap(eap_payload(&message)?),
         };
         self.identifier = message.identifier();
         Ok(said)
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn build_octets(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    fn collect_emitted_octets(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
         emit(&mut out);
         out
@@ -170,61 +170,62 @@ mod tests {
 
     #[test]
     fn answers_have_the_identifier_of_what_they_answer() {
-        let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-        let start = build_octets(|out| station.emit_start(out));
+        let (mut station, mut base) = (StationEapSide::new(), BaseStationEapSide::new());
+        let start = collect_emitted_octets(|out| station.emit_start(out));
         assert_eq!(start, [9, 17, 1]);
-        assert_eq!(base.unwrap_eap(&start), Ok(FromStation::Start));
-        let request = build_octets(|out| base.wrap_eap(out, b"who?"));
+        assert_eq!(base.unwrap_eap(&start), Ok(StationEapMessage::Start));
+        let request = collect_emitted_octets(|out| base.wrap_eap(out, b"who?"));
         assert_eq!(&request[..3], [10, 18, 1]);
         assert_eq!(station.unwrap_eap(&request), Ok(&b"who?"[..]));
-        let response = build_octets(|out| station.wrap_eap(out, b"me"));
+        let response = collect_emitted_octets(|out| station.wrap_eap(out, b"me"));
         assert_eq!(&response[..3], [9, 18, 2]);
-        assert_eq!(base.unwrap_eap(&response), Ok(FromStation::Eap(b"me")));
-        assert_eq!(build_octets(|out| base.wrap_eap(out, b"prove it"))[2], 2);
+        assert_eq!(base.unwrap_eap(&response), Ok(StationEapMessage::Eap(b"me")));
+        assert_eq!(collect_emitted_octets(|out| base.wrap_eap(out, b"prove it"))[2], 2);
     }
 
     #[test]
     fn a_repetition_keeps_its_identifier() {
-        let mut station = StationSide::new();
-        let start = build_octets(|out| station.emit_start(out));
-        assert_eq!(build_octets(|out| station.append_start_again(out)), start);
-        let response = build_octets(|out| station.wrap_eap(out, b"me"));
-        assert_eq!(build_octets(|out| station.wrap_eap(out, b"me")), response);
-        assert_eq!(build_octets(|out| station.wrap_eap(out, b"my proof"))[2], 3);
+        let mut station = StationEapSide::new();
+        let start = collect_emitted_octets(|out| station.emit_start(out));
+        assert_eq!(collect_emitted_octets(|out| station.append_repeated_eap_start(out)), start);
+        let response = collect_emitted_octets(|out| station.wrap_eap(out, b"me"));
+        assert_eq!(collect_emitted_octets(|out| station.wrap_eap(out, b"me")), response);
+        assert_eq!(collect_emitted_octets(|out| station.wrap_eap(out, b"my proof"))[2], 3);
         // The same octets in another conversation are a new message.
         station.emit_start(&mut Vec::new());
-        assert_eq!(build_octets(|out| station.wrap_eap(out, b"my proof"))[2], 5);
+        assert_eq!(collect_emitted_octets(|out| station.wrap_eap(out, b"my proof"))[2], 5);
     }
 
     #[test]
     fn what_answers_an_older_request_is_not_heard() {
-        let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-        let unasked = build_octets(|out| base.wrap_eap(out, b"who?"));
+        let (mut station, mut base) = (StationEapSide::new(), BaseStationEapSide::new());
+        let unasked = collect_emitted_octets(|out| base.wrap_eap(out, b"who?"));
         assert_eq!(station.unwrap_eap(&unasked), Ok(&b"who?"[..]), "nobody has asked anything yet");
-        base.unwrap_eap(&build_octets(|out| station.emit_start(out))).unwrap();
-        let old = build_octets(|out| base.wrap_eap(out, b"who?"));
+        base.unwrap_eap(&collect_emitted_octets(|out| station.emit_start(out))).unwrap();
+        let old = collect_emitted_octets(|out| base.wrap_eap(out, b"who?"));
         station.wrap_eap(&mut Vec::new(), b"me");
         // The base station may not have received the previous message.
         assert_eq!(station.unwrap_eap(&old), Ok(&b"who?"[..]));
         station.wrap_eap(&mut Vec::new(), b"my proof");
         assert_eq!(station.unwrap_eap(&old), Err(EapTransferError::Stale(1, 3)));
         station.emit_start(&mut Vec::new());
-        let proof = build_octets(|out| BaseSide { identifier: 3 }.wrap_eap(out, b"prove it"));
+        let proof =
+            collect_emitted_octets(|out| BaseStationEapSide { identifier: 3 }.wrap_eap(out, b"prove it"));
         assert_eq!(station.unwrap_eap(&proof), Err(EapTransferError::Stale(3, 4)), "another conversation");
         assert_eq!(station.unwrap_eap(&unasked), Ok(&b"who?"[..]));
     }
 
     #[test]
     fn identifiers_go_on_where_another_exchange_ended() {
-        let mut station = StationSide::new();
+        let mut station = StationEapSide::new();
         station.emit_start(&mut Vec::new());
         station.wrap_eap(&mut Vec::new(), b"me");
         assert_eq!(station.identifier(), 2);
-        station.resume_after(4);
-        let old = build_octets(|out| BaseSide { identifier: 2 }.wrap_eap(out, b"who?"));
+        station.resume_after_identifier(4);
+        let old = collect_emitted_octets(|out| BaseStationEapSide { identifier: 2 }.wrap_eap(out, b"who?"));
         assert_eq!(station.unwrap_eap(&old), Err(EapTransferError::Stale(2, 4)));
         assert_eq!(
-            build_octets(|out| station.wrap_eap(out, b"me"))[2],
+            collect_emitted_octets(|out| station.wrap_eap(out, b"me"))[2],
             5,
             "no repetition of what was said before"
         );
@@ -232,17 +233,18 @@ mod tests {
 
     #[test]
     fn identifiers_pass_zero_over() {
-        let mut station = StationSide::new();
-        let seen: Vec<u8> = (0..256).map(|_| build_octets(|out| station.emit_start(out))[2]).collect();
+        let mut station = StationEapSide::new();
+        let seen: Vec<u8> =
+            (0..256).map(|_| collect_emitted_octets(|out| station.emit_start(out))[2]).collect();
         assert_eq!((seen[0], seen[254], seen[255]), (1, 255, 1));
     }
 
     #[test]
     fn what_is_not_for_us_says_why() {
-        let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-        let start = build_octets(|out| station.emit_start(out));
+        let (mut station, mut base) = (StationEapSide::new(), BaseStationEapSide::new());
+        let start = collect_emitted_octets(|out| station.emit_start(out));
         assert_eq!(station.unwrap_eap(&start), Err(EapTransferError::WrongSide(Direction::Request)));
-        let response = build_octets(|out| base.wrap_eap(out, b"x"));
+        let response = collect_emitted_octets(|out| base.wrap_eap(out, b"x"));
         assert_eq!(base.unwrap_eap(&response), Err(EapTransferError::WrongSide(Direction::Response)));
         assert_eq!(base.unwrap_eap(&[9, 12, 1]), Err(EapTransferError::NotEap(Code::AuthInfo)));
         assert_eq!(
@@ -254,16 +256,16 @@ mod tests {
             base.unwrap_eap(&[9, 99, 1]),
             Err(EapTransferError::Malformed(MessageError::ReservedCode(99)))
         );
-        assert_eq!(base, BaseSide::new(), "a dropped message leaves no trace");
+        assert_eq!(base, BaseStationEapSide::new(), "a dropped message leaves no trace");
     }
 
     proptest! {
         #[test]
         fn packets_arrive_as_they_were(eap in prop::collection::vec(any::<u8>(), 1..3000)) {
-            let (mut station, mut base) = (StationSide::new(), BaseSide::new());
-            let up = build_octets(|out| station.wrap_eap(out, &eap));
-            prop_assert_eq!(base.unwrap_eap(&up), Ok(FromStation::Eap(&eap)));
-            let down = build_octets(|out| base.wrap_eap(out, &eap));
+            let (mut station, mut base) = (StationEapSide::new(), BaseStationEapSide::new());
+            let up = collect_emitted_octets(|out| station.wrap_eap(out, &eap));
+            prop_assert_eq!(base.unwrap_eap(&up), Ok(StationEapMessage::Eap(&eap)));
+            let down = collect_emitted_octets(|out| base.wrap_eap(out, &eap));
             prop_assert_eq!(station.unwrap_eap(&down), Ok(&eap[..]));
         }
     }

@@ -1,8 +1,8 @@
 //! Entry points for fuzzers. Each answers false where it has found a defect.
 
 use crate::keying::{BaseStationKeying, KeyingConfig, KeyingEvent, StationKeying};
-use crate::keys::AuthKey;
-use crate::{OwnedMessage, PkmMessage};
+use crate::keys::AuthorizationKey;
+use crate::{OwnedPkmMessage, PkmMessage};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use usher_core::{Instant, Seed};
@@ -10,22 +10,22 @@ use usher_core::{Instant, Seed};
 /// Parses octets. A valid message is printed, inspected, and must encode to an equal one.
 pub fn check_message(bytes: &[u8]) -> bool {
     let Ok(view) = PkmMessage::parse(bytes) else { return true };
-    let owned = OwnedMessage::from(view);
+    let owned = OwnedPkmMessage::from(view);
     let mut out = Vec::new();
     owned.emit(&mut out);
     let nested: usize = view.attributes().map(|a| a.nested_attributes().count()).sum();
-    let same = PkmMessage::parse(&out).is_ok_and(|again| OwnedMessage::from(again) == owned);
+    let same = PkmMessage::parse(&out).is_ok_and(|again| OwnedPkmMessage::from(again) == owned);
     same && out.len() <= bytes.len() && nested <= bytes.len() && !view.to_string().is_empty()
 }
 
 /// Most messages and timeouts of a run.
 const STEPS: usize = 200;
 
-/// Runs a handshake and the exchange of keys over a channel that the octets command: of each message an octet says
-/// whether it arrives as it is, is lost, comes twice, is spoiled at a place that the next octet says, or gives way to the
-/// octets that follow. Both sides must come to an end and say which, and where both have keys, they have the same.
-pub fn check_keying(bytes: &[u8]) -> bool {
-    let key = || AuthKey::new(&[7; 64], [1; 6], [2; 6], 0);
+/// Runs a handshake and the exchange of keys over a channel that the octets control. An octet decides the fate of each
+/// message: it arrives intact, is lost, comes twice, is spoiled at the place in the next octet, or gives way to the
+/// following octets. Both sides must end and report how. If both have keys, the keys are the same.
+pub fn fuzz_keying(bytes: &[u8]) -> bool {
+    let key = || AuthorizationKey::new(&[7; 64], [1; 6], [2; 6], 0);
     let (seed, mut now) = (Seed::new(1), Instant::ZERO);
     let mut base =
         BaseStationKeying::new(KeyingConfig::default(), key(), &mut seed.derive_secure_rng("base", 0), now);

@@ -42,9 +42,9 @@ pub use tek::Tek;
 
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
-use crate::keys::AuthKey;
-use crate::message::{self, OwnedMessage, PkmMessage};
-use crate::protect::{self, ProtectionError};
+use crate::keys::AuthorizationKey;
+use crate::message::{self, OwnedPkmMessage, PkmMessage};
+use crate::protect::{self, CmacVerificationError};
 use crate::work;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -115,15 +115,15 @@ pub enum KeyingFailure {
 }
 
 usher_core::counters! {
-    /// What an automaton did and what it dropped.
+    /// Counters of an automaton.
     pub struct KeyingCounters {
         /// Messages sent.
         sent,
-        /// Their octets.
+        /// Octets of the sent messages.
         octets,
-        /// Of them, sent again.
+        /// Messages sent again.
         resent,
-        /// Messages heard that were sound and in place.
+        /// Messages received that were valid and expected.
         heard,
         /// Dropped: malformed, or without a digest at the end.
         malformed,
@@ -131,11 +131,11 @@ usher_core::counters! {
         wrong_digest,
         /// Dropped: the packet number is not above the last.
         replayed,
-        /// Dropped: sound, but not what is waited for.
+        /// Dropped: valid, but not expected now.
         out_of_place,
         /// Dropped: of another key, another handshake or another request.
         foreign,
-        /// Dropped: a traffic key that is not under our key, or of another suite or association.
+        /// Dropped: a traffic key under another key, or of another suite or association.
         unusable,
     }
 }
@@ -143,7 +143,7 @@ usher_core::counters! {
 /// Returns the keying message that the octets announce, without further checks, so that a host can dispatch it.
 /// `None`: another PKM message, or none.
 #[must_use]
-pub fn announced_code(bytes: &[u8]) -> Option<Code> {
+pub fn keying_message_code(bytes: &[u8]) -> Option<Code> {
     let [kind, code, ..] = *bytes else { return None };
     let code = Code::of(code)?;
     let ours = matches!(
@@ -161,8 +161,8 @@ pub fn announced_code(bytes: &[u8]) -> Option<Code> {
 
 /// The common state of both sides: the key, packet numbers, and pending outputs.
 #[derive(Clone, Debug)]
-struct KeyingSide {
-    key: AuthKey,
+struct KeyingCommonState {
+    key: AuthorizationKey,
     direction: Direction,
     /// Packet number of the latest sent message; the first is one.
     sent: u32,
@@ -176,8 +176,8 @@ struct KeyingSide {
     keys: u32,
 }
 
-impl KeyingSide {
-    fn new(key: AuthKey, direction: Direction) -> Self {
+impl KeyingCommonState {
+    fn new(key: AuthorizationKey, direction: Direction) -> Self {
         Self {
             key,
             direction,
@@ -192,19 +192,19 @@ impl KeyingSide {
     }
 
     /// Creates a message of this side with the key's number.
-    fn build_message(&self, code: Code, identifier: u8) -> OwnedMessage {
-        OwnedMessage::new(self.direction, code, identifier)
+    fn build_message(&self, code: Code, identifier: u8) -> OwnedPkmMessage {
+        OwnedPkmMessage::new(self.direction, code, identifier)
             .with_attribute(AttributeType::KEY_SEQUENCE_NUMBER, &[self.key.sequence_number()])
     }
     /// Creates a handshake message.
-    fn build_handshake(&self, code: Code, identifier: u8, base: [u8; 8]) -> OwnedMessage {
+    fn build_handshake(&self, code: Code, identifier: u8, base: [u8; 8]) -> OwnedPkmMessage {
         self.build_message(code, identifier)
             .with_attribute(AttributeType::AKID, &self.key.id())
             .with_attribute(AttributeType::BS_RANDOM, &base)
     }
 
-    fn send_message(&mut self, message: &OwnedMessage, again: bool) {
-        // A key never serves that many messages.
+    fn send_message(&mut self, message: &OwnedPkmMessage, again: bool) {
+        // A key never serves so many messages that this counter reaches its maximum.
         self.sent = self.sent.saturating_add(1);
         let mut bytes = Vec::new();
         protect::seal_message(message, &self.key, self.sent, &mut bytes);
@@ -218,8 +218,10 @@ impl KeyingSide {
     /// Verifies a message under this key; `None`: it is counted and dropped.
     fn open_message<'a>(&mut self, bytes: &'a [u8]) -> Option<PkmMessage<'a>> {
         let sound = protect::open_message(bytes, &self.key);
-        self.digests +=
-            u32::from(!matches!(sound, Err(ProtectionError::Malformed(_) | ProtectionError::Unsigned)));
+        self.digests += u32::from(!matches!(
+            sound,
+            Err(CmacVerificationError::Malformed(_) | CmacVerificationError::Unsigned)
+        ));
         let (message, number) = match sound {
             Ok((message, _)) if message.direction() == self.direction => {
                 self.counters.out_of_place += 1;
@@ -228,8 +230,10 @@ impl KeyingSide {
             Ok(sound) => sound,
             Err(why) => {
                 *match why {
-                    ProtectionError::Malformed(_) | ProtectionError::Unsigned => &mut self.counters.malformed,
-                    ProtectionError::WrongDigest => &mut self.counters.wrong_digest,
+                    CmacVerificationError::Malformed(_) | CmacVerificationError::Unsigned => {
+                        &mut self.counters.malformed
+                    }
+                    CmacVerificationError::WrongDigest => &mut self.counters.wrong_digest,
                 } += 1;
                 return None;
             }
@@ -240,7 +244,9 @@ impl KeyingSide {
         }
         self.received = number;
         let id = message.get(AttributeType::AKID).is_none_or(|id| id == self.key.id());
-        if !id || message.get_array(AttributeType::KEY_SEQUENCE_NUMBER) != Some([self.key.sequence_number()])
+        if !id
+            || message.get_fixed_length_attribute(AttributeType::KEY_SEQUENCE_NUMBER)
+                != Some([self.key.sequence_number()])
         {
             self.counters.foreign += 1;
             return None;

@@ -19,7 +19,7 @@ const LONG: usize = 20;
 
 /// An authorization key and the keys derived from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AuthKey {
+pub struct AuthorizationKey {
     sequence: u8,
     id: [u8; 8],
     up: SecretValue<[u8; aes::LEN]>,
@@ -27,7 +27,7 @@ pub struct AuthKey {
     kek: SecretValue<[u8; aes::LEN]>,
 }
 
-impl AuthKey {
+impl AuthorizationKey {
     /// Derives the keys of a station and a base station from an EAP master session key. Only the last four bits of
     /// the sequence number count.
     #[must_use]
@@ -116,26 +116,26 @@ mod tests {
             0x99, 0x45, 0xce, 0x74,
         ];
         assert_eq!(*ak, published);
-        let id = AuthKey::new(&MSK, STATION, BASE, 0).id();
+        let id = AuthorizationKey::new(&MSK, STATION, BASE, 0).id();
         assert_eq!(id, [0xc0, 0x56, 0x43, 0x2d, 0x94, 0x07, 0x49, 0x94]);
     }
 
     #[test]
     fn each_key_follows_from_all_that_it_should() {
-        let key = AuthKey::new(&MSK, STATION, BASE, 0);
+        let key = AuthorizationKey::new(&MSK, STATION, BASE, 0);
         let all = [key.digest_key(Direction::Request), key.digest_key(Direction::Response), key.kek()];
         assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
         let mut msk = MSK;
         msk[63] ^= 1;
         for other in [
-            AuthKey::new(&msk, STATION, BASE, 0),
-            AuthKey::new(&MSK, BASE, BASE, 0),
-            AuthKey::new(&MSK, STATION, STATION, 0),
+            AuthorizationKey::new(&msk, STATION, BASE, 0),
+            AuthorizationKey::new(&MSK, BASE, BASE, 0),
+            AuthorizationKey::new(&MSK, STATION, STATION, 0),
         ] {
             assert!(other.id() != key.id() && other.kek() != key.kek());
             assert!(other.digest_key(Direction::Request) != key.digest_key(Direction::Request));
         }
-        let next = AuthKey::new(&MSK, STATION, BASE, 17);
+        let next = AuthorizationKey::new(&MSK, STATION, BASE, 17);
         assert_eq!(next.sequence_number(), 1);
         assert!(next.id() != key.id() && next.kek() == key.kek());
         assert_eq!(format!("{:?}", key.kek), "Key(..)");
@@ -149,7 +149,7 @@ mod tests {
         let short: [u8; 16] = ak[4..].try_into().unwrap();
         let block =
             |n: u8| cmac(&short, &[&[0, 0, 0, n], &STATION, &BASE, b"CMAC_KEYS+KEK", &[0, 0, 1, 0x80]]);
-        let key = AuthKey::new(&MSK, STATION, BASE, 0);
+        let key = AuthorizationKey::new(&MSK, STATION, BASE, 0);
         assert_eq!(*key.digest_key(Direction::Request), block(0));
         assert_eq!(*key.digest_key(Direction::Response), block(1));
         assert_eq!(*key.kek(), block(2));

@@ -2,8 +2,8 @@
 //! carries EAP in them, derives keys from EAP's master session key, and runs the exchange of traffic keys.
 //!
 //! ```text
-//! EAP peer ◀─▶ eap::StationSide ◀─ PKM-REQ, PKM-RSP on the basic connection ─▶ eap::BaseSide ◀─▶ authenticator
-//!    MSK ─▶ keys::AuthKey                                                           keys::AuthKey ◀─ MSK
+//! EAP peer ◀─▶ eap::StationEapSide ◀─ PKM-REQ, PKM-RSP on the basic connection ─▶ eap::BaseStationEapSide ◀─▶ authenticator
+//!    MSK ─▶ keys::AuthorizationKey                                                           keys::AuthorizationKey ◀─ MSK
 //!     keying::Station ◀─ SA-TEK handshake, traffic keys, under protect's digests ─▶ keying::Base
 //! ```
 //! A message is `management message type (9 or 10), code, PKM identifier, attributes`. An attribute is a type, a
@@ -43,4 +43,4 @@ pub mod work;
 
 pub use attribute::{AttributeIter, AttributeType, MAX_ATTRIBUTES, MAX_VALUE, PkmAttribute};
 pub use code::{Code, Direction};
-pub use message::{MessageError, OwnedMessage, PkmMessage};
+pub use message::{MessageError, OwnedPkmMessage, PkmMessage};

@@ -4,40 +4,40 @@ use crate::attribute::{self, AttributeIter, AttributeType, PkmAttribute};
 use crate::code::{Code, Direction};
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Why octets are not a PKM message. A receiver drops and counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
     /// The octets end too early.
     #[error(transparent)]
-    Truncated(#[from] TruncatedError),
+    Truncated(#[from] TruncatedInputError),
     /// A management message type other than 9 and 10.
-    #[error("management message type {0} is no PKM message")]
+    #[error("management message type {0} is not a PKM message")]
     NotPkm(u8),
     /// A reserved code.
     #[error("reserved code {0}")]
     ReservedCode(u8),
     /// A code of the other direction.
-    #[error("{1} in a {0}")]
+    #[error("{1} cannot be in a {0}")]
     WrongDirection(Direction, Code),
     /// A length in no octets or in more than four.
-    #[error("a length in {0} octets")]
+    #[error("a length field has {0} octets")]
     LengthFieldSize(usize),
     /// An attribute without a value.
     #[error("{0} is empty")]
     Empty(AttributeType),
     /// A value longer than [`crate::MAX_VALUE`].
-    #[error("{0} with {1} octets")]
+    #[error("{0} is too long: {1} octets")]
     TooLong(AttributeType, usize),
     /// A value whose length does not match its type.
-    #[error("{0} with {1} octets")]
+    #[error("{0} has a wrong length: {1} octets")]
     WrongLength(AttributeType, usize),
     /// More attributes than [`crate::MAX_ATTRIBUTES`].
-    #[error("too many attributes")]
+    #[error("the message has too many attributes")]
     TooMany,
     /// A mandatory attribute is missing.
-    #[error("{0} without {1}")]
+    #[error("{0} has no {1}")]
     Missing(Code, AttributeType),
 }
 
@@ -100,7 +100,7 @@ impl<'a> PkmMessage<'a> {
     }
     /// Returns the value of the first attribute of this type if it has `N` octets, as fixed ones do.
     #[must_use]
-    pub fn get_array<const N: usize>(&self, kind: AttributeType) -> Option<[u8; N]> {
+    pub fn get_fixed_length_attribute<const N: usize>(&self, kind: AttributeType) -> Option<[u8; N]> {
         self.get(kind)?.try_into().ok()
     }
     /// Returns the EAP packet, if there is one.
@@ -128,7 +128,7 @@ impl fmt::Debug for PkmMessage<'_> {
 
 /// A message that owns its attributes, to build or store one. Nothing in it is checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OwnedMessage {
+pub struct OwnedPkmMessage {
     /// The direction.
     pub direction: Direction,
     /// The code.
@@ -139,7 +139,7 @@ pub struct OwnedMessage {
     pub attributes: Vec<(AttributeType, Vec<u8>)>,
 }
 
-impl OwnedMessage {
+impl OwnedPkmMessage {
     /// Creates a message without attributes.
     #[must_use]
     pub const fn new(direction: Direction, code: Code, identifier: u8) -> Self {
@@ -162,14 +162,14 @@ impl OwnedMessage {
     }
 }
 
-impl From<PkmMessage<'_>> for OwnedMessage {
+impl From<PkmMessage<'_>> for OwnedPkmMessage {
     fn from(m: PkmMessage<'_>) -> Self {
         let attributes = m.attributes().map(|a| (a.kind, a.value.to_vec())).collect();
         Self { direction: m.direction, code: m.code, identifier: m.identifier, attributes }
     }
 }
 
-/// Appends a message with at most one attribute, without an [`OwnedMessage`].
+/// Appends a message with at most one attribute, without an [`OwnedPkmMessage`].
 pub(crate) fn emit_message(
     out: &mut Vec<u8>,
     (direction, code, identifier): (Direction, Code, u8),

@@ -10,8 +10,8 @@
 
 use crate::attribute::AttributeType;
 use crate::code::Direction;
-use crate::keys::AuthKey;
-use crate::message::{MessageError, OwnedMessage, PkmMessage};
+use crate::keys::AuthorizationKey;
+use crate::message::{MessageError, OwnedPkmMessage, PkmMessage};
 use alloc::vec::Vec;
 use usher_crypto::{aes, digest};
 
@@ -20,19 +20,19 @@ const ATTRIBUTE: usize = 2 + 4 + 8;
 
 /// Why a message fails verification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ProtectionError {
+pub enum CmacVerificationError {
     /// The octets are not a message.
     #[error(transparent)]
     Malformed(#[from] MessageError),
     /// The last attribute is not a CMAC-Digest.
-    #[error("no CMAC-Digest at the end")]
+    #[error("the message does not end with a CMAC-Digest")]
     Unsigned,
     /// The digest does not match the key and the message.
     #[error("wrong CMAC-Digest")]
     WrongDigest,
 }
 
-fn message_digest(key: &AuthKey, direction: Direction, number: [u8; 4], message: &[u8]) -> [u8; 8] {
+fn message_digest(key: &AuthorizationKey, direction: Direction, number: [u8; 4], message: &[u8]) -> [u8; 8] {
     let parts: [&[u8]; 4] = [&key.id(), &number, &[0; 4], message];
     let code = aes::cmac(key.digest_key(direction), &parts);
     let [a, b, c, d, e, f, g, h, ..] = code;
@@ -40,7 +40,7 @@ fn message_digest(key: &AuthKey, direction: Direction, number: [u8; 4], message:
 }
 
 /// Appends a message with its digest under this packet number.
-pub fn seal_message(message: &OwnedMessage, key: &AuthKey, number: u32, out: &mut Vec<u8>) {
+pub fn seal_message(message: &OwnedPkmMessage, key: &AuthorizationKey, number: u32, out: &mut Vec<u8>) {
     let from = out.len();
     message.emit(out);
     let number = number.to_be_bytes();
@@ -54,20 +54,24 @@ pub fn seal_message(message: &OwnedMessage, key: &AuthKey, number: u32, out: &mu
 ///
 /// # Errors
 /// The message fails verification.
-pub fn open_message<'a>(bytes: &'a [u8], key: &AuthKey) -> Result<(PkmMessage<'a>, u32), ProtectionError> {
+pub fn open_message<'a>(
+    bytes: &'a [u8],
+    key: &AuthorizationKey,
+) -> Result<(PkmMessage<'a>, u32), CmacVerificationError> {
     let message = PkmMessage::parse(bytes)?;
     let Some((covered, &[kind, 12, a, b, c, d, ref code @ ..])) = bytes.split_last_chunk::<ATTRIBUTE>()
     else {
-        return Err(ProtectionError::Unsigned);
+        return Err(CmacVerificationError::Unsigned);
     };
-    // The octets of the attribute could be the end of another attribute's value.
+    // The last octets may look like this attribute but be the end of another one's value, so the parsed attributes
+    // decide.
     let last = message.attributes().last().is_some_and(|a| a.kind == AttributeType::CMAC_DIGEST);
     if !last || AttributeType(kind) != AttributeType::CMAC_DIGEST {
-        return Err(ProtectionError::Unsigned);
+        return Err(CmacVerificationError::Unsigned);
     }
     let number = [a, b, c, d];
     if !digest::constant_time_eq(code, &message_digest(key, message.direction(), number, covered)) {
-        return Err(ProtectionError::WrongDigest);
+        return Err(CmacVerificationError::WrongDigest);
     }
     Ok((message, u32::from_be_bytes(number)))
 }
@@ -78,11 +82,11 @@ mod tests {
     use crate::code::Code;
     use proptest::prelude::*;
 
-    fn test_key(msk: u8) -> AuthKey {
-        AuthKey::new(&[msk; 64], [1; 6], [2; 6], 0)
+    fn test_key(msk: u8) -> AuthorizationKey {
+        AuthorizationKey::new(&[msk; 64], [1; 6], [2; 6], 0)
     }
-    fn key_request() -> OwnedMessage {
-        OwnedMessage::new(Direction::Request, Code::Pkm2KeyRequest, 7)
+    fn key_request() -> OwnedPkmMessage {
+        OwnedPkmMessage::new(Direction::Request, Code::Pkm2KeyRequest, 7)
             .with_attribute(AttributeType::KEY_SEQUENCE_NUMBER, &[0])
             .with_attribute(AttributeType::SAID, &[0, 1])
             .with_attribute(AttributeType::NONCE, &[9; 8])
@@ -108,16 +112,16 @@ mod tests {
     fn what_is_not_believed_says_why() {
         let mut out = Vec::new();
         key_request().emit(&mut out);
-        assert_eq!(open_message(&out, &test_key(3)), Err(ProtectionError::Unsigned));
+        assert_eq!(open_message(&out, &test_key(3)), Err(CmacVerificationError::Unsigned));
         // The attribute's octets at the end of another value are not a digest.
         let within = &sealed_request(1)[sealed_request(1).len() - ATTRIBUTE..];
         out.clear();
         key_request().with_attribute(AttributeType::DISPLAY_STRING, within).emit(&mut out);
-        assert_eq!(open_message(&out, &test_key(3)), Err(ProtectionError::Unsigned));
-        assert_eq!(open_message(&sealed_request(1), &test_key(4)), Err(ProtectionError::WrongDigest));
+        assert_eq!(open_message(&out, &test_key(3)), Err(CmacVerificationError::Unsigned));
+        assert_eq!(open_message(&sealed_request(1), &test_key(4)), Err(CmacVerificationError::WrongDigest));
         assert!(matches!(
             open_message(&sealed_request(1)[1..], &test_key(3)),
-            Err(ProtectionError::Malformed(_))
+            Err(CmacVerificationError::Malformed(_))
         ));
         // The same octets in the other direction use another key.
         let mut turned = sealed_request(1);

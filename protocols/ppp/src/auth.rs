@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use usher_crypto::SecretValue;
-use usher_eap::method::PeerOffer;
+use usher_eap::method::PeerMethodFactory;
 
 /// MD5 as CHAP's algorithm (RFC 1994 §3).
 const MD5: u8 = 5;
@@ -28,7 +28,7 @@ usher_core::named! {
         MsChapV2 = "mschapv2",
         /// CHAP with MD5: the server must know the password itself.
         Chap = "chap",
-        /// PAP: the password, readable by everybody on the link.
+        /// PAP: the password in the clear on the link.
         Pap = "pap",
     }
 }
@@ -46,7 +46,7 @@ impl AuthenticationProtocol {
     }
     /// Returns the protocol of LCP's option data; `None`: unknown.
     #[must_use]
-    pub fn of_option(data: &[u8]) -> Option<Self> {
+    pub fn from_lcp_option(data: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.lcp_option() == data)
     }
     /// Returns the PPP protocol of its packets.
@@ -111,7 +111,7 @@ pub struct PppCredentials {
     /// The authentication protocols to accept, by preference.
     pub protocols: Vec<AuthenticationProtocol>,
     /// EAP's methods, by preference.
-    pub eap_methods: Arc<[Box<dyn PeerOffer>]>,
+    pub eap_methods: Arc<[Box<dyn PeerMethodFactory>]>,
 }
 
 impl fmt::Debug for PppCredentials {

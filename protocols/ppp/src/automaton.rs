@@ -57,9 +57,9 @@ names! {
         TerminateAck = "RTA",
         /// A code that is not known.
         UnknownCode = "RUC",
-        /// What the peer does not know can be done without.
+        /// A rejection of an optional code or protocol.
         RejectPermitted = "RXJ+",
-        /// It cannot.
+        /// A rejection of an essential code or protocol.
         RejectCatastrophic = "RXJ-",
         /// An Echo-Request, Echo-Reply or Discard-Request.
         Echo = "RXR",
@@ -268,11 +268,11 @@ automaton! {
 
 impl State {
     /// True if the Restart timer may run in this state (RFC 1661 §4.1).
-    pub(crate) const fn is_timed(self) -> bool {
+    pub(crate) const fn may_run_restart_timer(self) -> bool {
         matches!(self, Self::Closing | Self::Stopping | Self::ReqSent | Self::AckRcvd | Self::AckSent)
     }
     /// True if the lower layer is up, so that packets can come.
-    pub(crate) const fn has_lower(self) -> bool {
+    pub(crate) const fn is_lower_layer_up(self) -> bool {
         !matches!(self, Self::Initial | Self::Starting)
     }
 }

@@ -6,18 +6,20 @@ use crate::ipv6::host::DelegatedPrefix;
 use crate::ipv6::neighbor::RouterAdvertisement;
 use crate::ipv6cp::InterfaceIdentifier;
 use crate::link::{
-    AddressFamily, DropReason, EndReason, LinkConfig, LinkNetwork, LinkOutput, LinkRole, PppLink,
+    AddressFamily, DropReason, EndReason, LinkConfig, NegotiatedAddresses, PppLink, PppLinkOutput,
+    PppLinkRole,
 };
 use crate::pppoe::{
-    DiscoveryTags, ErrorTag, FrameError, MAX_PAYLOAD, MacAddress, OVERHEAD, PppoeCode, PppoeFrame, PppoeStage,
+    DiscoveryTags, FrameError, MAX_PAYLOAD, MacAddress, OVERHEAD, PppoeCode, PppoeErrorTag, PppoeFrame,
+    PppoeStage,
 };
 use crate::work;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{
-    CommandError, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, PortId, SecureRng,
-    Transmit, WallTime, WorkRecord,
+    CommandError, Duration, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutputOf, NoJob,
+    OutputQueue, SecureRng, Transmit, WallTime, WorkRecord,
 };
 
 /// Octets of the client's Host-Uniq.
@@ -31,7 +33,7 @@ const OPAQUE: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The port.
-    pub port: PortId,
+    pub port: LinkLayerPortId,
     /// The client's address at the port.
     pub address: MacAddress,
     /// Octets of the longest payload of a frame at the port (the interface's MTU).
@@ -69,7 +71,7 @@ impl ClientConfig {
     /// Returns the default configuration: any service, IPv4 with name servers, IPv6, waits of 1 s to 30 s, five PADIs,
     /// no reconnection.
     #[must_use]
-    pub fn new(port: PortId, address: MacAddress, credentials: PppCredentials) -> Self {
+    pub fn new(port: LinkLayerPortId, address: MacAddress, credentials: PppCredentials) -> Self {
         Self {
             port,
             address,
@@ -126,7 +128,7 @@ pub enum ClientEvent {
         /// Octets of the longest packet.
         mtu: u16,
         /// The addresses of both ends.
-        network: LinkNetwork,
+        network: NegotiatedAddresses,
     },
     /// Stop forwarding packets of this network.
     Remove {
@@ -160,41 +162,41 @@ pub enum ClientEvent {
 }
 
 usher_core::counters! {
-    /// What a [`PppoeClient`] did and dropped.
+    /// The events and drops of a [`PppoeClient`].
     pub struct ClientCounters {
         /// PADI sent.
         initiations,
         /// PADR sent.
         requests,
-        /// Sessions that came to be.
+        /// Sessions established.
         sessions,
-        /// Sessions that ended.
+        /// Sessions ended.
         ended,
-        /// Frames of another port or EtherType.
+        /// Frames at another port or with another EtherType.
         not_ours,
-        /// Frames for other stations, or from others than the concentrator.
+        /// Frames for other stations, or from a station other than the concentrator.
         not_for_us,
-        /// Frames that are no PPPoE, or with tags of a wrong length.
+        /// Frames that are not PPPoE, or have tags of a wrong length.
         malformed,
-        /// Discovery packets that answer nothing that was asked, or not with our Host-Uniq.
+        /// Discovery packets that answer no request, or have another Host-Uniq.
         not_asked,
-        /// PADO of another concentrator or without the service.
+        /// PADO from another concentrator or without the service.
         not_wanted,
-        /// PADO and PADS that refuse.
+        /// PADO and PADS with an error.
         refused,
-        /// PADT of the concentrator with another Host-Uniq than ours.
+        /// PADT of the concentrator with another Host-Uniq.
         forged_padt,
-        /// Session packets that are not taken: of a wrong length, unasked for, before their time, or of which nothing follows.
+        /// Session packets dropped: of a wrong length, unsolicited, too early, or without effect in the current state.
         bad_packet,
-        /// Echo packets with another magic number than agreed to.
+        /// Echo packets with a magic number other than the negotiated one.
         bad_magic,
-        /// Packets of networks, which the data plane has to carry.
+        /// Network packets, which belong to the data plane.
         data,
     }
 }
 
 #[derive(Debug)]
-enum ClientState {
+enum PppoeClientState {
     Idle,
     /// A session begins at this time.
     Waiting(Instant),
@@ -227,7 +229,7 @@ struct DiscoveryOffer {
 
 /// A PPPoE client: a [`Machine`] over Ethernet frames.
 ///
-/// - Getters: [`counters`](Self::counters), [`has_session`](Self::has_session).
+/// - Getters: [`counters`](Self::counters), [`has_pppoe_session`](Self::has_pppoe_session).
 /// - Input: [`handle_input`](Machine::handle_input) takes frames and timeouts.
 /// - Commands: [`handle_command`](Machine::handle_command) takes a [`ClientCommand`].
 /// - Polls: [`poll_output`](Machine::poll_output) and [`poll_timeout`](Machine::poll_timeout).
@@ -236,7 +238,7 @@ pub struct PppoeClient {
     config: ClientConfig,
     rng: SecureRng,
     epoch: WallTime,
-    state: ClientState,
+    state: PppoeClientState,
     host_uniq: [u8; HOST_UNIQ],
     relay_session_id: Option<Vec<u8>>,
     /// PADIs sent for this session.
@@ -257,7 +259,7 @@ impl PppoeClient {
             host_uniq: rng.random_array(),
             rng,
             epoch: WallTime::UNIX_EPOCH,
-            state: ClientState::Idle,
+            state: PppoeClientState::Idle,
             relay_session_id: None,
             attempts: 0,
             failures: 0,
@@ -273,8 +275,8 @@ impl PppoeClient {
     }
     /// True if the client has a session.
     #[must_use]
-    pub const fn has_session(&self) -> bool {
-        matches!(self.state, ClientState::Session { .. })
+    pub const fn has_pppoe_session(&self) -> bool {
+        matches!(self.state, PppoeClientState::Session { .. })
     }
 
     fn max_payload(&self) -> Option<u16> {
@@ -318,13 +320,14 @@ impl PppoeClient {
         self.counters.initiations += 1;
         let (service, host_uniq) = (self.config.service.clone(), self.host_uniq);
         let tags = DiscoveryTags {
+            // RFC 2516, 5.1: one Service-Name.
             services: [service.as_bytes()].into(),
             host_uniq: Some(&host_uniq),
             max_payload: self.max_payload(),
             ..DiscoveryTags::default()
         };
         self.send_discovery(MacAddress::BROADCAST, PppoeCode::PADI, 0, &tags);
-        self.state = ClientState::Initiated { due: now + wait, wait };
+        self.state = PppoeClientState::Initiated { due: now + wait, wait };
     }
 
     /// Sends a PADR (RFC 2516 §5.3).
@@ -332,6 +335,7 @@ impl PppoeClient {
         self.counters.requests += 1;
         let (service, host_uniq) = (self.config.service.clone(), self.host_uniq);
         let tags = DiscoveryTags {
+            // RFC 2516, 5.3, A: one Service-Name; AC-Cookie and Relay-Session-Id unchanged.
             services: [service.as_bytes()].into(),
             host_uniq: Some(&host_uniq),
             cookie: offer.cookie.as_deref(),
@@ -340,10 +344,10 @@ impl PppoeClient {
             ..DiscoveryTags::default()
         };
         self.send_discovery(offer.concentrator, PppoeCode::PADR, 0, &tags);
-        self.state = ClientState::Requested { offer, due: now + wait, wait, sent: sent + 1 };
+        self.state = PppoeClientState::Requested { offer, due: now + wait, wait, sent: sent + 1 };
     }
 
-    fn handle_frame(&mut self, now: Instant, port: PortId, octets: &[u8]) {
+    fn handle_frame(&mut self, now: Instant, port: LinkLayerPortId, octets: &[u8]) {
         if port != self.config.port {
             self.counters.not_ours += 1;
             return;
@@ -377,16 +381,16 @@ impl PppoeClient {
         };
         let ours = tags.host_uniq == Some(&self.host_uniq[..]);
         match (&self.state, frame.code) {
-            (ClientState::Initiated { .. }, PppoeCode::PADO) if ours && frame.session == 0 => {
+            (PppoeClientState::Initiated { .. }, PppoeCode::PADO) if ours && frame.session == 0 => {
                 self.handle_pado(now, &frame, &tags);
             }
-            (ClientState::Requested { offer, .. }, PppoeCode::PADS)
+            (PppoeClientState::Requested { offer, .. }, PppoeCode::PADS)
                 if ours && frame.source == offer.concentrator =>
             {
                 let offer = offer.clone();
                 self.handle_pads(now, &frame, &tags, &offer);
             }
-            (&ClientState::Session { concentrator, number, .. }, PppoeCode::PADT)
+            (&PppoeClientState::Session { concentrator, number, .. }, PppoeCode::PADT)
                 if number == frame.session =>
             {
                 if concentrator != frame.source {
@@ -429,6 +433,7 @@ impl PppoeClient {
         tags: &DiscoveryTags<'_>,
         offer: &DiscoveryOffer,
     ) {
+        // RFC 2516, 4: SESSION_ID 0xffff is reserved.
         if frame.session == 0 || frame.session == u16::MAX || !tags.errors.is_empty() {
             self.counters.refused += 1;
             let message = match tags.errors.first() {
@@ -437,17 +442,17 @@ impl PppoeClient {
                 None => b"the number of its session is none".to_vec(),
             };
             self.outputs.push_event(ClientEvent::RefusalMessage { message });
-            let service = matches!(tags.errors.first(), Some((ErrorTag::ServiceName, _)));
+            let service = matches!(tags.errors.first(), Some((PppoeErrorTag::ServiceName, _)));
             let reason = if service { EndReason::NoConcentrator } else { EndReason::Refused };
             return self.finish_session(now, reason, false);
         }
         self.counters.sessions += 1;
-        // RFC 4638 §4: packets longer than 1492 octets only if both sides announce them.
+        // RFC 4638, 4: packets longer than 1492 octets only if both sides announce them.
         let limit = match (self.max_payload(), tags.max_payload) {
             (Some(ours), Some(theirs)) if theirs > MAX_PAYLOAD => ours.min(theirs),
             _ => self.config.mtu.saturating_sub(OVERHEAD).min(MAX_PAYLOAD),
         };
-        let role = LinkRole::Peer {
+        let role = PppLinkRole::Peer {
             credentials: self.config.credentials.clone(),
             requires_authentication: self.config.requires_authentication,
             ipv4: self.config.ipv4,
@@ -459,14 +464,14 @@ impl PppoeClient {
         let link = PppLink::new(role, self.config.link, limit, rng, now, now.to_wall_time(self.epoch));
         let (concentrator, number) = (frame.source, frame.session);
         self.relay_session_id = offer.relay_session_id.clone();
-        self.state = ClientState::Session { concentrator, number, link: link.into() };
+        self.state = PppoeClientState::Session { concentrator, number, link: link.into() };
         self.outputs.push_event(ClientEvent::SessionStarted { concentrator, number });
         self.drain_link(now);
     }
 
     fn handle_session_frame(&mut self, now: Instant, frame: PppoeFrame<'_>) {
         let wall = now.to_wall_time(self.epoch);
-        let ClientState::Session { concentrator, number, link } = &mut self.state else {
+        let PppoeClientState::Session { concentrator, number, link } = &mut self.state else {
             self.counters.not_asked += 1;
             return;
         };
@@ -491,38 +496,38 @@ impl PppoeClient {
 
     /// Applies the outputs of the link.
     fn drain_link(&mut self, now: Instant) {
-        let ClientState::Session { concentrator, number, link } = &mut self.state else { return };
+        let PppoeClientState::Session { concentrator, number, link } = &mut self.state else { return };
         let (concentrator, number, mtu) = (*concentrator, *number, link.mtu());
-        let (said, work) = (link.take_outputs(), link.take_work());
+        let (said, work) = (link.take_link_outputs(), link.take_work());
         for label in work {
             self.outputs.push_work(WorkRecord { label, units: 1 });
         }
         for one in said {
             match one {
-                LinkOutput::Send(protocol, packet) => {
+                PppLinkOutput::Send(protocol, packet) => {
                     let payload = [&protocol.0.to_be_bytes(), &packet[..]].concat();
                     self.send_frame(concentrator, PppoeStage::Session, PppoeCode::SESSION, number, &payload);
                 }
                 // A client authenticates no peer.
-                LinkOutput::VerifyProof { .. } => {}
-                LinkOutput::Authenticated => self.outputs.push_event(ClientEvent::Authenticated),
-                LinkOutput::Refused(message) => {
+                PppLinkOutput::VerifyProof { .. } => {}
+                PppLinkOutput::Authenticated => self.outputs.push_event(ClientEvent::Authenticated),
+                PppLinkOutput::Refused(message) => {
                     self.outputs.push_event(ClientEvent::RefusalMessage { message })
                 }
-                LinkOutput::Up(network) => {
+                PppLinkOutput::Up(network) => {
                     (self.failures, self.attempts) = (0, 0);
                     self.outputs.push_event(ClientEvent::Install { concentrator, number, mtu, network });
                 }
-                LinkOutput::Down(family) => self.outputs.push_event(ClientEvent::Remove { family }),
-                LinkOutput::Advertised(advertisement) => {
+                PppLinkOutput::Down(family) => self.outputs.push_event(ClientEvent::Remove { family }),
+                PppLinkOutput::Advertised(advertisement) => {
                     self.outputs.push_event(ClientEvent::Advertised { advertisement });
                 }
-                LinkOutput::Delegated(Some(delegation)) => {
+                PppLinkOutput::Delegated(Some(delegation)) => {
                     self.outputs.push_event(ClientEvent::Delegated { delegation });
                 }
-                LinkOutput::Delegated(None) => self.outputs.push_event(ClientEvent::Withdrawn),
-                LinkOutput::Mtu(mtu) => self.outputs.push_event(ClientEvent::Mtu { mtu }),
-                LinkOutput::Ended(reason) => {
+                PppLinkOutput::Delegated(None) => self.outputs.push_event(ClientEvent::Withdrawn),
+                PppLinkOutput::Mtu(mtu) => self.outputs.push_event(ClientEvent::Mtu { mtu }),
+                PppLinkOutput::Ended(reason) => {
                     if reason != EndReason::Padt {
                         let (host_uniq, relay) = (self.host_uniq, self.relay_session_id.clone());
                         let tags = DiscoveryTags {
@@ -540,8 +545,8 @@ impl PppoeClient {
 
     /// Ends the session without further LCP packets.
     fn abort_session(&mut self, now: Instant, reason: EndReason) {
-        if let ClientState::Session { link, .. } = &mut self.state {
-            link.abort_link(reason);
+        if let PppoeClientState::Session { link, .. } = &mut self.state {
+            link.end_link_without_lcp(reason);
             self.drain_link(now);
         }
     }
@@ -549,7 +554,7 @@ impl PppoeClient {
     /// Finishes a session and schedules the next. The wait grows with each failure and is random, so that the hosts of
     /// a building do not reconnect at the same time.
     fn finish_session(&mut self, now: Instant, reason: EndReason, had: bool) {
-        self.state = ClientState::Idle;
+        self.state = PppoeClientState::Idle;
         self.counters.ended += u64::from(had);
         self.host_uniq = self.rng.random_array();
         let mut again = None;
@@ -557,7 +562,7 @@ impl PppoeClient {
             let most = (self.config.initial_timeout * (1 << self.failures.min(16))).min(self.config.longest);
             self.failures += 1;
             let at = now + most.mul_f64(0.5 + self.rng.sample_unit() / 2.0);
-            self.state = ClientState::Waiting(at);
+            self.state = PppoeClientState::Waiting(at);
             again = Some(at);
         }
         self.closing = false;
@@ -567,16 +572,16 @@ impl PppoeClient {
     fn handle_timeout(&mut self, now: Instant) {
         let double = |wait: Duration, longest: Duration| (wait * 2).min(longest);
         match &mut self.state {
-            ClientState::Idle => {}
-            ClientState::Waiting(at) if *at <= now => {
+            PppoeClientState::Idle => {}
+            PppoeClientState::Waiting(at) if *at <= now => {
                 self.attempts = 0;
                 self.send_padi(now, self.config.initial_timeout);
             }
-            ClientState::Initiated { due, wait, .. } if *due <= now => {
+            PppoeClientState::Initiated { due, wait, .. } if *due <= now => {
                 let wait = double(*wait, self.config.longest);
                 self.send_padi(now, wait);
             }
-            ClientState::Requested { offer, due, wait, sent } if *due <= now => {
+            PppoeClientState::Requested { offer, due, wait, sent } if *due <= now => {
                 let (offer, wait, sent) = (offer.clone(), double(*wait, self.config.longest), *sent);
                 if sent < REQUESTS {
                     self.send_padr(now, offer, wait, sent);
@@ -584,11 +589,13 @@ impl PppoeClient {
                     self.send_padi(now, self.config.initial_timeout);
                 }
             }
-            ClientState::Session { link, .. } => {
+            PppoeClientState::Session { link, .. } => {
                 link.handle_timeout(now, now.to_wall_time(self.epoch));
                 self.drain_link(now);
             }
-            ClientState::Waiting(_) | ClientState::Initiated { .. } | ClientState::Requested { .. } => {}
+            PppoeClientState::Waiting(_)
+            | PppoeClientState::Initiated { .. }
+            | PppoeClientState::Requested { .. } => {}
         }
     }
 }
@@ -616,17 +623,19 @@ impl Machine for PppoeClient {
 
     fn handle_command(&mut self, now: Instant, command: ClientCommand) -> Result<(), CommandError> {
         match (command, &mut self.state) {
-            (ClientCommand::Connect, ClientState::Idle | ClientState::Waiting(_)) => {
+            (ClientCommand::Connect, PppoeClientState::Idle | PppoeClientState::Waiting(_)) => {
                 (self.attempts, self.failures, self.closing) = (0, 0, false);
                 self.send_padi(now, self.config.initial_timeout);
             }
             (ClientCommand::Connect, _) => {
-                return Err(CommandError::WrongState("it has a session, or is trying for one"));
+                return Err(CommandError::WrongState("the client has a session or is establishing one"));
             }
-            (ClientCommand::Disconnect, ClientState::Idle) => {
-                return Err(CommandError::WrongState("it has no session, and is not trying for one"));
+            (ClientCommand::Disconnect, PppoeClientState::Idle) => {
+                return Err(CommandError::WrongState(
+                    "the client has no session and is not establishing one",
+                ));
             }
-            (ClientCommand::Disconnect, ClientState::Session { link, .. }) => {
+            (ClientCommand::Disconnect, PppoeClientState::Session { link, .. }) => {
                 self.closing = true;
                 link.close(now, now.to_wall_time(self.epoch), EndReason::Closed);
                 self.drain_link(now);
@@ -639,16 +648,16 @@ impl Machine for PppoeClient {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         match &self.state {
-            ClientState::Idle => None,
-            ClientState::Waiting(at) => Some(*at),
-            ClientState::Initiated { due, .. } | ClientState::Requested { due, .. } => Some(*due),
-            ClientState::Session { link, .. } => link.poll_timeout(),
+            PppoeClientState::Idle => None,
+            PppoeClientState::Waiting(at) => Some(*at),
+            PppoeClientState::Initiated { due, .. } | PppoeClientState::Requested { due, .. } => Some(*due),
+            PppoeClientState::Session { link, .. } => link.poll_timeout(),
         }
     }
 }

@@ -6,25 +6,27 @@
 mod config;
 mod discovery;
 mod event;
-mod outside;
+mod unauthenticated;
 
 pub use config::{ConcentratorConfig, ConcentratorPort, ConfigError, ExcessSessionPolicy};
-pub use event::{AuthenticationReply, ConcentratorCommand, ConcentratorEvent, SessionId, SubscriberInfo};
+pub use event::{
+    AuthenticationReply, ConcentratorCommand, ConcentratorEvent, PppoeSessionId, SubscriberInfo,
+};
 
 use crate::auth::authenticator::ProofVerdict;
-use crate::link::{DropReason, EndReason, LinkOutput, PppLink};
+use crate::link::{DropReason, EndReason, PppLink, PppLinkOutput};
 use crate::packet::PppProtocol;
 use crate::pppoe::cookie::CookieSecrets;
-use crate::pppoe::limit::TokenBuckets;
+use crate::pppoe::limit::TokenBucketTable;
 use crate::pppoe::{DiscoveryTags, MacAddress, PppoeCode, PppoeFrame, PppoeStage};
 use crate::work;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use outside::{AccessLine, UnauthenticatedSessions};
+use unauthenticated::{AccessLine, UnauthenticatedSessions};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, PortId, SecureRng, Transmit,
-    WallTime, WorkRecord,
+    CommandError, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutputOf, NoJob, OutputQueue,
+    SecureRng, Transmit, WallTime, WorkRecord,
 };
 
 /// Maximum stations in the table of rate limits.
@@ -33,25 +35,25 @@ const STATIONS: usize = 16_384;
 const LINES: usize = 16_384;
 
 usher_core::counters! {
-    /// What a concentrator did and dropped.
+    /// The events and drops of a concentrator.
     pub struct ConcentratorCounters {
-        /// PADI that were answered with PADO.
+        /// PADI answered with PADO.
         offers,
-        /// Sessions begun: PADS with a number.
+        /// Sessions started: PADS with a session number.
         sessions,
-        /// PADS sent again: the host had not heard the first.
+        /// PADS retransmitted for a repeated PADR.
         confirmed_again,
         /// Sessions ended.
         ended,
-        /// Sessions ended since the same host began another and may not have both.
+        /// Sessions replaced by a newer one of the same host, at its session limit.
         replaced,
-        /// Frames of a port that is not this concentrator's, or of another EtherType.
+        /// Frames at an unknown port or with another EtherType.
         not_ours,
         /// Frames for other stations.
         not_for_us,
-        /// Frames that are no PPPoE, from no single station, or with tags of a wrong length.
+        /// Frames that are not PPPoE, have a multicast source, or have tags of a wrong length.
         malformed,
-        /// Discovery packets of a code, number or address that hosts may not send.
+        /// Discovery packets with a code, session number or address that hosts must not send.
         unexpected,
         /// PADI and PADR without exactly one Service-Name.
         service_count,
@@ -59,46 +61,45 @@ usher_core::counters! {
         not_offered,
         /// PADR refused: no such service.
         no_service,
-        /// PADR with no AC-Cookie of ours, or an old one.
+        /// PADR without a valid AC-Cookie.
         bad_cookie,
-        /// PADI and PADR whose answer would be longer than an Ethernet frame.
+        /// PADI and PADR whose answer would exceed an Ethernet frame.
         oversized,
-        /// PADI beyond one station's rate.
+        /// PADI beyond the rate limit of a station.
         limited_station,
-        /// PADI beyond the rate of all stations of their line or port.
+        /// PADI beyond the rate limit of their circuit or port.
         limited_all,
-        /// PADR beyond one station's rate.
+        /// PADR beyond the rate limit of a station.
         limited_requests,
-        /// PADR refused: as many sessions as may be, or as many that are not let in yet.
+        /// PADR refused: the limit of sessions or of half-open sessions is reached.
         full,
-        /// Sessions ended whose hosts were not let in yet, since others wanted their places.
+        /// Half-open sessions evicted by new ones.
         crowded_out,
-        /// Sessions ended whose hosts left again and again what was agreed to.
+        /// Sessions ended: the host renegotiated too often.
         renegotiating,
-        /// PADR refused: the station has as many sessions as it may.
+        /// PADR refused: the station has reached its session limit.
         full_station,
-        /// Session packets and PADT of a number that nobody has.
+        /// Session packets and PADT with an unknown session number.
         unknown_session,
-        /// Session packets and PADT of a number that another station has.
+        /// Session packets and PADT with another station's session number.
         spoofed,
-        /// PADT with another Host-Uniq than the session's.
+        /// PADT with a Host-Uniq other than the session's.
         forged_padt,
-        /// PADT without a Host-Uniq of a station that had sent others that named no session of it.
+        /// PADT without a Host-Uniq, from a station whose earlier PADT named none of its sessions.
         guessed_padt,
-        /// Control packets whose lengths are wrong.
+        /// Control packets with wrong lengths.
         bad_packet,
-        /// Control packets that answer nothing that was asked.
+        /// Control packets that answer no request.
         not_asked,
-        /// Packets of protocols whose time has not come: a network's, before its host was let in.
+        /// Packets of protocols that are not open yet, such as IP before the end of authentication.
         early,
-        /// Echo packets with another magic number than agreed to.
+        /// Echo packets with a magic number other than the negotiated one.
         bad_magic,
-        /// Packets of networks, which the data plane has to carry.
+        /// Network packets, which belong to the data plane.
         data,
-        /// Control packets of which nothing follows in the state that their protocol is in, such as a Configure-Request while a session
-        /// ends.
+        /// Control packets without effect in the current state, such as a Configure-Request while a session ends.
         ignored,
-        /// Passwords and responses that came again while the first is judged: its verdict answers them.
+        /// Retransmitted passwords and responses during the check of the first, whose result answers them.
         pending,
     }
 }
@@ -118,11 +119,11 @@ impl ConcentratorCounters {
 }
 
 /// The port and address of a host.
-type StationKey = (PortId, MacAddress);
+type StationKey = (LinkLayerPortId, MacAddress);
 
 #[derive(Debug)]
 struct PppoeSession {
-    name: SessionId,
+    name: PppoeSessionId,
     station: StationKey,
     line: AccessLine,
     link: PppLink,
@@ -152,19 +153,19 @@ pub struct PppoeConcentrator {
     cookies: Option<CookieSecrets>,
     sessions: BTreeMap<u16, PppoeSession>,
     /// SESSION_IDs by session name.
-    names: BTreeMap<SessionId, u16>,
+    names: BTreeMap<PppoeSessionId, u16>,
     /// Session names by station, in the order in which the sessions began.
-    stations: BTreeMap<StationKey, Vec<SessionId>>,
+    stations: BTreeMap<StationKey, Vec<PppoeSessionId>>,
     /// Sessions whose hosts are not authenticated yet.
     outside: UnauthenticatedSessions,
     timers: TimerQueue<u16>,
     next: u64,
-    initiations: TokenBuckets<AccessLine>,
-    terminations: TokenBuckets<PortId>,
+    initiations: TokenBucketTable<AccessLine>,
+    terminations: TokenBucketTable<LinkLayerPortId>,
     /// Rate limit of PADT packets that match no session of their station.
-    unmatched_padts: TokenBuckets<StationKey>,
-    initiations_of: TokenBuckets<StationKey>,
-    requests_of: TokenBuckets<StationKey>,
+    unmatched_padts: TokenBucketTable<StationKey>,
+    initiations_of: TokenBucketTable<StationKey>,
+    requests_of: TokenBucketTable<StationKey>,
     counters: ConcentratorCounters,
     outputs: OutputQueue<ConcentratorEvent>,
 }
@@ -187,11 +188,11 @@ impl PppoeConcentrator {
             outside: UnauthenticatedSessions::default(),
             timers: TimerQueue::new(),
             next: 0,
-            initiations: TokenBuckets::new(LINES),
-            terminations: TokenBuckets::new(LINES),
-            unmatched_padts: TokenBuckets::new(STATIONS),
-            initiations_of: TokenBuckets::new(STATIONS),
-            requests_of: TokenBuckets::new(STATIONS),
+            initiations: TokenBucketTable::new(LINES),
+            terminations: TokenBucketTable::new(LINES),
+            unmatched_padts: TokenBucketTable::new(STATIONS),
+            initiations_of: TokenBucketTable::new(STATIONS),
+            requests_of: TokenBucketTable::new(STATIONS),
             counters: ConcentratorCounters::default(),
             outputs: OutputQueue::default(),
         })
@@ -213,7 +214,7 @@ impl PppoeConcentrator {
     }
     /// Returns the subscriber of a session.
     #[must_use]
-    pub fn subscriber(&self, session: SessionId) -> Option<&SubscriberInfo> {
+    pub fn subscriber(&self, session: PppoeSessionId) -> Option<&SubscriberInfo> {
         self.names.get(&session).and_then(|id| self.sessions.get(id)).map(|session| &session.subscriber)
     }
     /// Returns the number of rate limit buckets of stations and lines, which is bounded.
@@ -227,7 +228,7 @@ impl PppoeConcentrator {
         self.outputs.push_work(WorkRecord { label, units: 1 });
     }
 
-    fn handle_frame(&mut self, now: Instant, port: PortId, octets: &[u8]) {
+    fn handle_frame(&mut self, now: Instant, port: LinkLayerPortId, octets: &[u8]) {
         let Some(own) = self.config.ports.iter().find(|own| own.port == port).copied() else {
             self.counters.not_ours += 1;
             return;
@@ -245,7 +246,7 @@ impl PppoeConcentrator {
         };
         let initiation = frame.stage == PppoeStage::Discovery && frame.code == PppoeCode::PADI;
         let for_us = if initiation { MacAddress::BROADCAST } else { own.address };
-        // RFC 2516 §5.1: a PADI is broadcast. A unicast PADI is dropped.
+        // RFC 2516, 5.1: a PADI is broadcast. A unicast PADI is dropped.
         if frame.destination != for_us {
             self.counters.not_for_us += 1;
             return;
@@ -261,7 +262,7 @@ impl PppoeConcentrator {
     }
 
     /// Returns the SESSION_ID of a frame if the session belongs to the frame's station.
-    fn look_up_session(&mut self, port: PortId, frame: &PppoeFrame<'_>) -> Option<u16> {
+    fn look_up_session(&mut self, port: LinkLayerPortId, frame: &PppoeFrame<'_>) -> Option<u16> {
         match self.sessions.get(&frame.session) {
             Some(session) if session.station == (port, frame.source) => Some(frame.session),
             Some(_) => {
@@ -276,12 +277,14 @@ impl PppoeConcentrator {
     }
 
     fn handle_session_frame(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
+        // RFC 2516, 6: CODE is 0x00 in a session.
         if frame.code != PppoeCode::SESSION {
             self.counters.malformed += 1;
             return;
         }
         let Some(id) = self.look_up_session(own.port, &frame) else {
-            // After a restart of this side the host's session is unknown: a PADT tells it at once.
+            // If this side has restarted, the host's session is unknown. A PADT tells the host at once, so that it can
+            // reconnect.
             let unknown = frame.session != 0 && !self.sessions.contains_key(&frame.session);
             if unknown && self.terminations.take_token(now, own.port, self.config.terminations) {
                 self.send_padt(own, frame.source, frame.session, &DiscoveryTags::default());
@@ -336,28 +339,28 @@ impl PppoeConcentrator {
     fn drain_link(&mut self, id: u16) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (name, (port, host)) = (session.name, session.station);
-        let (said, work) = (session.link.take_outputs(), session.link.take_work());
+        let (said, work) = (session.link.take_link_outputs(), session.link.take_work());
         for label in work {
             self.record_work(label);
         }
         let own = self.config.ports.iter().find(|own| own.port == port).copied();
         for one in said {
             match one {
-                LinkOutput::Send(protocol, packet) => {
+                PppLinkOutput::Send(protocol, packet) => {
                     if let Some(own) = own {
                         self.send_session_frame(own, host, id, protocol, &packet);
                     }
                 }
-                LinkOutput::VerifyProof { name: user, proof, mtu } => {
+                PppLinkOutput::VerifyProof { name: user, proof, mtu } => {
                     let event = ConcentratorEvent::Authenticate { session: name, user, proof, mtu };
                     self.outputs.push_event(event);
                 }
-                LinkOutput::Authenticated => {
+                PppLinkOutput::Authenticated => {
                     if let Some(session) = self.sessions.get(&id) {
                         self.outside.remove(session.line, name);
                     }
                 }
-                LinkOutput::Up(network) => {
+                PppLinkOutput::Up(network) => {
                     let Some(session) = self.sessions.get(&id) else { continue };
                     let (subscriber, mtu) = (session.subscriber.clone(), session.link.mtu());
                     self.outputs.push_event(ConcentratorEvent::Install {
@@ -367,15 +370,15 @@ impl PppoeConcentrator {
                         network,
                     });
                 }
-                LinkOutput::Down(family) => {
+                PppLinkOutput::Down(family) => {
                     self.outputs.push_event(ConcentratorEvent::Remove { session: name, family });
                 }
-                LinkOutput::Mtu(mtu) => {
+                PppLinkOutput::Mtu(mtu) => {
                     self.outputs.push_event(ConcentratorEvent::Mtu { session: name, mtu })
                 }
-                // Only a client's link gives these.
-                LinkOutput::Refused(_) | LinkOutput::Advertised(_) | LinkOutput::Delegated(_) => {}
-                LinkOutput::Ended(reason) => return self.remove_session(id, reason),
+                // Only the link of a client gives these outputs.
+                PppLinkOutput::Refused(_) | PppLinkOutput::Advertised(_) | PppLinkOutput::Delegated(_) => {}
+                PppLinkOutput::Ended(reason) => return self.remove_session(id, reason),
             }
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -446,12 +449,12 @@ impl PppoeConcentrator {
     /// Ends a session without further LCP packets.
     fn abort_session(&mut self, id: u16, reason: EndReason) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.link.abort_link(reason);
+            session.link.end_link_without_lcp(reason);
             self.drain_link(id);
         }
     }
 
-    fn session_number(&self, session: SessionId) -> Result<u16, CommandError> {
+    fn session_number(&self, session: PppoeSessionId) -> Result<u16, CommandError> {
         self.names.get(&session).copied().ok_or(CommandError::UnknownToken)
     }
 }
@@ -521,14 +524,14 @@ impl Machine for PppoeConcentrator {
                 }
             }
             ConcentratorCommand::Configure(config) => {
-                config.validate().map_err(|_| CommandError::Invalid("the configuration serves nobody"))?;
+                config.validate().map_err(|_| CommandError::Invalid("the configuration is invalid"))?;
                 self.config = *config;
             }
         }
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

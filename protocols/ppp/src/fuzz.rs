@@ -1,6 +1,6 @@
 //! Entry points for fuzzers. Each returns false on a defect.
 
-use crate::auth::message::{ChapValue, PapRequest};
+use crate::auth::message::{ChapPacketData, PapRequest};
 use crate::auth::{AuthenticationProtocol, PppCredentials};
 use crate::client::{ClientCommand, ClientConfig, PppoeClient};
 use crate::concentrator::{
@@ -17,9 +17,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use usher_core::{Duration, Instant, Machine, MachineInput, MachineOutput, PortId, SecureRng};
+use usher_core::{Duration, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutput, SecureRng};
 
-const PORT: PortId = PortId(0);
+const PORT: LinkLayerPortId = LinkLayerPortId(0);
 const HOST: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const CONCENTRATOR: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
@@ -41,7 +41,7 @@ pub fn check_message(octets: &[u8]) -> bool {
         }
     }
     out.clear();
-    if let Ok(options) = ConfigOption::parse_all(octets) {
+    if let Ok(options) = ConfigOption::parse_all_options(octets) {
         options.iter().for_each(|option| option.emit(&mut out));
         if out != octets {
             return false;
@@ -55,13 +55,13 @@ pub fn check_message(octets: &[u8]) -> bool {
         }
     }
     out.clear();
-    if let Ok(value) = ChapValue::parse(octets) {
+    if let Ok(value) = ChapPacketData::parse(octets) {
         value.emit(&mut out);
-        if ChapValue::parse(&out) != Ok(value) {
+        if ChapPacketData::parse(&out) != Ok(value) {
             return false;
         }
     }
-    // The parser checks lengths and checksum. The code below parses the payloads regardless of both.
+    // `LinkLocalPacket` checks lengths and the checksum. The code below parses the payloads even if both are wrong.
     let _ = LinkLocalPacket::parse(octets);
     if let Some(one) = RouterAdvertisement::parse(octets)
         && RouterAdvertisement::parse(&one.to_vec()[4..]).as_ref() != Some(&one)
@@ -82,7 +82,7 @@ fn test_credentials() -> PppCredentials {
         name: b"alice".to_vec(),
         password: b"secret"[..].into(),
         protocols: AuthenticationProtocol::ALL.into(),
-        eap_methods: Arc::new([Box::new(usher_eap::method::md5::Md5Password::new(b"secret"))]),
+        eap_methods: Arc::new([Box::new(usher_eap::method::md5::EapMd5Password::new(b"secret"))]),
     }
 }
 
@@ -122,7 +122,7 @@ impl FuzzedChannel<'_> {
         first
     }
     /// Loses, duplicates, truncates or corrupts a frame.
-    fn alter_frame(&mut self, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
+    fn impair_fuzzed_frame(&mut self, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
         match self.next_octet() % 16 {
             1 => Vec::new(),
             2 => [frame.clone(), frame].into(),
@@ -146,7 +146,7 @@ impl FuzzedChannel<'_> {
 
 /// Runs a concentrator and a client over a channel that the input alters. Neither may exceed its memory limits, and no
 /// network may come up before the host is authenticated.
-pub fn check_session(octets: &[u8]) -> bool {
+pub fn fuzz_pppoe_session(octets: &[u8]) -> bool {
     let Some(mut server) = build_concentrator() else { return false };
     let mut client = build_client();
     let mut wire = FuzzedChannel { octets, now: Instant::ZERO, let_in: false };
@@ -161,7 +161,7 @@ pub fn check_session(octets: &[u8]) -> bool {
                 up.push(core::mem::take(&mut buf));
             }
         }
-        let arrived: Vec<_> = up.into_iter().flat_map(|frame| wire.alter_frame(frame)).collect();
+        let arrived: Vec<_> = up.into_iter().flat_map(|frame| wire.impair_fuzzed_frame(frame)).collect();
         for frame in arrived {
             server.handle_input(wire.now, MachineInput::Frame { port: PORT, data: &frame });
         }
@@ -183,7 +183,7 @@ pub fn check_session(octets: &[u8]) -> bool {
                 _ => {}
             }
         }
-        let arrived: Vec<_> = down.into_iter().flat_map(|frame| wire.alter_frame(frame)).collect();
+        let arrived: Vec<_> = down.into_iter().flat_map(|frame| wire.impair_fuzzed_frame(frame)).collect();
         for frame in arrived {
             client.handle_input(wire.now, MachineInput::Frame { port: PORT, data: &frame });
         }
@@ -208,7 +208,7 @@ fn accept_reply() -> AuthenticationReply {
 }
 
 /// Sends a concentrator and a client these octets as frames. A length precedes each frame.
-pub fn check_endpoints(octets: &[u8]) -> bool {
+pub fn fuzz_pppoe_endpoints(octets: &[u8]) -> bool {
     let Some(mut server) = build_concentrator() else { return false };
     let mut client = build_client();
     let mut now = Instant::ZERO;

@@ -1,6 +1,6 @@
 //! The options of the IP Control Protocol: addresses (RFC 1332 §3.3) and name servers (RFC 1877).
 
-use crate::negotiation::{ConfigureReply, ProtocolOptions};
+use crate::negotiation::{ConfigureReply, ControlProtocolOptions};
 use crate::packet::{ConfigOption, PppProtocol};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -14,7 +14,7 @@ const DNS: [u8; 2] = [129, 131];
 
 /// The IPCP options of a link, in either mode.
 #[derive(Debug)]
-pub(crate) struct Ipv4Options {
+pub(crate) struct IpcpOptions {
     side: IpcpMode,
     /// The address of the next request; `None`: the peer rejected the option.
     local: Option<Ipv4Addr>,
@@ -32,14 +32,14 @@ enum IpcpMode {
     Requesting { dns: bool },
 }
 
-impl Ipv4Options {
+impl IpcpOptions {
     /// Returns the options of the assigning side, with at most two name servers.
-    pub(crate) fn assigning_addresses(own: Ipv4Addr, peer: Ipv4Addr, dns: &[Ipv4Addr]) -> Self {
+    pub(crate) fn for_assigning_side(own: Ipv4Addr, peer: Ipv4Addr, dns: &[Ipv4Addr]) -> Self {
         let dns = [dns.first().copied(), dns.get(1).copied()];
         Self { side: IpcpMode::Assigning { own, peer }, local: Some(own), remote: peer, dns }
     }
     /// Returns the options of the requesting side.
-    pub(crate) const fn requesting_addresses(dns: bool) -> Self {
+    pub(crate) const fn for_requesting_side(dns: bool) -> Self {
         Self {
             side: IpcpMode::Requesting { dns },
             local: None,
@@ -62,7 +62,7 @@ fn parse_address(data: &[u8]) -> Option<Ipv4Addr> {
     <[u8; 4]>::try_from(data).ok().map(Ipv4Addr::from)
 }
 
-impl ProtocolOptions for Ipv4Options {
+impl ControlProtocolOptions for IpcpOptions {
     const PROTOCOL: PppProtocol = PppProtocol::IPCP;
 
     fn reset_options(&mut self, _: &mut SecureRng) {
@@ -104,7 +104,8 @@ impl ProtocolOptions for Ipv4Options {
                 (IpcpMode::Assigning { .. }, kind) => {
                     DNS.iter().position(|one| *one == kind).and_then(|n| self.dns[n])
                 }
-                // Accept any address of the other side. If it has none, this side cannot assign it one.
+                // The requesting side accepts any address of the peer. If the peer has none, this side cannot assign it
+                // one.
                 (IpcpMode::Requesting { .. }, ADDRESS) => wanted.filter(|address| !address.is_unspecified()),
                 (IpcpMode::Requesting { .. }, _) => None,
             };
@@ -112,12 +113,14 @@ impl ProtocolOptions for Ipv4Options {
                 Some(right) if !again => {
                     if wanted == Some(right) {
                     } else if may_nak {
+                        // RFC 1332, 3.3; RFC 1877, 1.1, 1.3: the Nak gives the address or name server.
                         let data = &right.octets();
                         ConfigOption { kind: option.kind, data }.emit(&mut suggested);
                     } else {
                         option.emit(&mut rejected);
                     }
                 }
+                // RFC 1661, 5.4: other options, such as Van Jacobson compression, are rejected.
                 _ => option.emit(&mut rejected),
             }
         }
@@ -125,7 +128,7 @@ impl ProtocolOptions for Ipv4Options {
             && may_nak
             && !options.iter().any(|option| option.kind == ADDRESS)
         {
-            // RFC 1332 §3.3: it is appended, so that the peer asks for it.
+            // RFC 1332, 3.3: the missing address option is appended to the Nak, so that the peer asks for it.
             ConfigOption { kind: ADDRESS, data: &peer.octets() }.emit(&mut suggested);
         }
         ConfigureReply::from_options(rejected, suggested)
@@ -140,7 +143,7 @@ impl ProtocolOptions for Ipv4Options {
     }
 
     fn apply_nak(&mut self, options: &[ConfigOption<'_>], _: &mut SecureRng) {
-        // The assigning side has one address and accepts no other.
+        // The assigning side keeps its one address, whatever the peer suggests.
         let IpcpMode::Requesting { .. } = self.side else { return };
         for option in options {
             let Some(value) = parse_address(option.data) else { continue };
@@ -172,7 +175,7 @@ mod tests {
     #[test]
     fn an_address_that_no_host_can_have_is_none() {
         let given = |text: &str| {
-            let mut options = Ipv4Options::requesting_addresses(false);
+            let mut options = IpcpOptions::for_requesting_side(false);
             let mut rng = SecureRng::from_seed([1; 32]);
             options.reset_options(&mut rng);
             let data = &text.parse::<Ipv4Addr>().unwrap().octets();

@@ -37,6 +37,7 @@ impl Ipv6Prefix {
     #[must_use]
     pub fn new(address: Ipv6Addr, length: u8) -> Option<Self> {
         let mask = u128::MAX.checked_shl(128u32.checked_sub(length.into())?).unwrap_or(0);
+        // RFC 4861, 4.6.2: bits after the prefix length are ignored.
         Some(Self { address: Ipv6Addr::from_bits(address.to_bits() & mask), length })
     }
     /// Returns the first address.
@@ -86,7 +87,7 @@ fn is_link_local(address: Ipv6Addr) -> bool {
 }
 
 /// True if the destination is link-local: an end of the link, or a link-local multicast group.
-fn stays_on_link(destination: Ipv6Addr) -> bool {
+fn is_link_local_destination(destination: Ipv6Addr) -> bool {
     is_link_local(destination) || [ALL_NODES, ALL_ROUTERS, ALL_DHCP_SERVERS].contains(&destination)
 }
 
@@ -102,7 +103,10 @@ impl<'a> LinkLocalPacket<'a> {
         let (source, destination) =
             (Ipv6Addr::from(r.read_array().ok()?), Ipv6Addr::from(r.read_array().ok()?));
         let payload = r.read_bytes(length.into()).ok()?;
-        if !stays_on_link(destination) || compute_checksum(source, destination, next, payload) != 0 {
+        // RFC 4443, 2.3; RFC 4861, 6.1.1, 6.1.2: a wrong checksum drops the packet.
+        if !is_link_local_destination(destination)
+            || compute_checksum(source, destination, next, payload) != 0
+        {
             return None;
         }
         let mut p = OctetReader::new(payload);

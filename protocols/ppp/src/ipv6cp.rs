@@ -1,6 +1,6 @@
 //! The option of the IPv6 Control Protocol: interface identifiers (RFC 5072 §4.1).
 
-use crate::negotiation::{ConfigureReply, ProtocolOptions};
+use crate::negotiation::{ConfigureReply, ControlProtocolOptions};
 use crate::packet::{ConfigOption, PppProtocol};
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,7 +17,7 @@ pub struct InterfaceIdentifier(pub u64);
 impl InterfaceIdentifier {
     /// Derives an identifier from a universally administered Ethernet address, with bit "u" inverted (RFC 5072 §4.1).
     #[must_use]
-    pub const fn of_eui48(address: [u8; 6]) -> Self {
+    pub const fn from_eui48_address(address: [u8; 6]) -> Self {
         let [a, b, c, d, e, f] = address;
         Self(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for InterfaceIdentifier {
 
 /// The IPv6CP options of a link: the identifiers of its ends.
 #[derive(Debug)]
-pub(crate) struct Ipv6Options {
+pub(crate) struct Ipv6cpOptions {
     /// The identifier that this side prefers; zero: random.
     own: InterfaceIdentifier,
     /// The identifier that this side suggests to the peer.
@@ -68,7 +68,7 @@ pub(crate) struct Ipv6Options {
     prompted: bool,
 }
 
-impl Ipv6Options {
+impl Ipv6cpOptions {
     pub(crate) const fn new(own: InterfaceIdentifier, for_peer: Option<InterfaceIdentifier>) -> Self {
         Self { own, for_peer, local: None, remote: None, suggested: None, prompted: false }
     }
@@ -78,7 +78,7 @@ impl Ipv6Options {
         Some((self.local?, self.remote?))
     }
     /// Returns the identifier to suggest to the peer.
-    fn suggest_identifier(&mut self, rng: &mut SecureRng) -> [u8; 8] {
+    fn suggest_peer_identifier(&mut self, rng: &mut SecureRng) -> [u8; 8] {
         let taken = [self.own, self.local.unwrap_or_default()];
         let given = self.for_peer.filter(|one| one.0 != 0 && !taken.contains(one));
         let one = given.unwrap_or_else(|| InterfaceIdentifier::random(rng, &taken));
@@ -91,7 +91,7 @@ fn parse_identifier(data: &[u8]) -> Option<InterfaceIdentifier> {
     <[u8; 8]>::try_from(data).ok().map(|octets| InterfaceIdentifier(u64::from_be_bytes(octets)))
 }
 
-impl ProtocolOptions for Ipv6Options {
+impl ControlProtocolOptions for Ipv6cpOptions {
     const PROTOCOL: PppProtocol = PppProtocol::IPV6CP;
 
     fn reset_options(&mut self, rng: &mut SecureRng) {
@@ -119,10 +119,10 @@ impl ProtocolOptions for Ipv6Options {
                 continue;
             }
             match parse_identifier(option.data) {
-                // RFC 5072 §4.1: acknowledge any identifier that differs from this side's own.
+                // RFC 5072, 4.1: acknowledge any identifier that differs from this side's own.
                 Some(one) if one.0 != 0 && Some(one) != self.local => {}
                 _ if may_nak => {
-                    let data = &self.suggest_identifier(rng);
+                    let data = &self.suggest_peer_identifier(rng);
                     ConfigOption { kind: IDENTIFIER, data }.emit(&mut suggested);
                 }
                 _ => option.emit(&mut rejected),
@@ -130,7 +130,7 @@ impl ProtocolOptions for Ipv6Options {
         }
         if !options.iter().any(|option| option.kind == IDENTIFIER) && !self.prompted {
             self.prompted = true;
-            let data = &self.suggest_identifier(rng);
+            let data = &self.suggest_peer_identifier(rng);
             ConfigOption { kind: IDENTIFIER, data }.emit(&mut suggested);
         }
         ConfigureReply::from_options(rejected, suggested)
@@ -145,7 +145,7 @@ impl ProtocolOptions for Ipv6Options {
         let Some(local) = self.local else { return };
         let named = options.iter().find(|option| option.kind == IDENTIFIER);
         let Some(named) = named.and_then(|option| parse_identifier(option.data)) else { return };
-        // On a looped link this side's own suggestion comes back: then use a random identifier.
+        // If this side's own suggestion comes back, the link is looped. Then a random identifier is used.
         let usable = named.0 != 0 && Some(named) != self.suggested;
         self.local = Some(if usable { named } else { InterfaceIdentifier::random(rng, &[local]) });
     }
@@ -170,10 +170,10 @@ mod tests {
     #[test]
     fn interface_identifiers_are_judged_as_the_rfc_has_it() {
         let mut rng = SecureRng::from_seed([3; 32]);
-        let mut options = Ipv6Options::new(InterfaceIdentifier(5), Some(InterfaceIdentifier(9)));
+        let mut options = Ipv6cpOptions::new(InterfaceIdentifier(5), Some(InterfaceIdentifier(9)));
         options.reset_options(&mut rng);
-        let mut judge = |octets: &[u8], options: &mut Ipv6Options| {
-            options.evaluate_request(&ConfigOption::parse_all(octets).unwrap(), true, &mut rng)
+        let mut judge = |octets: &[u8], options: &mut Ipv6cpOptions| {
+            options.evaluate_request(&ConfigOption::parse_all_options(octets).unwrap(), true, &mut rng)
         };
         assert_eq!(judge(&identifier_option(6), &mut options), ConfigureReply::Ack);
         let suggested = ConfigureReply::Nak(identifier_option(9));
@@ -190,11 +190,11 @@ mod tests {
         for (named, taken) in [(7, Some(7)), (9, None), (0, None)] {
             options.reset_options(&mut rng);
             options.evaluate_request(
-                &ConfigOption::parse_all(&identifier_option(5)).unwrap(),
+                &ConfigOption::parse_all_options(&identifier_option(5)).unwrap(),
                 true,
                 &mut rng,
             );
-            options.apply_nak(&ConfigOption::parse_all(&identifier_option(named)).unwrap(), &mut rng);
+            options.apply_nak(&ConfigOption::parse_all_options(&identifier_option(named)).unwrap(), &mut rng);
             let local = options.local.unwrap();
             match taken {
                 Some(taken) => assert_eq!(local, InterfaceIdentifier(taken)),

@@ -1,7 +1,7 @@
 //! The options of the Link Control Protocol (RFC 1661 §6, RFC 2516 §7).
 
 use crate::auth::AuthenticationProtocol;
-use crate::negotiation::{ConfigureReply, ProtocolOptions};
+use crate::negotiation::{ConfigureReply, ControlProtocolOptions};
 use crate::packet::{ConfigOption, DEFAULT_MRU, PppProtocol};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const LOOPS: u32 = 3;
 
 /// The LCP options of a link, of both sides.
 #[derive(Debug)]
-pub(crate) struct LinkOptions {
+pub(crate) struct LcpOptions {
     /// PPP_MRU_Max: the maximum packet in both directions (RFC 2516 §7, RFC 4638 §5.1).
     limit: u16,
     /// Authentication protocols that this side accepts from the peer, by preference; empty: no authentication.
@@ -44,7 +44,7 @@ pub(crate) struct LinkOptions {
     pub(crate) peer_wants: Option<AuthenticationProtocol>,
 }
 
-impl LinkOptions {
+impl LcpOptions {
     pub(crate) fn new(
         limit: u16,
         wanted: Arc<[AuthenticationProtocol]>,
@@ -74,7 +74,7 @@ impl LinkOptions {
         !self.required_protocols.is_empty() && self.requested_index >= self.required_protocols.len()
     }
     /// True if the link is looped back.
-    pub(crate) const fn is_looped(&self) -> bool {
+    pub(crate) const fn is_link_looped_back(&self) -> bool {
         self.collisions >= LOOPS
     }
     /// Returns the octets of the longest packet to send.
@@ -82,7 +82,7 @@ impl LinkOptions {
         self.peer_mru.min(self.limit)
     }
 
-    fn new_magic(rng: &mut SecureRng, not: Option<u32>) -> u32 {
+    fn new_magic_number(rng: &mut SecureRng, not: Option<u32>) -> u32 {
         loop {
             let magic = rng.next_u32();
             if magic != 0 && Some(magic) != not {
@@ -91,7 +91,7 @@ impl LinkOptions {
         }
     }
     /// Requests another authentication protocol: the one that the peer names, or the next.
-    fn request_other_protocol(&mut self, named: Option<AuthenticationProtocol>) {
+    fn select_other_authentication_protocol(&mut self, named: Option<AuthenticationProtocol>) {
         self.refused.extend(self.authentication_protocol());
         let is_open = |one: &AuthenticationProtocol| !self.refused.contains(one);
         let named = named
@@ -102,12 +102,13 @@ impl LinkOptions {
     }
 }
 
-impl ProtocolOptions for LinkOptions {
+impl ControlProtocolOptions for LcpOptions {
     const PROTOCOL: PppProtocol = PppProtocol::LCP;
 
     fn reset_options(&mut self, rng: &mut SecureRng) {
+        // RFC 2516, 7: no MRU above 1492 without RFC 4638, and no ACFC, ACCM or FCS alternatives.
         self.mru = (self.limit != DEFAULT_MRU).then_some(self.limit);
-        self.magic = Some(Self::new_magic(rng, self.magic));
+        self.magic = Some(Self::new_magic_number(rng, self.magic));
         self.requested_index = 0;
         self.refused.clear();
         (self.suggested_magic, self.collisions) = (None, 0);
@@ -118,6 +119,7 @@ impl ProtocolOptions for LinkOptions {
         if let Some(mru) = self.mru {
             ConfigOption { kind: MRU, data: &mru.to_be_bytes() }.emit(out);
         }
+        // RFC 1661, 6.2: one Authentication-Protocol, the next after a Nak.
         if let Some(protocol) = self.authentication_protocol() {
             ConfigOption { kind: AUTHENTICATION, data: protocol.lcp_option() }.emit(out);
         }
@@ -148,7 +150,7 @@ impl ProtocolOptions for LinkOptions {
                     if may_nak { nak(&value, &mut suggested) } else { option.emit(&mut rejected) }
                 }
                 (AUTHENTICATION, data) => {
-                    let known = AuthenticationProtocol::of_option(data);
+                    let known = AuthenticationProtocol::from_lcp_option(data);
                     match (known.filter(|one| self.offered.contains(one)), self.offered.first()) {
                         (Some(_), _) => {}
                         (None, Some(first)) if may_nak => nak(first.lcp_option(), &mut suggested),
@@ -157,15 +159,15 @@ impl ProtocolOptions for LinkOptions {
                 }
                 (MAGIC, data) => match <[u8; 4]>::try_from(data).map(u32::from_be_bytes) {
                     Ok(magic) if magic != 0 && Some(magic) != self.magic => self.collisions = 0,
-                    // RFC 1661 §6.4: a side that uses magic numbers must not reject the peer's.
+                    // RFC 1661, 6.4: a side that uses magic numbers must not reject the peer's.
                     other => {
                         self.collisions += u32::from(other.is_ok_and(|magic| Some(magic) == self.magic));
-                        let magic = Self::new_magic(rng, self.magic);
+                        let magic = Self::new_magic_number(rng, self.magic);
                         self.suggested_magic = Some(magic);
                         nak(&magic.to_be_bytes(), &mut suggested);
                     }
                 },
-                // RFC 2516 §7: reject ACCM, ACFC and FCS alternatives; PFC is not recommended. Quality reports are not
+                // RFC 2516, 7: reject ACCM, ACFC and FCS alternatives; PFC is not recommended. Quality reports are not
                 // implemented.
                 _ => option.emit(&mut rejected),
             }
@@ -178,7 +180,7 @@ impl ProtocolOptions for LinkOptions {
         for option in options {
             match (option.kind, option.data) {
                 (MRU, &[high, low]) => self.peer_mru = u16::from_be_bytes([high, low]),
-                (AUTHENTICATION, data) => self.peer_wants = AuthenticationProtocol::of_option(data),
+                (AUTHENTICATION, data) => self.peer_wants = AuthenticationProtocol::from_lcp_option(data),
                 (MAGIC, &[a, b, c, d]) => self.peer_magic = Some(u32::from_be_bytes([a, b, c, d])),
                 _ => {}
             }
@@ -195,15 +197,16 @@ impl ProtocolOptions for LinkOptions {
                     }
                 }
                 (AUTHENTICATION, data) if self.authentication_protocol().is_some() => {
-                    self.request_other_protocol(AuthenticationProtocol::of_option(data));
+                    self.select_other_authentication_protocol(AuthenticationProtocol::from_lcp_option(data));
                 }
                 (MAGIC, data) if self.magic.is_some() => {
                     let named = <[u8; 4]>::try_from(data).map(u32::from_be_bytes).ok();
-                    // RFC 1661 §6.4: the same number that this side suggested. Its own Nak may have come back.
+                    // RFC 1661, 6.4: the peer suggests the same number that this side suggested, so this side's own Nak
+                    // may have come back.
                     if named.is_some() && named == self.suggested_magic {
                         self.collisions += 1;
                     }
-                    self.magic = Some(Self::new_magic(rng, self.magic));
+                    self.magic = Some(Self::new_magic_number(rng, self.magic));
                 }
                 // Ignore options that the peer suggests in addition.
                 _ => {}

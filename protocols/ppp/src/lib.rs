@@ -53,10 +53,10 @@ pub use ipv6::Ipv6Prefix;
 pub use ipv6::host::DelegatedPrefix;
 pub use ipv6cp::InterfaceIdentifier;
 pub use link::{
-    AddressAssignment, AddressFamily, EndReason, Ipv4Assignment, Ipv6Assignment, LinkConfig, LinkNetwork,
-    RenegotiationLimit,
+    AddressAssignment, AddressFamily, EndReason, Ipv4Assignment, Ipv6Assignment, LinkConfig,
+    NegotiatedAddresses, RenegotiationLimit,
 };
-pub use negotiation::RestartConfig;
+pub use negotiation::NegotiationConfig;
 
 use usher_core::automaton::AutomatonDiagram;
 

@@ -7,18 +7,19 @@ mod keepalive;
 pub use end::EndReason;
 
 use crate::auth::authenticator::{AuthenticatorOutput, PppAuthenticator, ProofVerdict};
-use crate::auth::peer::{AuthenticationPeer, PeerOutput, refusal_text};
+use crate::auth::peer::{AuthenticationPeer, AuthenticationPeerOutput, refusal_text};
 use crate::auth::{AuthenticationProof, AuthenticationProtocol, PppCredentials};
 use crate::automaton::{Event, State};
-use crate::ipcp::Ipv4Options;
+use crate::ipcp::IpcpOptions;
 use crate::ipv6::host::{DelegatedPrefix, Ipv6Host, Ipv6HostOutput};
 use crate::ipv6::neighbor::RouterAdvertisement;
 use crate::ipv6::router::{Ipv6Router, RouterConfig};
 use crate::ipv6::{Ipv6Prefix, LinkLocalPacket};
-use crate::ipv6cp::{InterfaceIdentifier, Ipv6Options};
-use crate::lcp::LinkOptions;
+use crate::ipv6cp::{InterfaceIdentifier, Ipv6cpOptions};
+use crate::lcp::LcpOptions;
 use crate::negotiation::{
-    ControlProtocol, DiscardReason, NegotiationContext, NegotiationOutput, ProtocolOptions, RestartConfig,
+    ControlProtocol, ControlProtocolOptions, DiscardReason, NegotiationConfig, NegotiationContext,
+    NegotiationOutput,
 };
 use crate::packet::{ControlCode, ControlPacket, HEADER, PppProtocol};
 use crate::pppoe::limit::TokenBucket;
@@ -34,7 +35,7 @@ use usher_core::{Duration, Instant, SecureRng, WallTime, WorkLabel};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
     /// Retransmission of control packets.
-    pub restart: RestartConfig,
+    pub restart: NegotiationConfig,
     /// Interval of Echo-Requests; zero: none are sent.
     pub echo_interval: Duration,
     /// Consecutive Echo-Requests without a reply after which the peer counts as unreachable.
@@ -60,7 +61,7 @@ impl Default for LinkConfig {
     /// one more per minute.
     fn default() -> Self {
         Self {
-            restart: RestartConfig::default(),
+            restart: NegotiationConfig::default(),
             echo_interval: Duration::from_secs(20),
             echo_failures: 3,
             setup: Duration::from_secs(60),
@@ -106,7 +107,7 @@ pub struct Ipv6Assignment {
 
 /// The negotiated addresses of a network protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LinkNetwork {
+pub enum NegotiatedAddresses {
     /// IPv4.
     Ipv4 {
         /// This side's address.
@@ -128,7 +129,7 @@ pub enum LinkNetwork {
     },
 }
 
-impl LinkNetwork {
+impl NegotiatedAddresses {
     /// Returns the network's address family.
     #[must_use]
     pub const fn family(&self) -> AddressFamily {
@@ -153,7 +154,7 @@ usher_core::named! {
 
 /// The role of this side of a link.
 #[derive(Clone, Debug)]
-pub(crate) enum LinkRole {
+pub(crate) enum PppLinkRole {
     /// Authenticates the peer and assigns addresses.
     Authenticator { name: Vec<u8>, protocols: Arc<[AuthenticationProtocol]>, duid: Vec<u8> },
     /// Authenticates itself and receives addresses.
@@ -171,7 +172,7 @@ pub(crate) enum LinkRole {
 
 /// An output of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum LinkOutput {
+pub(crate) enum PppLinkOutput {
     /// Send this packet.
     Send(PppProtocol, Vec<u8>),
     /// Verify this proof. A reply has at most `mtu` octets.
@@ -181,7 +182,7 @@ pub(crate) enum LinkOutput {
     /// The other side rejected this side's proof, with this message.
     Refused(Vec<u8>),
     /// Forward packets of this network.
-    Up(LinkNetwork),
+    Up(NegotiatedAddresses),
     /// Stop forwarding packets of this family.
     Down(AddressFamily),
     /// The maximum packet length from now on, in octets.
@@ -226,7 +227,7 @@ impl From<DiscardReason> for DropReason {
 
 /// The phase of a link (RFC 1661 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum LinkPhase {
+enum PppLinkPhase {
     Establish,
     Authenticate,
     Network,
@@ -236,14 +237,14 @@ enum LinkPhase {
 #[derive(Debug)]
 pub(crate) struct PppLink {
     config: LinkConfig,
-    role: LinkRole,
-    phase: LinkPhase,
+    role: PppLinkRole,
+    phase: PppLinkPhase,
     rng: SecureRng,
-    lcp: ControlProtocol<LinkOptions>,
+    lcp: ControlProtocol<LcpOptions>,
     authenticator: Option<PppAuthenticator>,
     prover: Option<AuthenticationPeer>,
-    ipv4: Option<ControlProtocol<Ipv4Options>>,
-    ipv6: Option<ControlProtocol<Ipv6Options>>,
+    ipv4: Option<ControlProtocol<IpcpOptions>>,
+    ipv6: Option<ControlProtocol<Ipv6cpOptions>>,
     /// The peer's prefixes and name servers, valid after authentication.
     offer: RouterConfig,
     router: Option<Ipv6Router>,
@@ -257,14 +258,14 @@ pub(crate) struct PppLink {
     setup: Option<Instant>,
     /// The reason for the end, once the link closes.
     reason: Option<EndReason>,
-    outputs: Vec<LinkOutput>,
+    outputs: Vec<PppLinkOutput>,
     worked: Vec<WorkLabel>,
 }
 
 impl PppLink {
     /// Starts a link with packets of at most `limit` octets.
     pub(crate) fn new(
-        role: LinkRole,
+        role: PppLinkRole,
         config: LinkConfig,
         limit: u16,
         mut rng: SecureRng,
@@ -272,16 +273,16 @@ impl PppLink {
         wall: WallTime,
     ) -> Self {
         let (wanted, offered): (Arc<[_]>, _) = match &role {
-            LinkRole::Authenticator { protocols, .. } => (protocols.clone(), Vec::new()),
-            LinkRole::Peer { credentials, .. } => (Arc::new([]), credentials.protocols.clone()),
+            PppLinkRole::Authenticator { protocols, .. } => (protocols.clone(), Vec::new()),
+            PppLinkRole::Peer { credentials, .. } => (Arc::new([]), credentials.protocols.clone()),
         };
         let keepalive = EchoKeepalive::new(&config, &mut rng);
         let mut this = Self {
             config,
             role,
-            phase: LinkPhase::Establish,
+            phase: PppLinkPhase::Establish,
             rng,
-            lcp: ControlProtocol::new(LinkOptions::new(limit, wanted, offered)),
+            lcp: ControlProtocol::new(LcpOptions::new(limit, wanted, offered)),
             authenticator: None,
             prover: None,
             ipv4: None,
@@ -298,13 +299,13 @@ impl PppLink {
             worked: Vec::new(),
         };
         for event in [Event::Open, Event::Up] {
-            this.run_lcp(now, wall, |lcp, cx| lcp.apply_event(cx, event));
+            this.run_lcp_step(now, wall, |lcp, cx| lcp.apply_event(cx, event));
         }
         this
     }
 
     /// Takes the pending outputs.
-    pub(crate) fn take_outputs(&mut self) -> Vec<LinkOutput> {
+    pub(crate) fn take_link_outputs(&mut self) -> Vec<PppLinkOutput> {
         core::mem::take(&mut self.outputs)
     }
     /// Takes the pending work records.
@@ -313,7 +314,7 @@ impl PppLink {
     }
     /// True if the link has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase == LinkPhase::Terminated
+        self.phase == PppLinkPhase::Terminated
     }
     /// Returns the octets of the longest packet that is known to pass.
     pub(crate) fn mtu(&self) -> u16 {
@@ -341,21 +342,21 @@ impl PppLink {
     /// Handles the timers that are due.
     pub(crate) fn handle_timeout(&mut self, now: Instant, wall: WallTime) {
         if self.setup.is_some_and(|at| at <= now) {
-            return self.abort_link(EndReason::SetupTimeout);
+            return self.end_link_without_lcp(EndReason::SetupTimeout);
         }
-        self.run_lcp(now, wall, |lcp, cx| lcp.handle_timeout(cx));
+        self.run_lcp_step(now, wall, |lcp, cx| lcp.handle_timeout(cx));
         let mut out = Vec::new();
         if let Some(one) = &mut self.authenticator {
             one.handle_timeout(now, &mut self.rng, &mut out);
             self.apply_authenticator_outputs(now, wall, out);
         }
         let mut out = Vec::new();
-        if let (Some(one), LinkRole::Peer { credentials, .. }) = (&mut self.prover, &self.role) {
+        if let (Some(one), PppLinkRole::Peer { credentials, .. }) = (&mut self.prover, &self.role) {
             one.handle_timeout(now, credentials, &mut out);
             self.apply_peer_outputs(now, wall, out);
         }
-        self.run_ipcp(now, wall, |ipv4, cx| ipv4.handle_timeout(cx));
-        self.run_ipv6cp(now, wall, |ipv6, cx| ipv6.handle_timeout(cx));
+        self.run_ipcp_step(now, wall, |ipv4, cx| ipv4.handle_timeout(cx));
+        self.run_ipv6cp_step(now, wall, |ipv6, cx| ipv6.handle_timeout(cx));
         if self.keepalive.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_echo_timeout(now);
         }
@@ -391,9 +392,11 @@ impl PppLink {
             match one {
                 Ipv6HostOutput::Send(packet) => self.send_packet(PppProtocol::IPV6, packet),
                 Ipv6HostOutput::Advertised(advertisement) => {
-                    self.outputs.push(LinkOutput::Advertised(advertisement))
+                    self.outputs.push(PppLinkOutput::Advertised(advertisement))
                 }
-                Ipv6HostOutput::Delegated(delegation) => self.outputs.push(LinkOutput::Delegated(delegation)),
+                Ipv6HostOutput::Delegated(delegation) => {
+                    self.outputs.push(PppLinkOutput::Delegated(delegation))
+                }
             }
         }
     }
@@ -401,16 +404,16 @@ impl PppLink {
     /// Ends the link by LCP (RFC 1661 §5.5). If called twice, the first reason stays.
     pub(crate) fn close(&mut self, now: Instant, wall: WallTime, reason: EndReason) {
         self.reason.get_or_insert(reason);
-        self.run_lcp(now, wall, |lcp, cx| lcp.apply_event(cx, Event::Close));
+        self.run_lcp_step(now, wall, |lcp, cx| lcp.apply_event(cx, Event::Close));
     }
     /// Ends the link without further LCP packets.
-    pub(crate) fn abort_link(&mut self, reason: EndReason) {
+    pub(crate) fn end_link_without_lcp(&mut self, reason: EndReason) {
         if self.is_over() {
             return;
         }
-        self.lower_networks();
-        self.phase = LinkPhase::Terminated;
-        self.outputs.push(LinkOutput::Ended(self.reason.unwrap_or(reason)));
+        self.take_all_networks_down();
+        self.phase = PppLinkPhase::Terminated;
+        self.outputs.push(PppLinkOutput::Ended(self.reason.unwrap_or(reason)));
     }
 
     /// Applies the verdict on a proof; false if none is pending.
@@ -422,7 +425,7 @@ impl PppLink {
         assignment: Option<&AddressAssignment>,
     ) -> bool {
         let Some(authenticator) =
-            self.authenticator.as_mut().filter(|_| self.phase == LinkPhase::Authenticate)
+            self.authenticator.as_mut().filter(|_| self.phase == PppLinkPhase::Authenticate)
         else {
             return false;
         };
@@ -431,12 +434,12 @@ impl PppLink {
             return false;
         }
         if let Some(AddressAssignment { ipv4, ipv6 }) = assignment {
-            let giving = |a: &Ipv4Assignment| Ipv4Options::assigning_addresses(a.local, a.remote, &a.dns);
+            let giving = |a: &Ipv4Assignment| IpcpOptions::for_assigning_side(a.local, a.remote, &a.dns);
             self.ipv4 = ipv4.as_ref().map(giving).map(ControlProtocol::new);
-            let options = |a: &Ipv6Assignment| Ipv6Options::new(a.local, a.remote);
+            let options = |a: &Ipv6Assignment| Ipv6cpOptions::new(a.local, a.remote);
             self.ipv6 = ipv6.as_ref().map(options).map(ControlProtocol::new);
             self.offer = RouterConfig::default();
-            if let (Some(a), LinkRole::Authenticator { duid, .. }) = (ipv6, &self.role) {
+            if let (Some(a), PppLinkRole::Authenticator { duid, .. }) = (ipv6, &self.role) {
                 let (dns, duid, mtu) = (a.dns.clone(), duid.clone(), 0);
                 self.offer = RouterConfig { prefix: a.prefix, delegated: a.delegated, dns, duid, mtu };
             }
@@ -460,7 +463,7 @@ impl PppLink {
         let mut taken = Ok(());
         match protocol {
             PppProtocol::LCP => return self.receive_lcp(now, wall, octets),
-            // RFC 1661 §3.5, §3.6: a protocol's packets are dropped before its phase.
+            // RFC 1661, 3.4, 3.5, 3.6: a protocol's packets are dropped before its phase.
             _ if !self.lcp.is_opened() => return Err(DropReason::TooEarly),
             PppProtocol::PAP | PppProtocol::CHAP | PppProtocol::EAP => {
                 return self.receive_authentication(now, wall, protocol, octets);
@@ -469,13 +472,14 @@ impl PppLink {
                 return self.receive_ipv6(now, octets);
             }
             PppProtocol::IPV4 | PppProtocol::IPV6 => return Err(DropReason::Data),
-            _ if self.phase != LinkPhase::Network => return Err(DropReason::TooEarly),
+            _ if self.phase != PppLinkPhase::Network => return Err(DropReason::TooEarly),
             PppProtocol::IPCP if self.ipv4.is_some() => {
-                self.run_ipcp(now, wall, |ipv4, cx| taken = ipv4.receive_packet(cx, octets));
+                self.run_ipcp_step(now, wall, |ipv4, cx| taken = ipv4.receive_packet(cx, octets));
             }
             PppProtocol::IPV6CP if self.ipv6.is_some() => {
-                self.run_ipv6cp(now, wall, |ipv6, cx| taken = ipv6.receive_packet(cx, octets));
+                self.run_ipv6cp_step(now, wall, |ipv6, cx| taken = ipv6.receive_packet(cx, octets));
             }
+            // RFC 1661, 2, 5.7: an unknown protocol is rejected.
             _ => self.send_protocol_reject(packet),
         }
         taken.map_err(DropReason::from)
@@ -490,7 +494,7 @@ impl PppLink {
                 let magic = u32::from_be_bytes(*magic);
                 let own = self.lcp.options.magic.filter(|own| *own == magic && self.lcp.is_opened());
                 if own.is_some() && packet.code == ControlCode::ECHO_REQUEST {
-                    self.abort_link(EndReason::Looped);
+                    self.end_link_without_lcp(EndReason::Looped);
                     return Ok(());
                 }
                 if magic != self.lcp.options.peer_magic.unwrap_or(0) {
@@ -509,7 +513,7 @@ impl PppLink {
             _ => {}
         }
         let mut taken = Ok(());
-        self.run_lcp(now, wall, |lcp, cx| taken = lcp.receive_packet(cx, octets));
+        self.run_lcp_step(now, wall, |lcp, cx| taken = lcp.receive_packet(cx, octets));
         taken.map_err(DropReason::from)
     }
 
@@ -530,7 +534,7 @@ impl PppLink {
             taken = one.receive_packet(now, octets, &mut out);
             self.apply_authenticator_outputs(now, wall, out);
         } else if expects(self.lcp.options.peer_wants)
-            && let (Some(one), LinkRole::Peer { credentials, .. }) = (&mut self.prover, &self.role)
+            && let (Some(one), PppLinkRole::Peer { credentials, .. }) = (&mut self.prover, &self.role)
         {
             let mut out = Vec::new();
             if one.receive_packet(now, octets, credentials, &mut self.rng, &mut out) {
@@ -554,14 +558,14 @@ impl PppLink {
         }
         match protocol {
             PppProtocol::IPCP | PppProtocol::IPV4 if self.ipv4.is_some() => {
-                self.run_ipcp(now, wall, |ipv4, cx| ipv4.handle_protocol_reject(cx));
+                self.run_ipcp_step(now, wall, |ipv4, cx| ipv4.handle_protocol_reject(cx));
             }
             PppProtocol::IPV6CP | PppProtocol::IPV6 if self.ipv6.is_some() => {
-                self.run_ipv6cp(now, wall, |ipv6, cx| ipv6.handle_protocol_reject(cx));
+                self.run_ipv6cp_step(now, wall, |ipv6, cx| ipv6.handle_protocol_reject(cx));
             }
             PppProtocol::LCP | PppProtocol::PAP | PppProtocol::CHAP | PppProtocol::EAP => {
                 self.reason.get_or_insert(EndReason::Protocol);
-                self.run_lcp(now, wall, |lcp, cx| lcp.apply_event(cx, Event::RejectCatastrophic));
+                self.run_lcp_step(now, wall, |lcp, cx| lcp.apply_event(cx, Event::RejectCatastrophic));
             }
             _ => return Err(DropReason::Unsolicited),
         }
@@ -577,7 +581,7 @@ impl PppLink {
 
     fn send_packet(&mut self, protocol: PppProtocol, packet: Vec<u8>) {
         self.worked.push(work::CONTROL);
-        self.outputs.push(LinkOutput::Send(protocol, packet));
+        self.outputs.push(PppLinkOutput::Send(protocol, packet));
     }
 
     /// Sends an authentication packet. A packet longer than the peer's MRU ends the link, since it cannot be shortened.
@@ -589,18 +593,18 @@ impl PppLink {
     }
 
     /// Runs a step of LCP and applies its outputs.
-    fn run_lcp(
+    fn run_lcp_step(
         &mut self,
         now: Instant,
         wall: WallTime,
-        step: impl FnOnce(&mut ControlProtocol<LinkOptions>, &mut NegotiationContext<'_>),
+        step: impl FnOnce(&mut ControlProtocol<LcpOptions>, &mut NegotiationContext<'_>),
     ) {
         if self.is_over() {
             return;
         }
         let mtu = self.lcp.options.mtu().into();
         let deeds = run_negotiation(&mut self.lcp, now, &self.config, mtu, &mut self.rng, step);
-        // The peer refuses every required authentication protocol: send no further Configure-Request.
+        // If the peer refuses every required authentication protocol, no further Configure-Request is sent.
         let refused = self.lcp.options.is_refused();
         for deed in deeds {
             match deed {
@@ -609,49 +613,49 @@ impl PppLink {
                 NegotiationOutput::EchoReply(identifier, data) => self.echo_reply(identifier, &data),
                 NegotiationOutput::Up => self.start_authentication(now, wall),
                 NegotiationOutput::Down => {
-                    self.lower_networks();
-                    (self.authenticator, self.prover, self.phase) = (None, None, LinkPhase::Establish);
+                    self.take_all_networks_down();
+                    (self.authenticator, self.prover, self.phase) = (None, None, PppLinkPhase::Establish);
                     self.keepalive.stop();
                     self.setup = Some(now + self.config.setup);
-                    if !self.may_renegotiate(now) {
+                    if !self.take_renegotiation_permit(now) {
                         return;
                     }
                 }
                 NegotiationOutput::Finished => {
-                    let silent = if self.lcp.is_diverging(&self.config.restart) {
+                    let silent = if self.lcp.has_exhausted_requests(&self.config.restart) {
                         EndReason::NotConverging
                     } else {
                         EndReason::Unreachable
                     };
-                    return self.abort_link(silent);
+                    return self.end_link_without_lcp(silent);
                 }
             }
         }
-        if self.lcp.options.is_looped() {
-            self.abort_link(EndReason::Looped);
+        if self.lcp.options.is_link_looped_back() {
+            self.end_link_without_lcp(EndReason::Looped);
         } else if refused && self.lcp.poll_timeout().is_some() && self.lcp.state() != State::Closing {
             self.close(now, wall, EndReason::NoAuthentication);
         }
     }
 
     /// Takes one of the renegotiation limit; false if it is used up, and the link has ended.
-    fn may_renegotiate(&mut self, now: Instant) -> bool {
+    fn take_renegotiation_permit(&mut self, now: Instant) -> bool {
         let RenegotiationLimit { burst, each } = self.config.renegotiations;
         let may = self.renegotiations.take_each(now, each, burst);
         if !may {
-            self.abort_link(EndReason::Renegotiating);
+            self.end_link_without_lcp(EndReason::Renegotiating);
         }
         may
     }
 
     /// Starts authentication after LCP has opened (RFC 1661 §3.5).
     fn start_authentication(&mut self, now: Instant, wall: WallTime) {
-        // A Terminate-Request received during the negotiation is obsolete.
-        (self.phase, self.reason) = (LinkPhase::Authenticate, None);
+        // LCP has opened, so a Terminate-Request that arrived during the negotiation no longer counts.
+        (self.phase, self.reason) = (PppLinkPhase::Authenticate, None);
         self.keepalive.start(now, self.lcp.options.mtu());
-        let RestartConfig { timer, max_configure, .. } = self.config.restart;
+        let NegotiationConfig { timer, max_configure, .. } = self.config.restart;
         match &self.role {
-            LinkRole::Authenticator { name, .. } => {
+            PppLinkRole::Authenticator { name, .. } => {
                 let Some(protocol) = self.lcp.options.authentication_protocol() else {
                     return self.close(now, wall, EndReason::NoAuthentication);
                 };
@@ -667,7 +671,7 @@ impl PppLink {
                 self.authenticator = Some(one);
                 self.apply_authenticator_outputs(now, wall, out);
             }
-            LinkRole::Peer { credentials, requires_authentication: asked, .. } => match self
+            PppLinkRole::Peer { credentials, requires_authentication: asked, .. } => match self
                 .lcp
                 .options
                 .peer_wants
@@ -697,7 +701,7 @@ impl PppLink {
                 AuthenticatorOutput::Send(packet) => self.send_proof(now, wall, protocol, packet),
                 AuthenticatorOutput::VerifyProof { name, proof } => {
                     let mtu = self.lcp.options.mtu();
-                    self.outputs.push(LinkOutput::VerifyProof { name, proof, mtu });
+                    self.outputs.push(PppLinkOutput::VerifyProof { name, proof, mtu });
                 }
                 AuthenticatorOutput::Accepted => self.start_network_protocols(now, wall),
                 AuthenticatorOutput::Rejected => self.close(now, wall, EndReason::AuthenticationFailed),
@@ -708,74 +712,74 @@ impl PppLink {
     }
 
     /// Applies the outputs of the authentication peer.
-    fn apply_peer_outputs(&mut self, now: Instant, wall: WallTime, out: Vec<PeerOutput>) {
+    fn apply_peer_outputs(&mut self, now: Instant, wall: WallTime, out: Vec<AuthenticationPeerOutput>) {
         let protocol = self.lcp.options.peer_wants.map_or(PppProtocol::PAP, |one| one.ppp_protocol());
         if let Some(one) = &mut self.prover {
             self.worked.append(&mut one.worked);
         }
         for outcome in out {
             match outcome {
-                PeerOutput::Send(packet) => self.send_proof(now, wall, protocol, packet),
-                PeerOutput::Accepted => self.start_network_protocols(now, wall),
-                PeerOutput::Rejected(message) => {
-                    self.outputs.push(LinkOutput::Refused(refusal_text(&message)));
+                AuthenticationPeerOutput::Send(packet) => self.send_proof(now, wall, protocol, packet),
+                AuthenticationPeerOutput::Accepted => self.start_network_protocols(now, wall),
+                AuthenticationPeerOutput::Rejected(message) => {
+                    self.outputs.push(PppLinkOutput::Refused(refusal_text(&message)));
                     self.close(now, wall, EndReason::Refused);
                 }
-                PeerOutput::Impostor => self.close(now, wall, EndReason::Impostor),
-                PeerOutput::Silent => self.close(now, wall, EndReason::Unreachable),
-                PeerOutput::TooLong => self.close(now, wall, EndReason::TooLong),
+                AuthenticationPeerOutput::Impostor => self.close(now, wall, EndReason::Impostor),
+                AuthenticationPeerOutput::Silent => self.close(now, wall, EndReason::Unreachable),
+                AuthenticationPeerOutput::TooLong => self.close(now, wall, EndReason::TooLong),
             }
         }
     }
 
     /// Starts the network protocols (RFC 1661 §3.6).
     fn start_network_protocols(&mut self, now: Instant, wall: WallTime) {
-        if self.phase != LinkPhase::Authenticate {
+        if self.phase != PppLinkPhase::Authenticate {
             return;
         }
-        self.phase = LinkPhase::Network;
-        self.outputs.push(LinkOutput::Authenticated);
-        if let LinkRole::Peer { ipv4, dns, ipv6, .. } = &self.role {
-            self.ipv4 = ipv4.then(|| ControlProtocol::new(Ipv4Options::requesting_addresses(*dns)));
-            self.ipv6 = ipv6.map(|own| ControlProtocol::new(Ipv6Options::new(own, None)));
+        self.phase = PppLinkPhase::Network;
+        self.outputs.push(PppLinkOutput::Authenticated);
+        if let PppLinkRole::Peer { ipv4, dns, ipv6, .. } = &self.role {
+            self.ipv4 = ipv4.then(|| ControlProtocol::new(IpcpOptions::for_requesting_side(*dns)));
+            self.ipv6 = ipv6.map(|own| ControlProtocol::new(Ipv6cpOptions::new(own, None)));
         }
         if self.ipv4.is_none() && self.ipv6.is_none() {
             return self.close(now, wall, EndReason::NoNetwork);
         }
         for event in [Event::Open, Event::Up] {
-            self.run_ipcp(now, wall, |ipv4, cx| ipv4.apply_event(cx, event));
-            self.run_ipv6cp(now, wall, |ipv6, cx| ipv6.apply_event(cx, event));
+            self.run_ipcp_step(now, wall, |ipv4, cx| ipv4.apply_event(cx, event));
+            self.run_ipv6cp_step(now, wall, |ipv6, cx| ipv6.apply_event(cx, event));
         }
     }
 
-    fn run_ipcp(
+    fn run_ipcp_step(
         &mut self,
         now: Instant,
         wall: WallTime,
-        step: impl FnOnce(&mut ControlProtocol<Ipv4Options>, &mut NegotiationContext<'_>),
+        step: impl FnOnce(&mut ControlProtocol<IpcpOptions>, &mut NegotiationContext<'_>),
     ) {
         let mtu = self.mtu().into();
-        let Some(ipv4) = self.ipv4.as_mut().filter(|_| self.phase == LinkPhase::Network) else { return };
+        let Some(ipv4) = self.ipv4.as_mut().filter(|_| self.phase == PppLinkPhase::Network) else { return };
         let deeds = run_negotiation(ipv4, now, &self.config, mtu, &mut self.rng, step);
         let addresses = ipv4.options.agreed_addresses();
         let dns = ipv4.options.name_servers();
-        let network = addresses.map(|(local, remote)| LinkNetwork::Ipv4 { local, remote, dns });
+        let network = addresses.map(|(local, remote)| NegotiatedAddresses::Ipv4 { local, remote, dns });
         self.apply_network_outputs(now, wall, deeds, AddressFamily::Ipv4, network);
     }
 
-    fn run_ipv6cp(
+    fn run_ipv6cp_step(
         &mut self,
         now: Instant,
         wall: WallTime,
-        step: impl FnOnce(&mut ControlProtocol<Ipv6Options>, &mut NegotiationContext<'_>),
+        step: impl FnOnce(&mut ControlProtocol<Ipv6cpOptions>, &mut NegotiationContext<'_>),
     ) {
         let mtu = self.mtu().into();
-        let Some(ipv6) = self.ipv6.as_mut().filter(|_| self.phase == LinkPhase::Network) else { return };
+        let Some(ipv6) = self.ipv6.as_mut().filter(|_| self.phase == PppLinkPhase::Network) else { return };
         let deeds = run_negotiation(ipv6, now, &self.config, mtu, &mut self.rng, step);
         let network = ipv6.options.agreed_identifiers().map(|(local, remote)| {
             let [local, remote] = [local, remote].map(InterfaceIdentifier::link_local);
             let prefixes = [self.offer.prefix, self.offer.delegated].into_iter().flatten().collect();
-            LinkNetwork::Ipv6 { local, remote, prefixes }
+            NegotiatedAddresses::Ipv6 { local, remote, prefixes }
         });
         self.apply_network_outputs(now, wall, deeds, AddressFamily::Ipv6, network);
     }
@@ -787,7 +791,7 @@ impl PppLink {
         wall: WallTime,
         deeds: Vec<NegotiationOutput>,
         family: AddressFamily,
-        network: Option<LinkNetwork>,
+        network: Option<NegotiatedAddresses>,
     ) {
         let protocol = match family {
             AddressFamily::Ipv4 => PppProtocol::IPCP,
@@ -800,15 +804,15 @@ impl PppLink {
                     self.setup = None;
                     self.up[family as usize] = true;
                     self.start_ipv6(now, network);
-                    self.outputs.push(LinkOutput::Up(network.clone()));
+                    self.outputs.push(PppLinkOutput::Up(network.clone()));
                 }
-                // The negotiation succeeded without an address for one side: the network is useless.
+                // The negotiation succeeded, but one side has no address, so the network is useless.
                 (NegotiationOutput::Up, None) | (NegotiationOutput::Finished, _) => {
-                    self.drop_network(now, wall, family)
+                    self.remove_network_protocol(now, wall, family)
                 }
                 (NegotiationOutput::Down, _) => {
-                    self.lower_network(family);
-                    if !self.may_renegotiate(now) {
+                    self.report_network_down(family);
+                    if !self.take_renegotiation_permit(now) {
                         return;
                     }
                 }
@@ -818,48 +822,48 @@ impl PppLink {
     }
 
     /// Drops a network protocol. Ends the link if none is left.
-    fn drop_network(&mut self, now: Instant, wall: WallTime, family: AddressFamily) {
+    fn remove_network_protocol(&mut self, now: Instant, wall: WallTime, family: AddressFamily) {
         match family {
             AddressFamily::Ipv4 => self.ipv4 = None,
             AddressFamily::Ipv6 => self.ipv6 = None,
         }
-        if self.ipv4.is_none() && self.ipv6.is_none() && self.phase == LinkPhase::Network {
+        if self.ipv4.is_none() && self.ipv6.is_none() && self.phase == PppLinkPhase::Network {
             self.close(now, wall, EndReason::NoNetwork);
         }
     }
 
     /// Starts the router or host of the link's IPv6.
-    fn start_ipv6(&mut self, now: Instant, network: &LinkNetwork) {
-        let &LinkNetwork::Ipv6 { local, .. } = network else { return };
+    fn start_ipv6(&mut self, now: Instant, network: &NegotiatedAddresses) {
+        let &NegotiatedAddresses::Ipv6 { local, .. } = network else { return };
         let mtu = self.mtu();
         match &self.role {
-            LinkRole::Authenticator { .. } => {
+            PppLinkRole::Authenticator { .. } => {
                 let offer = RouterConfig { mtu, ..self.offer.clone() };
                 self.router = Some(Ipv6Router::new(offer, local, now));
             }
-            LinkRole::Peer { delegation, .. } => {
+            PppLinkRole::Peer { delegation, .. } => {
                 self.host = Some(Ipv6Host::new(local, delegation.clone(), now, &mut self.rng));
             }
         }
     }
 
     /// Reports that packets of a network no longer pass.
-    fn lower_network(&mut self, family: AddressFamily) {
+    fn report_network_down(&mut self, family: AddressFamily) {
         if core::mem::take(&mut self.up[family as usize]) {
             if family == AddressFamily::Ipv6 {
                 (self.router, self.host) = (None, None);
             }
-            self.outputs.push(LinkOutput::Down(family));
+            self.outputs.push(PppLinkOutput::Down(family));
         }
     }
-    fn lower_networks(&mut self) {
+    fn take_all_networks_down(&mut self) {
         (self.ipv4, self.ipv6) = (None, None);
-        AddressFamily::ALL.into_iter().for_each(|family| self.lower_network(family));
+        AddressFamily::ALL.into_iter().for_each(|family| self.report_network_down(family));
     }
 }
 
 /// Runs a step of a network control protocol.
-fn run_negotiation<O: ProtocolOptions>(
+fn run_negotiation<O: ControlProtocolOptions>(
     one: &mut ControlProtocol<O>,
     now: Instant,
     config: &LinkConfig,

@@ -7,7 +7,7 @@ use usher_core::{Duration, Instant, SecureRng};
 
 /// Timer and limits of a negotiation (RFC 1661 §4.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RestartConfig {
+pub struct NegotiationConfig {
     /// The Restart timer.
     pub timer: Duration,
     /// Maximum Configure-Requests without a reply (Max-Configure).
@@ -21,7 +21,7 @@ pub struct RestartConfig {
     pub max_requests: u32,
 }
 
-impl Default for RestartConfig {
+impl Default for NegotiationConfig {
     /// RFC 1661's 3 s, 10, 2 and 5; 30 requests in all.
     fn default() -> Self {
         Self {
@@ -57,7 +57,7 @@ impl ConfigureReply {
 }
 
 /// The options of a control protocol: this side's requests, and its replies to the peer's.
-pub(crate) trait ProtocolOptions {
+pub(crate) trait ControlProtocolOptions {
     /// The protocol.
     const PROTOCOL: PppProtocol;
     /// Restores this side's initial options for a new negotiation.
@@ -97,7 +97,7 @@ pub(crate) enum NegotiationOutput {
 /// The inputs of a step of a control protocol.
 pub(crate) struct NegotiationContext<'a> {
     pub(crate) now: Instant,
-    pub(crate) restart: &'a RestartConfig,
+    pub(crate) restart: &'a NegotiationConfig,
     pub(crate) rng: &'a mut SecureRng,
     /// Maximum octets of a packet on this link.
     pub(crate) mtu: usize,
@@ -138,7 +138,7 @@ pub(crate) struct ControlProtocol<O> {
     requests: u32,
 }
 
-impl<O: ProtocolOptions> ControlProtocol<O> {
+impl<O: ControlProtocolOptions> ControlProtocol<O> {
     pub(crate) fn new(options: O) -> Self {
         Self {
             options,
@@ -163,7 +163,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
         self.timer
     }
     /// True if the negotiation failed for lack of agreement, not for lack of replies.
-    pub(crate) const fn is_diverging(&self, restart: &RestartConfig) -> bool {
+    pub(crate) const fn has_exhausted_requests(&self, restart: &NegotiationConfig) -> bool {
         self.requests >= restart.max_requests
     }
     /// Returns a new identifier for a packet of this side.
@@ -174,7 +174,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
 
     /// Applies an event without a packet.
     pub(crate) fn apply_event(&mut self, cx: &mut NegotiationContext<'_>, event: Event) {
-        // Without a packet there is none to count as discarded.
+        // The result says whether a packet was discarded, and this event has no packet.
         let _ = self.step_automaton(
             cx,
             event,
@@ -191,7 +191,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
     }
     /// Handles a Protocol-Reject of this protocol (RFC 1661 §5.7).
     pub(crate) fn handle_protocol_reject(&mut self, cx: &mut NegotiationContext<'_>) {
-        if self.state.has_lower() {
+        if self.state.is_lower_layer_up() {
             self.apply_event(cx, Event::RejectCatastrophic);
         }
     }
@@ -203,32 +203,34 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
         octets: &[u8],
     ) -> Result<(), DiscardReason> {
         let packet = ControlPacket::parse(octets).map_err(|_| DiscardReason::Malformed)?;
-        if !self.state.has_lower() {
+        if !self.state.is_lower_layer_up() {
             return Err(DiscardReason::NoLayer);
         }
-        let options = |data| ConfigOption::parse_all(data).map_err(|_| DiscardReason::Malformed);
+        let options = |data| ConfigOption::parse_all_options(data).map_err(|_| DiscardReason::Malformed);
         let event = match packet.code {
             ControlCode::CONFIGURE_REQUEST => {
                 return self.handle_configure_request(cx, packet, &options(packet.data)?);
             }
             ControlCode::CONFIGURE_ACK => {
-                if packet.data != self.match_reply(packet)? {
+                // RFC 1661, 5.2: an Ack has the options of the request.
+                if packet.data != self.options_of_matching_request(packet)? {
                     return Err(DiscardReason::Unsolicited);
                 }
                 self.answered = true;
                 Event::Ack
             }
             ControlCode::CONFIGURE_NAK => {
-                self.match_reply(packet)?;
+                self.options_of_matching_request(packet)?;
                 let all = options(packet.data)?;
                 self.answered = true;
                 self.options.apply_nak(&all, cx.rng);
                 Event::NakOrReject
             }
             ControlCode::CONFIGURE_REJECT => {
-                let sent = ConfigOption::parse_all(self.match_reply(packet)?).unwrap_or_default();
+                let sent = ConfigOption::parse_all_options(self.options_of_matching_request(packet)?)
+                    .unwrap_or_default();
                 let all = options(packet.data)?;
-                // RFC 1661 §5.4: rejected options are a subset of the sent ones, in the same order.
+                // RFC 1661, 5.4: rejected options are a subset of the sent ones, in the same order.
                 let mut rest = sent.iter();
                 if all.is_empty() || !all.iter().all(|option| rest.any(|one| one == option)) {
                     return Err(DiscardReason::Unsolicited);
@@ -240,7 +242,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
             ControlCode::TERMINATE_REQUEST => Event::TerminateRequest,
             ControlCode::TERMINATE_ACK => Event::TerminateAck,
             ControlCode::CODE_REJECT => match packet.data.first() {
-                // RFC 1661 §5.6: a Code-Reject of a basic code is catastrophic.
+                // RFC 1661, 5.6: a Code-Reject of a basic code is catastrophic.
                 Some(1..=7) => Event::RejectCatastrophic,
                 Some(_) => Event::RejectPermitted,
                 None => return Err(DiscardReason::Malformed),
@@ -256,8 +258,9 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
     }
 
     /// Returns the options of the open request if the packet replies to it.
-    fn match_reply(&self, packet: ControlPacket<'_>) -> Result<&[u8], DiscardReason> {
+    fn options_of_matching_request(&self, packet: ControlPacket<'_>) -> Result<&[u8], DiscardReason> {
         let (identifier, options) = &self.sent;
+        // RFC 1661, 5.2, 5.3, 5.4: a reply has the identifier of the last request.
         let asked = !self.answered && packet.identifier == *identifier;
         asked.then_some(&options[..]).ok_or(DiscardReason::Unsolicited)
     }
@@ -300,7 +303,8 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
             (self.failures, self.requests) = (0, 0);
             self.options.reset_options(cx.rng);
             if row.from == State::Opened {
-                // The table has no irc here. Without a count the first loss would end the link.
+                // In this transition the RFC's table does not initialize the restart counter (irc). With a counter of
+                // zero, the first lost packet would end the link.
                 self.count = cx.restart.max_configure;
             }
         }
@@ -316,7 +320,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
                 Action::LayerFinished => cx.outputs.push(NegotiationOutput::Finished),
                 Action::InitializeCount => {
                     let terminates = matches!(row.to, State::Closing | State::Stopping);
-                    let RestartConfig { max_configure, max_terminate, .. } = *cx.restart;
+                    let NegotiationConfig { max_configure, max_terminate, .. } = *cx.restart;
                     self.count = if terminates { max_terminate } else { max_configure };
                 }
                 Action::ZeroCount => {
@@ -358,11 +362,13 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
                 Action::SendTerminateAck => {
                     let data = if event == Event::TerminateRequest { packet.data } else { &[] };
                     let data = &data[..data.len().min(cx.mtu.saturating_sub(HEADER))];
+                    // RFC 1661, 5.5: a Terminate-Request is acknowledged with its identifier.
                     let packet = ControlPacket { code: ControlCode::TERMINATE_ACK, data, ..packet };
                     cx.outputs.push(NegotiationOutput::Send(packet.to_vec()));
                 }
                 Action::SendCodeReject => {
                     let mut data = packet.to_vec();
+                    // RFC 1661, 5.6: an unknown code is rejected, cut to the peer's MRU.
                     data.truncate(cx.mtu.saturating_sub(HEADER));
                     let (code, identifier) = (ControlCode::CODE_REJECT, self.next_identifier());
                     cx.outputs.push(NegotiationOutput::Send(
@@ -377,7 +383,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
                 }
             }
         }
-        if !self.state.is_timed() {
+        if !self.state.may_run_restart_timer() {
             self.timer = None;
         }
         Ok(())
@@ -386,8 +392,9 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
     /// Sends a Configure-Request: a new one, or the unanswered last one again.
     fn send_request(&mut self, cx: &mut NegotiationContext<'_>) {
         self.requests += 1;
-        if self.is_diverging(cx.restart) {
-            // Let the counter run out. Further replies do not extend the timer.
+        if self.has_exhausted_requests(cx.restart) {
+            // The negotiation does not converge, so no further request is sent and the counter runs out. Further
+            // replies do not extend the timer.
             self.count = 0;
             self.timer.get_or_insert(cx.now + cx.restart.timer);
             return;

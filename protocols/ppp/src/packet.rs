@@ -119,7 +119,7 @@ impl fmt::Debug for ControlCode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketError {
     /// Fewer octets than the header or than Length.
-    #[error("truncated: Length says more than the {0} octets that came")]
+    #[error("truncated: Length exceeds the {0} octets received")]
     Truncated(usize),
     /// Length is shorter than the header.
     #[error("a Length of {0} is too short")]
@@ -148,6 +148,7 @@ impl<'a> ControlPacket<'a> {
         let mut r = OctetReader::new(octets);
         let (code, identifier) = (r.read_u8().map_err(truncated)?, r.read_u8().map_err(truncated)?);
         let length = r.read_u16().map_err(truncated)?;
+        // RFC 1661, 5: a wrong Length is an error, and octets beyond it are padding.
         let data = usize::from(length).checked_sub(HEADER).ok_or(PacketError::ShortLength(length))?;
         Ok(Self { code: ControlCode(code), identifier, data: r.read_bytes(data).map_err(truncated)? })
     }
@@ -195,7 +196,7 @@ pub struct ConfigOption<'a> {
 /// A configuration option with a length below its header or beyond the packet. RFC 1661 §6: the packet is discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the option at octet {offset} has a length of {length}, with {left} octets left")]
-pub struct OptionError {
+pub struct ConfigOptionError {
     /// The option's offset among the options.
     pub offset: usize,
     /// The option's length field.
@@ -209,11 +210,11 @@ impl<'a> ConfigOption<'a> {
     ///
     /// # Errors
     /// A length is wrong.
-    pub fn parse_all(octets: &'a [u8]) -> Result<Vec<Self>, OptionError> {
+    pub fn parse_all_options(octets: &'a [u8]) -> Result<Vec<Self>, ConfigOptionError> {
         let (mut rest, mut options) = (octets, Vec::new());
         while let Some((&kind, after)) = rest.split_first() {
             let length = after.first().copied().unwrap_or(0);
-            let wrong = OptionError { offset: octets.len() - rest.len(), length, left: rest.len() };
+            let wrong = ConfigOptionError { offset: octets.len() - rest.len(), length, left: rest.len() };
             let data = rest.get(2..usize::from(length)).ok_or(wrong)?;
             options.push(Self { kind, data });
             rest = rest.get(usize::from(length)..).ok_or(wrong)?;

@@ -4,12 +4,12 @@ pub(crate) mod cookie;
 mod discovery;
 pub(crate) mod limit;
 
-pub use discovery::{DiscoveryTags, ErrorTag, TagError};
-pub use limit::RateLimit;
+pub use discovery::{DiscoveryTags, PppoeErrorTag, PppoeTagError};
+pub use limit::TokenBucketRate;
 
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Octets of the Ethernet and PPPoE headers.
 pub const HEADERS: usize = 20;
@@ -111,7 +111,7 @@ impl fmt::Debug for PppoeCode {
 pub enum FrameError {
     /// The octets are fewer than the headers or than LENGTH.
     #[error("the frame is {0}")]
-    Truncated(#[from] TruncatedError),
+    Truncated(#[from] TruncatedInputError),
     /// The EtherType is not one of PPPoE.
     #[error("EtherType {0:#06x} is not PPPoE's")]
     EtherType(u16),

@@ -9,31 +9,31 @@ mod methods;
 mod session;
 mod table;
 
-use crate::auth::message::MsChapV2Value;
+use crate::auth::message::MsChapV2ResponseValue;
 use crate::auth::{AuthenticationProof, AuthenticationProtocol, PppCredentials};
 use crate::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
 use crate::concentrator::{
     AuthenticationReply, ConcentratorCommand, ConcentratorConfig, ConcentratorEvent, ConcentratorPort,
-    PppoeConcentrator, SessionId,
+    PppoeConcentrator, PppoeSessionId,
 };
 use crate::pppoe::{DiscoveryTags, MacAddress, PppoeCode, PppoeFrame, PppoeStage};
 use crate::{
     AddressAssignment, EndReason, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Ipv6Prefix,
-    LinkNetwork,
+    NegotiatedAddresses,
 };
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, MachineInput, PortId, SecureRng, WallTime};
+use usher_core::{Duration, LinkLayerPortId, MachineInput, SecureRng, WallTime};
 use usher_crypto::digest::md5;
 use usher_crypto::legacy::{mschap, nt_hash};
-use usher_eap::method::MethodContext;
-use usher_eap::method::md5::Md5Password;
+use usher_eap::method::EapMethodContext;
+use usher_eap::method::md5::EapMd5Password;
 use usher_eap::server::{EapServer, EapServerEvent as EapEvent};
 
-pub(crate) const PORT: PortId = PortId(0);
+pub(crate) const PORT: LinkLayerPortId = LinkLayerPortId(0);
 pub(crate) const AC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xac]);
 pub(crate) const PASSWORD: &[u8] = b"a secret";
 
@@ -50,7 +50,7 @@ pub(crate) fn test_credentials(protocols: &[AuthenticationProtocol], password: &
         name: b"alice".to_vec(),
         password: password.into(),
         protocols: protocols.into(),
-        eap_methods: Arc::new([Box::new(Md5Password::new(password))]),
+        eap_methods: Arc::new([Box::new(EapMd5Password::new(password))]),
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn concentrator_config() -> ConcentratorConfig {
     }
 }
 
-pub(crate) fn test_assignment(session: SessionId) -> AddressAssignment {
+pub(crate) fn test_assignment(session: PppoeSessionId) -> AddressAssignment {
     let remote = Ipv4Addr::new(192, 0, 2, 10 + session.0 as u8);
     let ipv4 = Ipv4Assignment { local: Ipv4Addr::new(192, 0, 2, 1), remote, dns: vec![DNS] };
     let [prefix, delegated] = test_prefixes()[..] else { panic!("two") };
@@ -89,7 +89,7 @@ pub(crate) const DNS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 /// A small AAA server that knows one password.
 #[derive(Default)]
 pub(crate) struct MockAaaServer {
-    conversations: HashMap<SessionId, EapServer>,
+    conversations: HashMap<PppoeSessionId, EapServer>,
     /// True to send MS-CHAPv2 an authenticator response by a wrong password (RFC 2759 §5).
     pub(crate) is_impostor: bool,
     pub(crate) silent: bool,
@@ -98,7 +98,7 @@ pub(crate) struct MockAaaServer {
 }
 
 impl MockAaaServer {
-    fn verify_proof(&mut self, session: SessionId, proof: &AuthenticationProof) -> AuthenticationReply {
+    fn verify_proof(&mut self, session: PppoeSessionId, proof: &AuthenticationProof) -> AuthenticationReply {
         let accept = |message: Vec<u8>| {
             let mut assignment = test_assignment(session);
             if self.without_ipv6 {
@@ -134,20 +134,20 @@ impl MockAaaServer {
 
     fn answer_eap(
         &mut self,
-        session: SessionId,
+        session: PppoeSessionId,
         packet: &[u8],
         accept: AuthenticationReply,
     ) -> AuthenticationReply {
         let server = match packet.get(4) {
             Some(1) => {
                 let mut rng = SecureRng::from_seed([7; 32]);
-                let context = MethodContext {
+                let context = EapMethodContext {
                     rng: &mut rng,
                     wall: WallTime::UNIX_EPOCH,
                     mtu: None,
                     without_extended_master_secret: false,
                 };
-                let offer = Box::new(Md5Password::new(PASSWORD));
+                let offer = Box::new(EapMd5Password::new(PASSWORD));
                 let server = EapServer::new(vec![offer], packet[1], context);
                 self.conversations.insert(session, server);
                 self.conversations.get_mut(&session).unwrap()
@@ -175,8 +175,8 @@ impl MockAaaServer {
 /// A concentrator (host 0 of the network) and its clients.
 pub(crate) struct PppoeTestNetwork {
     pub(crate) net: MachineNetwork,
-    pub(crate) ac: HostHandle<PppoeConcentrator>,
-    pub(crate) clients: Vec<HostHandle<PppoeClient>>,
+    pub(crate) ac: NetworkHostHandle<PppoeConcentrator>,
+    pub(crate) clients: Vec<NetworkHostHandle<PppoeClient>>,
     pub(crate) judge: Arc<Mutex<MockAaaServer>>,
 }
 
@@ -193,7 +193,7 @@ impl PppoeTestNetwork {
             })
             .collect();
         let ports: Vec<_> = (0..=clients.len()).map(|number| (number, PORT)).collect();
-        net.join_ports(&ports);
+        net.join_ports_in_segment(&ports);
         let judge = Arc::new(Mutex::new(MockAaaServer::default()));
         let mind = judge.clone();
         net.on_event(ac, move |event| {
@@ -216,7 +216,7 @@ impl PppoeTestNetwork {
         self.net.send_command(self.clients[n], ClientCommand::Connect).unwrap();
     }
     /// Connects the first host, which must succeed.
-    pub(crate) fn connect_first(&mut self) -> (SessionId, u16) {
+    pub(crate) fn connect_first(&mut self) -> (PppoeSessionId, u16) {
         self.connect_client(0);
         self.net.run_for(secs(2));
         assert_eq!(self.installed_count(), 2, "{:?}", self.net.recorded_events(self.ac));
@@ -253,7 +253,7 @@ impl PppoeTestNetwork {
             })
             .collect()
     }
-    pub(crate) fn client_networks(&self, n: usize) -> Vec<LinkNetwork> {
+    pub(crate) fn client_networks(&self, n: usize) -> Vec<NegotiatedAddresses> {
         let events = self.net.recorded_events(self.clients[n]).iter();
         events
             .filter_map(|(_, event)| match event {
@@ -322,10 +322,10 @@ pub(crate) fn run_discovery(world: &mut PppoeTestNetwork, from: MacAddress) -> u
 fn an_ms_chap_value_is_where_the_rfc_has_it() {
     // RFC 2759 §4: 16 octets of peer challenge, 8 reserved, 24 of response, flags.
     let octets: Vec<u8> = (0..49).collect();
-    let value = MsChapV2Value::parse(&octets).unwrap();
+    let value = MsChapV2ResponseValue::parse(&octets).unwrap();
     assert_eq!((&value.peer_challenge[..], &value.response[..]), (&octets[..16], &octets[24..48]));
     let written = value.to_octets();
-    assert_eq!(MsChapV2Value::parse(&written), Some(value));
+    assert_eq!(MsChapV2ResponseValue::parse(&written), Some(value));
     assert!(written[16..24].iter().chain(&written[48..]).all(|octet| *octet == 0));
-    assert!(MsChapV2Value::parse(&octets[..48]).is_none());
+    assert!(MsChapV2ResponseValue::parse(&octets[..48]).is_none());
 }

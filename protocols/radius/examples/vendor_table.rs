@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use usher_radius::attribute::VendorFraming;
+use usher_radius::attribute::VendorAttributeFormat;
 use usher_radius::dictionary::{
     AttributeDefinition, AttributeEncryption, AttributeOid, IncludedFile, RadiusDictionary,
 };
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = std::env::args().nth(1).ok_or("name FreeRADIUS's file `dictionary`")?;
     let read = |path: &Path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let mut theirs = RadiusDictionary::default();
-    theirs.load_text(&root, &read(Path::new(&root))?, &mut |from: &str, name: &str| {
+    theirs.load_dictionary_text(&root, &read(Path::new(&root))?, &mut |from: &str, name: &str| {
         let path = Path::new(from).with_file_name(name);
         let text = if LEFT_OUT.contains(&name) { String::new() } else { read(&path).ok()? };
         Some(IncludedFile { file: path.display().to_string(), text })
@@ -53,7 +53,7 @@ fn render_table(theirs: &RadiusDictionary, standard: &RadiusDictionary) -> Strin
             number = number.splitn(3, '.').last().unwrap_or_default().to_owned();
             if vendor != Some(of) {
                 vendor = Some(of);
-                vendor_lines(theirs, of, &mut out);
+                append_vendor_lines(theirs, of, &mut out);
             }
         }
         // The printed name comes last.
@@ -70,14 +70,14 @@ fn render_table(theirs: &RadiusDictionary, standard: &RadiusDictionary) -> Strin
     out
 }
 
-fn vendor_lines(theirs: &RadiusDictionary, number: u32, out: &mut String) {
+fn append_vendor_lines(theirs: &RadiusDictionary, number: u32, out: &mut String) {
     let last = theirs.vendor_by_number(number);
     let mut names: Vec<_> = theirs.vendors().iter().filter(|v| v.number == number).collect();
     names.sort_by_key(|v| Some(*v) == last);
     names.dedup();
     for v in names {
-        let VendorFraming { type_octets, length_octets, continuation } = v.framing;
-        let format = match v.framing == VendorFraming::SUGGESTED {
+        let VendorAttributeFormat { type_octets, length_octets, continuation } = v.framing;
+        let format = match v.framing == VendorAttributeFormat::SUGGESTED {
             true => String::new(),
             false => format!(" {type_octets},{length_octets}{}", if continuation { ",c" } else { "" }),
         };

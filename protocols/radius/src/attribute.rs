@@ -10,13 +10,13 @@ mod place;
 mod value;
 
 pub use extended::{ExtendedAttribute, VendorAttribute, read_extended, read_vendor, read_vendors};
-pub use framing::VendorFraming;
+pub use framing::VendorAttributeFormat;
 pub use hide::{
-    HideError, SALT_LEN, hide_ascend, hide_password, hide_salted, reveal_password, reveal_salted,
+    HiddenValueError, SALT_LEN, hide_ascend, hide_password, hide_salted, reveal_password, reveal_salted,
 };
 pub use list::{AttributeList, TaggedValue, ValueTooLong};
-pub(crate) use place::can_be_sent;
-pub use value::{AttributeValue, DataType, ValueError};
+pub(crate) use place::is_encodable_attribute;
+pub use value::{AttributeDataType, AttributeValue, ValueError};
 
 use core::fmt;
 
@@ -228,11 +228,11 @@ pub struct RawAttribute<'a> {
 /// An iterator over attributes with checked lengths, from [`crate::RadiusPacket::attributes`] or
 /// [`AttributeList::iter`]. It ends at an invalid length.
 #[derive(Clone, Debug)]
-pub struct RawIter<'a> {
+pub struct RawAttributeIter<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> RawIter<'a> {
+impl<'a> RawAttributeIter<'a> {
     /// Iterates over `bytes`, a sequence of type, length, value.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
@@ -245,7 +245,7 @@ impl<'a> RawIter<'a> {
     }
 }
 
-impl<'a> Iterator for RawIter<'a> {
+impl<'a> Iterator for RawAttributeIter<'a> {
     type Item = RawAttribute<'a>;
     #[inline]
     fn next(&mut self) -> Option<RawAttribute<'a>> {

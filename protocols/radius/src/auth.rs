@@ -6,7 +6,7 @@ use crate::packet::{HEADER_LEN, PacketCode, RadiusPacket};
 use alloc::sync::Arc;
 use core::fmt;
 use usher_crypto::SecretValue;
-use usher_crypto::digest::{HmacMd5Key, constant_time_eq, md5_over};
+use usher_crypto::digest::{HmacMd5Key, constant_time_eq, md5_with_overlays};
 
 /// The length of a Message-Authenticator attribute.
 pub const MESSAGE_AUTHENTICATOR_LEN: usize = 18;
@@ -16,9 +16,9 @@ const AUTHENTICATOR_AT: usize = 4;
 
 /// A shared secret with its prepared HMAC key. Clones share one copy. It is never printed.
 #[derive(Clone)]
-pub struct SharedSecret(Arc<PreparedSecret>);
+pub struct SharedSecret(Arc<SecretWithHmacKey>);
 
-struct PreparedSecret {
+struct SecretWithHmacKey {
     bytes: SecretValue,
     hmac: HmacMd5Key,
 }
@@ -27,7 +27,7 @@ impl SharedSecret {
     /// A secret of these octets. RFC 2865 §3 wants at least 16 unpredictable octets. A server rejects an empty secret.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
-        Self(Arc::new(PreparedSecret { bytes: bytes.into(), hmac: HmacMd5Key::new(bytes) }))
+        Self(Arc::new(SecretWithHmacKey { bytes: bytes.into(), hmac: HmacMd5Key::new(bytes) }))
     }
     /// The octets.
     #[must_use]
@@ -59,7 +59,7 @@ pub enum MessageAuthenticator {
     Bad,
 }
 
-/// Returns the authenticator field that the Message-Authenticator covers.
+/// Returns the authenticator field that the Message-Authenticator covers (RFC 3579 §3.2, RFC 5176 §3.4).
 ///
 /// - Access-Request and Status-Server: their own authenticator.
 /// - Accounting-, CoA- and Disconnect-Request: zeros, since their Request Authenticator is computed afterwards.
@@ -75,7 +75,7 @@ pub fn covered_authenticator(code: PacketCode, own: &[u8; 16], request: Option<&
 
 /// Computes the Message-Authenticator of a packet whose 16 octets for it are at `at`.
 fn compute_mac(bytes: &[u8], at: usize, covered: &[u8; 16], secret: &SharedSecret) -> [u8; 16] {
-    secret.0.hmac.mac_over(&[bytes], &[(AUTHENTICATOR_AT, covered), (at, &[0; 16])])
+    secret.0.hmac.hmac_md5_with_overlays(&[bytes], &[(AUTHENTICATOR_AT, covered), (at, &[0; 16])])
 }
 
 /// Checks the Message-Authenticator of a packet in constant time. `covered` comes from [`covered_authenticator`].
@@ -89,7 +89,9 @@ pub fn check_message_authenticator(
     match locate_authenticator(packet) {
         AuthenticatorPosition::Nowhere => MessageAuthenticator::Absent,
         AuthenticatorPosition::Wrong => MessageAuthenticator::Bad,
-        AuthenticatorPosition::Offset(at) => compare_mac(&compute_mac(bytes, at, covered, secret), bytes, at),
+        AuthenticatorPosition::Offset(at) => {
+            compare_message_authenticator(&compute_mac(bytes, at, covered, secret), bytes, at)
+        }
     }
 }
 
@@ -103,7 +105,7 @@ enum AuthenticatorPosition {
 
 fn locate_authenticator(packet: &RadiusPacket<'_>) -> AuthenticatorPosition {
     let (mut at, mut place) = (HEADER_LEN, AuthenticatorPosition::Nowhere);
-    if !packet.attribute_types().may_have(MESSAGE_AUTHENTICATOR) {
+    if !packet.attribute_types().may_have_attribute_type(MESSAGE_AUTHENTICATOR) {
         return place;
     }
     for a in packet.attributes() {
@@ -118,7 +120,7 @@ fn locate_authenticator(packet: &RadiusPacket<'_>) -> AuthenticatorPosition {
     place
 }
 
-fn compare_mac(right: &[u8; 16], bytes: &[u8], at: usize) -> MessageAuthenticator {
+fn compare_message_authenticator(right: &[u8; 16], bytes: &[u8], at: usize) -> MessageAuthenticator {
     if constant_time_eq(right, &bytes[at..at + 16]) {
         MessageAuthenticator::Good
     } else {
@@ -149,7 +151,7 @@ pub fn check_reply(
         (&[bytes], &[(AUTHENTICATOR_AT, &covered), (at, &[0; 16])]),
         (&[bytes, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)]),
     );
-    (constant_time_eq(&response, reply.authenticator()), compare_mac(&mac, bytes, at))
+    (constant_time_eq(&response, reply.authenticator()), compare_message_authenticator(&mac, bytes, at))
 }
 
 /// Computes the Response Authenticator of a reply (RFC 2865 §3). `reply` has its final length; its authenticator field
@@ -160,10 +162,11 @@ pub fn response_authenticator(
     request_authenticator: &[u8; 16],
     secret: &SharedSecret,
 ) -> [u8; 16] {
-    md5_over(&[reply, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)])
+    // RFC 2866, 3; RFC 5997, 3: the digest of accounting and of Status-Server is the same.
+    md5_with_overlays(&[reply, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)])
 }
 
-/// Computes the Request Authenticator of an Accounting-, CoA- or Disconnect-Request (RFC 2866 §3).
+/// Computes the Request Authenticator of an Accounting-, CoA- or Disconnect-Request (RFC 2866 §3, RFC 5176 §2.3).
 #[must_use]
 pub fn accounting_request_authenticator(request: &[u8], secret: &SharedSecret) -> [u8; 16] {
     response_authenticator(request, &[0; 16], secret)
@@ -206,7 +209,7 @@ pub(crate) fn sign_request(bytes: &mut [u8], message_authenticator: bool, secret
         if random {
             covered.copy_from_slice(&bytes[4..HEADER_LEN]);
         }
-        fill_first(bytes, &covered, secret);
+        write_leading_message_authenticator(bytes, &covered, secret);
     }
     if !random {
         let authenticator = accounting_request_authenticator(bytes, secret);
@@ -222,13 +225,13 @@ pub(crate) fn sign_response(
     secret: &SharedSecret,
 ) {
     if message_authenticator {
-        fill_first(bytes, request_authenticator, secret);
+        write_leading_message_authenticator(bytes, request_authenticator, secret);
     }
     let authenticator = response_authenticator(bytes, request_authenticator, secret);
     bytes[4..HEADER_LEN].copy_from_slice(&authenticator);
 }
 
-fn fill_first(bytes: &mut [u8], covered: &[u8; 16], secret: &SharedSecret) {
+fn write_leading_message_authenticator(bytes: &mut [u8], covered: &[u8; 16], secret: &SharedSecret) {
     let at = HEADER_LEN + 2;
     let mac = compute_mac(bytes, at, covered, secret);
     bytes[at..at + 16].copy_from_slice(&mac);

@@ -13,7 +13,7 @@
 //!   others.
 //! - Input: `handle_input` takes datagrams, stream events and the timeout.
 //! - Commands: `handle_command` takes a [`RadiusClientCommand`]. [`RadiusClient::add_server`],
-//!   [`RadiusClient::apply_shared_health`] and [`RadiusClient::reset_connection`] are direct calls.
+//!   [`RadiusClient::apply_shared_health`] and [`RadiusClient::reset_malformed_connection`] are direct calls.
 //! - Polls: `poll_output` and `poll_timeout` ([`usher_core::machine`]).
 
 mod identifier;
@@ -23,15 +23,15 @@ mod reply;
 mod retransmit;
 mod stream;
 
-pub use liveness::{HealthCause, ServerHealth};
+pub use liveness::{ServerHealth, ServerHealthCause};
 pub use machine::RadiusClient;
 pub use retransmit::RetransmissionPolicy;
 
-use crate::attribute::{AttributeList, HideError, kind, reveal_password, reveal_salted, vendor};
+use crate::attribute::{AttributeList, HiddenValueError, kind, reveal_password, reveal_salted, vendor};
 use crate::auth::SharedSecret;
-use crate::freshness::FreshnessPolicy;
+use crate::freshness::EventTimestampPolicy;
 use crate::packet::PacketCode;
-use crate::radsec::{self, CertificateMatch};
+use crate::radsec::{self, PeerCertificateCondition};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_core::Duration;
@@ -53,7 +53,7 @@ pub enum ServerTransport {
 
 /// Liveness detection of a server, with Status-Server (RFC 5997) in place of the watchdog messages of RFC 3539.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LivenessConfig {
+pub struct ServerLivenessConfig {
     /// The response window. A server that owes a reply and sends nothing for this time is suspect. Its pending requests
     /// then move to the next server of the group, which new requests prefer. The client probes it with Status-Server.
     ///
@@ -74,7 +74,7 @@ pub struct LivenessConfig {
     pub revive: Duration,
 }
 
-impl Default for LivenessConfig {
+impl Default for ServerLivenessConfig {
     /// A window of 4 s, in which a request is sent twice; dead after three more windows; Status-Server with Tw of 30 s
     /// (the proposal of RFC 3539) and three replies.
     fn default() -> Self {
@@ -105,9 +105,9 @@ pub struct ServerConfig {
     pub transport: ServerTransport,
     /// The certificates accepted from the server by RadSec (RFC 6614 §2.3). Empty: every certificate that the host's
     /// TLS accepts.
-    pub certificates: Vec<CertificateMatch>,
+    pub certificates: Vec<PeerCertificateCondition>,
     /// Liveness detection; `None`: the server always counts as alive.
-    pub liveness: Option<LivenessConfig>,
+    pub liveness: Option<ServerLivenessConfig>,
 }
 
 impl ServerConfig {
@@ -141,7 +141,7 @@ impl ServerConfig {
 pub struct FailoverPolicy {
     /// The number of unanswered transmissions to one server, 1 or more. The request then goes to the next server with a
     /// new identifier, and its retransmission time restarts. The limits of count and time apply to the whole request. A
-    /// server with liveness detection also has its response window ([`LivenessConfig::window`]).
+    /// server with liveness detection also has its response window ([`ServerLivenessConfig::window`]).
     pub after: u32,
     /// The time during which new requests start at the next server, before the client tries the first again.
     pub revive: Duration,
@@ -172,13 +172,13 @@ pub struct RadiusClientConfig {
     pub identifier_rest: Duration,
     /// The maximum number of connections to a RadSec server. Each adds 256 outstanding requests.
     pub max_connections: u32,
-    /// The number of the first RadSec connection ([`usher_core::ConnId::new_opened`]). A client that replaces another
+    /// The number of the first RadSec connection ([`usher_core::ConnId::nth_opened_connection`]). A client that replaces another
     /// needs it, since connections of the old client may still be open.
     pub first_connection: u32,
     /// The delay before the next attempt after a failed connection. It doubles with each failure, up to a minute.
     pub reconnect: Duration,
     /// Checks the Event-Timestamp in replies to CoA-Request and Disconnect-Request (RFC 5176 §6.3); `None`: no check.
-    pub freshness: Option<FreshnessPolicy>,
+    pub freshness: Option<EventTimestampPolicy>,
 }
 
 impl RadiusClientConfig {
@@ -204,25 +204,25 @@ impl RadiusClientConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The number of servers is 0 or above 65,535.
-    #[error("{0} servers; 1 to 65535 are possible")]
+    #[error("the number of servers is {0}; it must be 1 to 65535")]
     Servers(usize),
     /// A group is empty or names an unknown server.
     #[error("group {0} is empty or names a server that does not exist")]
     Group(usize),
     /// The number of sockets is 0.
-    #[error("max_sockets is 0, or more than 2^24")]
+    #[error("max_sockets must be 1 to 2^24")]
     Sockets,
     /// The number of connections is 0.
-    #[error("max_connections is 0")]
+    #[error("max_connections is 0; give at least 1")]
     Connections,
     /// A window or interval of liveness detection is zero, or the number of replies that revive a server is 0.
-    #[error("liveness with a window or an interval of zero, or after 0 answers; at least 1")]
+    #[error("the liveness window, its interval and its number of answers must be above 0")]
     Liveness,
     /// The failover count is 0.
-    #[error("failover after 0 transmissions; at least 1")]
+    #[error("the number of transmissions before failover is 0; give at least 1")]
     Failover,
     /// The first retransmission time is zero.
-    #[error("the first retransmission time is zero")]
+    #[error("the first retransmission time must be above 0")]
     Retransmission,
 }
 
@@ -310,7 +310,7 @@ impl RadiusReply {
     ///
     /// # Errors
     /// If they decrypt to an impossible length.
-    pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HideError> {
+    pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HiddenValueError> {
         let reveal = |kind| {
             self.attributes
                 .get_vendor(vendor::MICROSOFT, kind)
@@ -326,10 +326,10 @@ impl RadiusReply {
     ///
     /// # Errors
     /// If its length differs from RFC 2548 §2.4.1. A wrong secret cannot be detected.
-    pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HideError> {
+    pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HiddenValueError> {
         let hidden = self.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS);
         let Some(hidden) = hidden else { return Ok(None) };
-        let hidden: &[u8; 32] = hidden.try_into().map_err(|_| HideError::Blocks(hidden.len()))?;
+        let hidden: &[u8; 32] = hidden.try_into().map_err(|_| HiddenValueError::Blocks(hidden.len()))?;
         let mut keys = reveal_password(self.secret.as_bytes(), &self.request_authenticator, hidden)?;
         // Zeros at the end belong to the keys; they are not padding.
         keys.resize(hidden.len(), 0);
@@ -342,7 +342,7 @@ impl RadiusReply {
     ///
     /// # Errors
     /// If it decrypts to an impossible length.
-    pub fn tunnel_password(&self) -> Result<Option<Vec<u8>>, HideError> {
+    pub fn tunnel_password(&self) -> Result<Option<Vec<u8>>, HiddenValueError> {
         self.attributes
             .get(kind::TUNNEL_PASSWORD)
             .map(|v| {
@@ -371,7 +371,7 @@ pub enum RadiusClientEvent {
         /// The health.
         health: ServerHealth,
         /// The cause.
-        cause: HealthCause,
+        cause: ServerHealthCause,
     },
 }
 
@@ -391,13 +391,13 @@ pub struct ServerCounts {
 }
 
 usher_core::counters! {
-    /// What a client did and what it dropped.
+    /// Counters of a client.
     pub struct RadiusClientCounters {
         /// First transmissions.
         requests,
         /// Further transmissions.
         retransmissions,
-        /// Of those, the ones under a fresh identifier.
+        /// Retransmissions under a fresh identifier.
         renewals,
         /// Changes to another server of a group.
         failovers,
@@ -409,9 +409,9 @@ usher_core::counters! {
         cancelled,
         /// Dropped: not a RADIUS packet.
         malformed,
-        /// Dropped: from an address that is no server of ours.
+        /// Dropped: from an unknown address.
         wrong_source,
-        /// Dropped: no request with that identifier is outstanding (a late or repeated reply).
+        /// Dropped: no outstanding request has this identifier (a late or repeated reply).
         unknown_identifier,
         /// Dropped: a code that does not answer the request.
         wrong_code,
@@ -419,40 +419,39 @@ usher_core::counters! {
         bad_authenticator,
         /// Dropped: the Message-Authenticator is wrong.
         bad_message_authenticator,
-        /// Dropped: no Message-Authenticator where one is required.
+        /// Dropped: the required Message-Authenticator is missing.
         missing_message_authenticator,
-        /// Dropped: an Event-Timestamp that is too old or too new.
+        /// Dropped: Event-Timestamp too old or too new.
         stale,
-        /// RadSec connections that came up.
+        /// RadSec connections established.
         connections,
-        /// RadSec connections that did not come up, or broke before an answer came by them.
+        /// RadSec connections that failed before their first answer.
         connections_failed,
-        /// RadSec connections given up because the certificate is not the server's.
+        /// RadSec connections closed: the certificate is not the server's.
         connections_refused,
-        /// RadSec connections closed for what came by them: a length, an attribute or an authenticator that no
-        /// server of ours sends.
-        connections_spoilt,
-        /// Status-Server packets sent to see whether a server is alive.
+        /// RadSec connections closed: invalid length, attribute or authenticator (RFC 6613 §2.6.4).
+        connections_malformed,
+        /// Status-Server packets sent to test a server's liveness.
         probes,
-        /// Servers found to owe an answer for too long.
+        /// Servers suspected: they owe an answer for too long.
         suspects,
-        /// Servers taken for dead.
+        /// Servers declared dead.
         deaths,
-        /// Dropped: input of a kind that no RADIUS client has, or of a connection that is not known.
+        /// Dropped: input of a wrong kind or an unknown connection.
         not_a_datagram,
     }
 }
 
 /// Returns the meaning of a drop counter for an operator; `None` if it has no advice or counts something else.
 #[must_use]
-pub fn why_dropped(counter: &str) -> Option<&'static str> {
+pub fn drop_counter_advice(counter: &str) -> Option<&'static str> {
     Some(match counter {
         "missing_message_authenticator" => {
-            "they have no Message-Authenticator, as those of servers from before 2024"
+            "they have no Message-Authenticator; servers from before 2024 send none"
         }
-        "bad_authenticator" | "bad_message_authenticator" => "they were made with another secret",
-        "wrong_source" => "they came from another address than the one that was asked",
-        "wrong_code" => "their code does not answer the request: is this the right port?",
+        "bad_authenticator" | "bad_message_authenticator" => "the server has another shared secret",
+        "wrong_source" => "they came from another address than that of the server",
+        "wrong_code" => "their code does not answer the request; check the port",
         _ => return None,
     })
 }

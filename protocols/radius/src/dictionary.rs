@@ -7,12 +7,12 @@ mod table;
 pub use decode::{AttributeDecoder, DecodedAttribute};
 pub use parse::{DictionaryError, IncludeResolver, IncludedFile};
 
-use crate::attribute::{DataType, VendorFraming, can_be_sent};
+use crate::attribute::{AttributeDataType, VendorAttributeFormat, is_encodable_attribute};
 use alloc::borrow::{Cow, ToOwned};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 /// The maximum number of parts in an attribute number.
 pub const MAX_DEPTH: usize = 10;
@@ -27,7 +27,7 @@ pub struct AttributeOid {
 impl AttributeOid {
     /// The number of a standard attribute.
     #[must_use]
-    pub fn from_kind(kind: u8) -> Self {
+    pub fn from_standard_attribute(kind: u8) -> Self {
         Self { parts: [0; MAX_DEPTH], len: 0 }.child(kind.into()).unwrap_or(Self::ROOT)
     }
     const ROOT: Self = Self { parts: [0; MAX_DEPTH], len: 0 };
@@ -70,13 +70,13 @@ pub struct AttributeNumber {
     /// The number.
     pub oid: AttributeOid,
     /// Inside Vendor-Specific, the header format of the vendor; elsewhere without meaning.
-    pub framing: VendorFraming,
+    pub framing: VendorAttributeFormat,
 }
 
 impl From<AttributeOid> for AttributeNumber {
     /// Uses the headers that RFC 2865 §5.26 suggests.
     fn from(oid: AttributeOid) -> Self {
-        Self { oid, framing: VendorFraming::SUGGESTED }
+        Self { oid, framing: VendorAttributeFormat::SUGGESTED }
     }
 }
 
@@ -102,7 +102,7 @@ pub struct AttributeDefinition {
     /// Its number.
     pub oid: AttributeOid,
     /// Its type.
-    pub data_type: DataType,
+    pub data_type: AttributeDataType,
     /// The way it is hidden.
     pub encryption: AttributeEncryption,
     /// True if a tag may precede the value (RFC 2868).
@@ -118,11 +118,11 @@ pub struct AttributeDefinition {
 impl AttributeDefinition {
     /// The definition of an unknown attribute: octets, with the name that FreeRADIUS gives it (`Attr-26.9.1`).
     #[must_use]
-    pub fn for_unknown(oid: AttributeOid) -> Self {
-        Self::new(Cow::Owned(alloc::format!("Attr-{oid}")), oid, DataType::String)
+    pub fn unknown_attribute_definition(oid: AttributeOid) -> Self {
+        Self::new(Cow::Owned(alloc::format!("Attr-{oid}")), oid, AttributeDataType::String)
     }
     /// A definition without flags.
-    fn new(name: Cow<'static, str>, oid: AttributeOid, data_type: DataType) -> Self {
+    fn new(name: Cow<'static, str>, oid: AttributeOid, data_type: AttributeDataType) -> Self {
         let encryption = AttributeEncryption::None;
         Self { name, oid, data_type, encryption, tagged: false, concat: false, array: false, fixed: None }
     }
@@ -136,7 +136,7 @@ pub struct VendorDefinition {
     /// Its private enterprise number.
     pub number: u32,
     /// The format of its attributes inside Vendor-Specific (`format=type,length`).
-    pub framing: VendorFraming,
+    pub framing: VendorAttributeFormat,
 }
 
 /// A dictionary of names, numbers and types. [`RadiusDictionary::builtin`] returns the built-in one.
@@ -156,7 +156,7 @@ pub struct RadiusDictionary {
 
 impl Default for RadiusDictionary {
     fn default() -> Self {
-        let state = HashState::with_seed(0);
+        let state = SeededHashState::with_seed(0);
         Self {
             attributes: Vec::new(),
             by_oid: HashMap::with_hasher(state.clone()),
@@ -187,8 +187,8 @@ impl RadiusDictionary {
     pub fn standard() -> Self {
         let mut dictionary = Self::default();
         for (file, text) in STANDARD {
-            // A test checks that they load.
-            let loaded = dictionary.load_text(file, text, &mut |_: &str, _: &str| None);
+            // A test checks that these files load, so an error is impossible here.
+            let loaded = dictionary.load_dictionary_text(file, text, &mut |_: &str, _: &str| None);
             debug_assert!(loaded.is_ok(), "{loaded:?}");
         }
         dictionary
@@ -198,7 +198,7 @@ impl RadiusDictionary {
     #[must_use]
     pub fn builtin() -> Self {
         let mut dictionary = Self::standard();
-        let whole = dictionary.load_table(VENDORS);
+        let whole = dictionary.load_dictionary_table(VENDORS);
         debug_assert!(whole.is_some(), "a test holds that each line is understood");
         dictionary
     }
@@ -234,8 +234,8 @@ impl RadiusDictionary {
     }
     /// The format of a vendor's attributes; the suggestion of RFC 2865 §5.26 for unknown vendors.
     #[must_use]
-    pub fn vendor_framing(&self, vendor: u32) -> VendorFraming {
-        self.vendor_by_number(vendor).map_or(VendorFraming::SUGGESTED, |v| v.framing)
+    pub fn vendor_framing(&self, vendor: u32) -> VendorAttributeFormat {
+        self.vendor_by_number(vendor).map_or(VendorAttributeFormat::SUGGESTED, |v| v.framing)
     }
     /// The place of an attribute on the wire; `None` if no packet can hold it, such as FreeRADIUS's internal attributes
     /// above 255.
@@ -243,13 +243,13 @@ impl RadiusDictionary {
     pub fn attribute_number(&self, oid: AttributeOid) -> Option<AttributeNumber> {
         let framing = match *oid.parts() {
             [26, vendor, ..] => self.vendor_framing(vendor),
-            _ => VendorFraming::SUGGESTED,
+            _ => VendorAttributeFormat::SUGGESTED,
         };
-        can_be_sent(oid, framing).then_some(AttributeNumber { oid, framing })
+        is_encodable_attribute(oid, framing).then_some(AttributeNumber { oid, framing })
     }
     /// The number in FreeRADIUS's name of an unknown attribute, `Attr-26.9.1`, ignoring case.
     #[must_use]
-    pub fn number_in_name(name: &str) -> Option<AttributeOid> {
+    pub fn parse_unknown_attribute_name(name: &str) -> Option<AttributeOid> {
         let (word, numbers) = name.split_at_checked(5)?;
         if !word.eq_ignore_ascii_case("attr-") {
             return None;

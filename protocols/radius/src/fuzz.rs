@@ -3,7 +3,7 @@
 use crate::attribute::AttributeList;
 use crate::dictionary::{IncludedFile, RadiusDictionary};
 use crate::packet::RadiusPacket;
-use crate::radsec::{BadLength, CertificateMatch, PacketFramer};
+use crate::radsec::{BadLength, PacketFramer, PeerCertificateCondition};
 use crate::server::{ClientConfig, RadiusServer, RadiusServerConfig, RadiusServerEvent};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ pub fn fuzz_packet(dictionary: &RadiusDictionary, data: &[u8]) -> bool {
     let mut out = Vec::new();
     let owned = view.to_owned();
     let emitted = owned.encode_into(&mut out).is_ok();
-    // The same attributes, built value by value.
+    // The same attributes are built value by value, for comparison.
     let mut built = AttributeList::new();
     let pushed = view.attributes().all(|a| built.push_bytes(a.kind, a.value).is_ok());
     !printed.is_empty() && emitted && out == view.as_bytes() && pushed && built == owned.attributes
@@ -37,12 +37,12 @@ pub fn fuzz_dictionary(data: &[u8]) -> bool {
         Some(IncludedFile { file: name.to_string(), text })
     };
     let mut dictionary = RadiusDictionary::default();
-    match dictionary.load_text("0", files.first().copied().unwrap_or_default(), &mut resolver) {
+    match dictionary.load_dictionary_text("0", files.first().copied().unwrap_or_default(), &mut resolver) {
         Ok(()) => dictionary.attributes().iter().all(|d| {
             let known = dictionary.by_oid(d.oid).is_some() && dictionary.by_name(&d.name).is_some();
             let Some(place) = dictionary.attribute_number(d.oid) else { return known };
             let mut list = AttributeList::new();
-            let put = list.push_at(&place, d.tagged.then_some(1), d.encryption, &[1]).is_ok();
+            let put = list.push_by_number(&place, d.tagged.then_some(1), d.encryption, &[1]).is_ok();
             known && (!put || dictionary.decode(list.as_bytes()).count() == 1)
         }),
         Err(e) => e.line <= file(&e.file).map_or(0, |text| text.lines().count()) && !e.description.is_empty(),
@@ -67,7 +67,7 @@ pub fn fuzz_radsec(data: &[u8]) -> bool {
     else {
         return false;
     };
-    let conn = ConnId::new_accepted(0);
+    let conn = ConnId::nth_accepted_connection(0);
     let remote = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
     let listener = ListenerId::from_number(0);
     let accepted = StreamEvent::Accepted { listener, remote, local: None, certificate: Some(stream) };
@@ -81,8 +81,8 @@ pub fn fuzz_radsec(data: &[u8]) -> bool {
             }
         }
     }
-    // The match does not matter: the parser must return.
-    let _ = CertificateMatch::Name("name".into()).matches_certificate(stream);
+    // Whether the certificate matches does not matter: the parser only has to return.
+    let _ = PeerCertificateCondition::Name("name".into()).matches_certificate(stream);
     known && at_once == bit_by_bit && end.err() == pieced && cut.buffered_octets() < crate::packet::MAX_LEN
 }
 

@@ -25,5 +25,5 @@ pub mod work;
 
 pub use attribute::AttributeList;
 pub use auth::SharedSecret;
-pub use freshness::FreshnessPolicy;
+pub use freshness::EventTimestampPolicy;
 pub use packet::{OwnedPacket, PacketCode, PacketError, RadiusPacket};

@@ -1,6 +1,6 @@
 //! The RADIUS packet (RFC 2865 §3): a checked view of received octets, and an encoder.
 
-use crate::attribute::{AttributeList, RawIter};
+use crate::attribute::{AttributeList, RawAttributeIter};
 use crate::dictionary::RadiusDictionary;
 use alloc::vec::Vec;
 use core::fmt;
@@ -73,7 +73,7 @@ impl PacketCode {
     /// The reply to Status-Server is that of the port (RFC 5997 §4.3): Access-Accept on an authentication port,
     /// Accounting-Response on an accounting port. Protocol-Error answers any request (RFC 7930 §4).
     #[must_use]
-    pub const fn can_answer(self, request: Self) -> bool {
+    pub const fn is_reply_code_for(self, request: Self) -> bool {
         match request {
             Self::ACCESS_REQUEST => matches!(
                 self,
@@ -110,13 +110,13 @@ impl fmt::Debug for PacketCode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketError {
     /// The octets are shorter than a header.
-    #[error("{0} octets, a header alone has 20")]
+    #[error("{0} octets are too few for the header of 20")]
     NoHeader(usize),
     /// The Length field is outside 20..=4096.
-    #[error("Length field {0}, must be 20 to 4096")]
+    #[error("the Length field is {0}, but must be 20 to 4096")]
     Length(u16),
     /// The Length field exceeds the octets that arrived.
-    #[error("Length field {length}, but only {arrived} octets arrived")]
+    #[error("the Length field is {length}, but only {arrived} octets arrived")]
     Truncated {
         /// The Length field.
         length: u16,
@@ -124,7 +124,7 @@ pub enum PacketError {
         arrived: usize,
     },
     /// An attribute's length is below 2 or reaches beyond the packet.
-    #[error("attribute {kind} at octet {offset} has length {length}, {left} octets are left")]
+    #[error("attribute {kind} at octet {offset} has length {length}, but {left} octets are left")]
     Attribute {
         /// The attribute's type.
         kind: u8,
@@ -159,6 +159,7 @@ impl<'a> RadiusPacket<'a> {
         if !(HEADER_LEN..=MAX_LEN).contains(&usize::from(length)) {
             return Err(PacketError::Length(length));
         }
+        // RFC 2865, 3; RFC 2866, 3; RFC 5176, 2.3: a truncated packet is dropped, padding is ignored.
         let Some(bytes) = datagram.get(..usize::from(length)) else {
             return Err(PacketError::Truncated { length, arrived: datagram.len() });
         };
@@ -187,8 +188,8 @@ impl<'a> RadiusPacket<'a> {
     }
     /// The attributes as received, in order.
     #[must_use]
-    pub fn attributes(&self) -> RawIter<'a> {
-        RawIter::new(self.attribute_bytes())
+    pub fn attributes(&self) -> RawAttributeIter<'a> {
+        RawAttributeIter::new(self.attribute_bytes())
     }
     /// The number of attributes.
     #[must_use]
@@ -202,7 +203,7 @@ impl<'a> RadiusPacket<'a> {
     /// The value of the first attribute of a type.
     #[must_use]
     pub fn get(&self, kind: u8) -> Option<&'a [u8]> {
-        if !self.summary.kinds.may_have(kind) {
+        if !self.summary.kinds.may_have_attribute_type(kind) {
             return None;
         }
         self.attributes().find(|a| a.kind == kind).map(|a| a.value)
@@ -219,12 +220,12 @@ impl<'a> RadiusPacket<'a> {
             code: self.code(),
             identifier: self.identifier(),
             authenticator: *self.authenticator,
-            attributes: AttributeList::from_wire_checked(self.attribute_bytes(), self.attribute_types()),
+            attributes: AttributeList::from_checked_octets(self.attribute_bytes(), self.attribute_types()),
         }
     }
     /// Returns a printable form with one attribute per line, named by `dictionary`.
-    pub fn display<'d>(&self, dictionary: &'d RadiusDictionary) -> DisplayPacket<'a, 'd> {
-        DisplayPacket { packet: *self, dictionary }
+    pub fn display<'d>(&self, dictionary: &'d RadiusDictionary) -> RadiusPacketDisplay<'a, 'd> {
+        RadiusPacketDisplay { packet: *self, dictionary }
     }
 }
 
@@ -236,12 +237,12 @@ impl AttributeTypeSet {
     /// The empty set.
     pub(crate) const NONE: Self = Self(0);
 
-    const fn kind_bit(kind: u8) -> u64 {
+    const fn attribute_type_bit(kind: u8) -> u64 {
         1 << (kind % 64)
     }
     /// False if no attribute has this type; true if one may.
-    pub(crate) const fn may_have(self, kind: u8) -> bool {
-        self.0 & Self::kind_bit(kind) != 0
+    pub(crate) const fn may_have_attribute_type(self, kind: u8) -> bool {
+        self.0 & Self::attribute_type_bit(kind) != 0
     }
 }
 
@@ -258,11 +259,12 @@ pub(crate) fn check_attributes(bytes: &[u8]) -> Result<AttributeSummary, PacketE
     while let Some(&kind) = bytes.get(at) {
         let left = bytes.len() - at;
         let length = bytes.get(at + 1).copied().unwrap_or(0);
+        // RFC 2865, 5: a packet with a wrong attribute length is dropped.
         if length < 2 || usize::from(length) > left {
             return Err(PacketError::Attribute { kind, offset: at + HEADER_LEN, length, left });
         }
         at += usize::from(length);
-        summary.kinds.0 |= AttributeTypeSet::kind_bit(kind);
+        summary.kinds.0 |= AttributeTypeSet::attribute_type_bit(kind);
         summary.count += 1;
     }
     Ok(summary)
@@ -287,12 +289,12 @@ impl fmt::Display for RadiusPacket<'_> {
 
 /// See [`RadiusPacket::display`].
 #[derive(Clone, Copy, Debug)]
-pub struct DisplayPacket<'a, 'd> {
+pub struct RadiusPacketDisplay<'a, 'd> {
     packet: RadiusPacket<'a>,
     dictionary: &'d RadiusDictionary,
 }
 
-impl fmt::Display for DisplayPacket<'_, '_> {
+impl fmt::Display for RadiusPacketDisplay<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let p = &self.packet;
         write!(f, "{} id {} length {}", p.code(), p.identifier(), p.bytes.len())?;
@@ -330,7 +332,7 @@ impl OwnedPacket {
 
 /// The attributes exceed a packet of 4096 octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a packet of {0} octets; RADIUS allows 4096")]
+#[error("the packet has {0} octets; RADIUS allows 4096")]
 pub struct TooLong(pub usize);
 
 /// Appends a header, whose length [`finish_packet`] sets, and returns the start of the packet.
@@ -413,10 +415,10 @@ mod tests {
 
     #[test]
     fn codes_answer_their_requests() {
-        assert!(PacketCode::ACCESS_CHALLENGE.can_answer(PacketCode::ACCESS_REQUEST));
-        assert!(!PacketCode::ACCOUNTING_RESPONSE.can_answer(PacketCode::ACCESS_REQUEST));
-        assert!(PacketCode::ACCOUNTING_RESPONSE.can_answer(PacketCode::STATUS_SERVER));
-        assert!(!PacketCode::ACCESS_REJECT.can_answer(PacketCode::STATUS_SERVER));
+        assert!(PacketCode::ACCESS_CHALLENGE.is_reply_code_for(PacketCode::ACCESS_REQUEST));
+        assert!(!PacketCode::ACCOUNTING_RESPONSE.is_reply_code_for(PacketCode::ACCESS_REQUEST));
+        assert!(PacketCode::ACCOUNTING_RESPONSE.is_reply_code_for(PacketCode::STATUS_SERVER));
+        assert!(!PacketCode::ACCESS_REJECT.is_reply_code_for(PacketCode::STATUS_SERVER));
         assert_eq!(PacketCode(99).to_string(), "Code-99");
     }
 

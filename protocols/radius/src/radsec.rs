@@ -4,7 +4,7 @@
 //! the certificate of the peer. The connection protects the packets and proves their source; the shared secret is a
 //! fixed word.
 
-pub use usher_crypto::certificate::CertificateMatch;
+pub use usher_crypto::certificate::PeerCertificateCondition;
 
 use crate::auth::SharedSecret;
 use crate::packet::{HEADER_LEN, MAX_LEN};
@@ -24,7 +24,7 @@ pub fn radsec_secret() -> SharedSecret {
 /// A Length field outside 20 to 4096. The next packet cannot be found, so the connection must be closed (RFC 6613
 /// §2.6.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("Length field {0}, must be 20 to 4096")]
+#[error("the Length field is {0}, but must be 20 to 4096")]
 pub struct BadLength(pub u16);
 
 /// Splits a stream into packets by their Length fields. It buffers at most one packet.

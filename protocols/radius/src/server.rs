@@ -20,13 +20,13 @@ mod machine;
 mod stream;
 
 pub use clients::ConfigError;
-pub use machine::{RadiusServer, build_nak};
+pub use machine::{RadiusServer, build_unsupported_request_nak};
 
-use crate::attribute::{AttributeList, HideError, kind, reveal_password};
+use crate::attribute::{AttributeList, HiddenValueError, kind, reveal_password};
 use crate::auth::SharedSecret;
-use crate::freshness::FreshnessPolicy;
+use crate::freshness::EventTimestampPolicy;
 use crate::packet::PacketCode;
-use crate::radsec::{self, CertificateMatch};
+use crate::radsec::{self, PeerCertificateCondition};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, DatagramPath, Duration, Instant};
@@ -57,7 +57,7 @@ pub enum ClientTransport {
     /// TLS accepts.
     ///
     /// RadSec clients may share a network. Among the clients of the longest prefix, the first match in the list wins.
-    Tls(Vec<CertificateMatch>),
+    Tls(Vec<PeerCertificateCondition>),
 }
 
 /// A client: addresses that share a secret and a policy.
@@ -89,7 +89,7 @@ impl ClientConfig {
     /// A RadSec client network. It has the fixed secret. Only EAP needs a Message-Authenticator, since TLS protects
     /// every octet.
     #[must_use]
-    pub fn for_radsec(network: IpAddr, prefix: u8, certificates: Vec<CertificateMatch>) -> Self {
+    pub fn for_radsec(network: IpAddr, prefix: u8, certificates: Vec<PeerCertificateCondition>) -> Self {
         let message_authenticator = MessageAuthenticatorPolicy::Off;
         let transport = ClientTransport::Tls(certificates);
         let (secret, speaks_for) = (radsec::radsec_secret(), Vec::new());
@@ -127,7 +127,7 @@ pub struct RadiusServerConfig {
     /// The maximum number of RadSec connections.
     pub max_connections: usize,
     /// Checks the Event-Timestamp of requests for dynamic authorization; `None`: no check.
-    pub freshness: Option<FreshnessPolicy>,
+    pub freshness: Option<EventTimestampPolicy>,
 }
 
 /// The requests that a port accepts.
@@ -236,7 +236,7 @@ impl RadiusRequest {
     ///
     /// # Errors
     /// If its length cannot be that of a hidden password.
-    pub fn user_password(&self) -> Result<Option<SecretValue>, HideError> {
+    pub fn user_password(&self) -> Result<Option<SecretValue>, HiddenValueError> {
         self.attributes
             .get(kind::USER_PASSWORD)
             .map(|v| {
@@ -259,28 +259,28 @@ pub enum RadiusServerEvent {
 }
 
 /// The time and source of a dropped packet. A UDP source may be forged.
-pub type DroppedFrom = (Instant, IpAddr);
+pub type DroppedPacketSource = (Instant, IpAddr);
 
 /// The latest dropped packet for each of these reasons.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct DropSources {
+pub struct LatestDropSources {
     /// Not a RADIUS packet.
-    pub malformed: Option<DroppedFrom>,
+    pub malformed: Option<DroppedPacketSource>,
     /// From an unknown client.
-    pub unknown_client: Option<DroppedFrom>,
+    pub unknown_client: Option<DroppedPacketSource>,
     /// A code that this port does not serve.
-    pub wrong_code: Option<DroppedFrom>,
+    pub wrong_code: Option<DroppedPacketSource>,
     /// The Request Authenticator is wrong.
-    pub bad_authenticator: Option<DroppedFrom>,
+    pub bad_authenticator: Option<DroppedPacketSource>,
     /// The Message-Authenticator is wrong.
-    pub bad_message_authenticator: Option<DroppedFrom>,
+    pub bad_message_authenticator: Option<DroppedPacketSource>,
     /// No Message-Authenticator although one is required.
-    pub missing_message_authenticator: Option<DroppedFrom>,
+    pub missing_message_authenticator: Option<DroppedPacketSource>,
 }
 
-impl DropSources {
+impl LatestDropSources {
     /// Takes over the later packets of another server.
-    pub fn merge_newer(&mut self, other: &Self) {
+    pub fn merge_counters_by_maximum(&mut self, other: &Self) {
         self.malformed = self.malformed.max(other.malformed);
         self.unknown_client = self.unknown_client.max(other.unknown_client);
         self.wrong_code = self.wrong_code.max(other.wrong_code);
@@ -292,57 +292,56 @@ impl DropSources {
 }
 
 usher_core::counters! {
-    /// What a server did and what it dropped.
+    /// Counters of a server.
     pub struct RadiusServerCounters {
         /// Verified requests, without duplicates and Status-Server.
         requests,
-        /// Replies sent for the first time, without those to Status-Server.
+        /// First replies, without those to Status-Server.
         responses,
-        /// Requests that the caller discarded.
+        /// Verified requests that the AAA server dropped.
         discarded,
         /// Status-Server packets answered.
         status,
-        /// Duplicates answered with the same octets again.
+        /// Duplicates answered with the same reply again.
         duplicates_answered,
-        /// Dropped: duplicates of requests that are being worked on, or were discarded; replays of requests for dynamic
-        /// authorisation from another port.
+        /// Dropped: duplicates of requests in progress or discarded, and replays of dynamic authorization
+        /// from another port.
         duplicates_dropped,
-        /// Requests abandoned for a new one with the same source and identifier.
+        /// Requests abandoned because a new one came with the same source and identifier.
         superseded,
-        /// Requests forgotten because the caller took too long.
+        /// Requests that the AAA server did not answer in time.
         expired,
-        /// Kept replies given up early to make room.
+        /// Cached replies evicted early, to make room.
         evicted,
-        /// Dropped: no room, everything is waiting for the caller.
+        /// Dropped: too many requests in progress.
         overload,
         /// Dropped: not a RADIUS packet.
         malformed,
-        /// Dropped: from no client of ours.
+        /// Dropped: unknown client.
         unknown_client,
-        /// Dropped: a code that nobody has defined.
+        /// Dropped: unassigned code.
         unknown_code,
         /// Dropped: a code that this port does not serve.
         wrong_code,
-        /// Dropped: more attributes than a request may have.
+        /// Dropped: too many attributes.
         too_many_attributes,
-        /// Dropped: as many requests of its client are waiting as may.
+        /// Dropped: too many requests of the client in progress.
         client_overload,
-        /// Dropped: an Event-Timestamp that is too old, too new, or missing.
+        /// Dropped: Event-Timestamp too old, too new, or missing.
         stale,
-        /// Dropped: the Request Authenticator is wrong.
+        /// Dropped: wrong Request Authenticator.
         bad_authenticator,
-        /// Dropped: the Message-Authenticator is wrong.
+        /// Dropped: wrong Message-Authenticator.
         bad_message_authenticator,
-        /// Dropped: no Message-Authenticator where one is required.
+        /// Dropped: the required Message-Authenticator is missing.
         missing_message_authenticator,
-        /// RadSec connections taken.
+        /// RadSec connections accepted.
         connections,
-        /// RadSec connections refused: of no client of ours, or more than there may be.
+        /// RadSec connections refused: unknown client, or too many.
         connections_refused,
-        /// RadSec connections closed for what came by them: a length, an attribute or an authenticator that no
-        /// client of ours sends (RFC 6613 §2.6.4).
-        connections_spoilt,
-        /// Dropped: input of a kind that no RADIUS server has, or of a connection that is not known.
+        /// RadSec connections closed: invalid length, attribute or authenticator (RFC 6613 §2.6.4).
+        connections_malformed,
+        /// Dropped: input of a wrong kind or an unknown connection.
         not_a_datagram,
     }
 }

@@ -17,15 +17,19 @@ pub(crate) fn test_secret() -> SharedSecret {
 pub(crate) fn at_seconds(seconds: f64) -> Instant {
     Instant::ZERO + usher_core::Duration::from_secs_f64(seconds)
 }
-pub(crate) fn far_address(n: u16) -> SocketAddr {
+pub(crate) fn test_remote_address(n: u16) -> SocketAddr {
     SocketAddr::new("10.0.0.2".parse().unwrap(), 1812 + n)
 }
-pub(crate) fn client_with(change: impl FnOnce(&mut client::RadiusClientConfig)) -> TestMachine<RadiusClient> {
+pub(crate) fn radius_client_with(
+    change: impl FnOnce(&mut client::RadiusClientConfig),
+) -> TestMachine<RadiusClient> {
     TestMachine::new(bare_client_with(change))
 }
 pub(crate) fn bare_client_with(change: impl FnOnce(&mut client::RadiusClientConfig)) -> RadiusClient {
-    let mut config =
-        client::RadiusClientConfig::for_server(client::ServerConfig::new(far_address(0), test_secret()));
+    let mut config = client::RadiusClientConfig::for_server(client::ServerConfig::new(
+        test_remote_address(0),
+        test_secret(),
+    ));
     config.retransmission = client::RetransmissionPolicy::Backoff {
         initial: usher_core::Duration::from_secs(2),
         max: usher_core::Duration::from_secs(16),
@@ -36,7 +40,9 @@ pub(crate) fn bare_client_with(change: impl FnOnce(&mut client::RadiusClientConf
     change(&mut config);
     RadiusClient::new(config, Seed::new(1).derive_secure_rng("client", 0)).unwrap()
 }
-pub(crate) fn server_with(change: impl FnOnce(&mut server::RadiusServerConfig)) -> TestMachine<RadiusServer> {
+pub(crate) fn radius_server_with(
+    change: impl FnOnce(&mut server::RadiusServerConfig),
+) -> TestMachine<RadiusServer> {
     let mut config = server::RadiusServerConfig::new(vec![ClientConfig::new(
         "10.0.0.0".parse().unwrap(),
         8,

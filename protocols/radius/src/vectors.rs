@@ -8,7 +8,7 @@ use crate::packet::{PacketCode, RadiusPacket};
 
 /// A request and its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PublishedExchange {
+pub struct PublishedTestVector {
     /// The section that prints it.
     pub source: &'static str,
     /// The shared secret.
@@ -21,9 +21,9 @@ pub struct PublishedExchange {
     pub password: Option<&'static [u8]>,
 }
 
-/// The result of [`PublishedExchange::verify_packets`].
+/// The result of [`PublishedTestVector::verify_packets`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ExchangeCheck {
+pub struct TestVectorCheck {
     /// True if the request proves the secret as far as its code allows, by Message-Authenticator or computed Request
     /// Authenticator.
     pub request: bool,
@@ -33,22 +33,22 @@ pub struct ExchangeCheck {
     pub password: bool,
 }
 
-impl ExchangeCheck {
+impl TestVectorCheck {
     /// True if every check passes.
     #[must_use]
-    pub const fn is_correct(self) -> bool {
+    pub const fn all_checks_pass(self) -> bool {
         self.request && self.reply && self.password
     }
 }
 
-impl PublishedExchange {
+impl PublishedTestVector {
     /// Verifies both packets with this crate's code.
     #[must_use]
-    pub fn verify_packets(&self) -> ExchangeCheck {
+    pub fn verify_packets(&self) -> TestVectorCheck {
         let secret = SharedSecret::new(self.secret);
         let (Ok(request), Ok(reply)) = (RadiusPacket::parse(self.request), RadiusPacket::parse(self.reply))
         else {
-            return ExchangeCheck { request: false, reply: false, password: false };
+            return TestVectorCheck { request: false, reply: false, password: false };
         };
         let authenticator = request.authenticator();
         let covered = covered_authenticator(request.code(), authenticator, None);
@@ -56,12 +56,13 @@ impl PublishedExchange {
         let password = request
             .get(crate::attribute::kind::USER_PASSWORD)
             .map(|hidden| crate::attribute::reveal_password(self.secret, authenticator, hidden));
-        ExchangeCheck {
+        TestVectorCheck {
             request: signed != MessageAuthenticator::Bad
                 && (request.code() != PacketCode::ACCOUNTING_REQUEST
                     || check_accounting_request(&request, &secret))
                 && (request.code() != PacketCode::STATUS_SERVER || signed == MessageAuthenticator::Good),
-            reply: reply.code().can_answer(request.code()) && check_response(&reply, authenticator, &secret),
+            reply: reply.code().is_reply_code_for(request.code())
+                && check_response(&reply, authenticator, &secret),
             password: match (password, self.password) {
                 (None, None) => true,
                 (Some(Ok(got)), Some(want)) => got == want,
@@ -76,8 +77,8 @@ impl PublishedExchange {
 /// - RFC 5997 §6.2 prints its reply with code 2. Its authenticator is valid with code 5 (Accounting-Response), used
 ///   here.
 /// - The State in the second request of RFC 2865 §7.3 has length 10, by its eight octets and the length of the packet.
-pub const EXCHANGES: &[PublishedExchange] = &[
-    PublishedExchange {
+pub const EXCHANGES: &[PublishedTestVector] = &[
+    PublishedTestVector {
         source: "RFC 2865 section 7.1",
         secret: b"xyzzy5461",
         request: &[
@@ -93,7 +94,7 @@ pub const EXCHANGES: &[PublishedExchange] = &[
         ],
         password: Some(b"arctangent"),
     },
-    PublishedExchange {
+    PublishedTestVector {
         source: "RFC 2865 section 7.2",
         secret: b"xyzzy5461",
         request: &[
@@ -111,7 +112,7 @@ pub const EXCHANGES: &[PublishedExchange] = &[
         ],
         password: None,
     },
-    PublishedExchange {
+    PublishedTestVector {
         source: "RFC 2865 section 7.3, the challenge",
         secret: b"xyzzy5461",
         request: &[
@@ -129,7 +130,7 @@ pub const EXCHANGES: &[PublishedExchange] = &[
         ],
         password: Some(b"challenge"),
     },
-    PublishedExchange {
+    PublishedTestVector {
         source: "RFC 2865 section 7.3, the response",
         secret: b"xyzzy5461",
         request: &[
@@ -145,7 +146,7 @@ pub const EXCHANGES: &[PublishedExchange] = &[
         ],
         password: Some(b"99101462"),
     },
-    PublishedExchange {
+    PublishedTestVector {
         source: "RFC 5997 section 6.1",
         secret: b"xyzzy5461",
         request: &[
@@ -159,7 +160,7 @@ pub const EXCHANGES: &[PublishedExchange] = &[
         ],
         password: None,
     },
-    PublishedExchange {
+    PublishedTestVector {
         source: "RFC 5997 section 6.2",
         secret: b"xyzzy5461",
         request: &[
@@ -173,7 +174,7 @@ pub const EXCHANGES: &[PublishedExchange] = &[
         ],
         password: None,
     },
-    PublishedExchange {
+    PublishedTestVector {
         source: "RFC 5997 section 6.3",
         secret: b"xyzzy5461",
         request: &[
@@ -199,7 +200,7 @@ mod tests {
     fn the_published_examples_verify() {
         for exchange in EXCHANGES {
             assert!(
-                exchange.verify_packets().is_correct(),
+                exchange.verify_packets().all_checks_pass(),
                 "{}: {:?}",
                 exchange.source,
                 exchange.verify_packets()
@@ -210,8 +211,8 @@ mod tests {
     #[test]
     fn another_secret_fails_them() {
         for exchange in EXCHANGES {
-            let checked = PublishedExchange { secret: b"other", ..*exchange }.verify_packets();
-            assert!(!checked.reply && !checked.is_correct(), "{}", exchange.source);
+            let checked = PublishedTestVector { secret: b"other", ..*exchange }.verify_packets();
+            assert!(!checked.reply && !checked.all_checks_pass(), "{}", exchange.source);
         }
     }
 

@@ -20,7 +20,7 @@ impl WorkMeter {
     pub(crate) fn count_request(&mut self) {
         self.requests += 1;
     }
-    pub(crate) fn count_reply(&mut self) {
+    pub(crate) fn count_reply_work(&mut self) {
         self.responses += 1;
     }
     pub(crate) fn take_work(&mut self) -> Option<WorkRecord> {

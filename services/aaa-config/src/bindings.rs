@@ -56,7 +56,7 @@ pub fn listen_bindings(listen: &ListenConfig) -> Vec<ListenBinding> {
 
 /// Returns the addresses of home servers and Diameter peers to connect to. True: TLS.
 #[must_use]
-pub fn outgoing_addresses(file: &ConfigFile) -> BTreeMap<SocketAddr, bool> {
+pub fn outgoing_addresses_and_tls(file: &ConfigFile) -> BTreeMap<SocketAddr, bool> {
     let homes = file.home_server.iter().filter(|h| h.transport == TransportProtocol::Tls);
     let peers = file.diameter.iter().flat_map(|d| &d.peer);
     let peers = peers.filter_map(|p| Some((p.connect?, p.transport == TransportProtocol::Tls)));

@@ -1,21 +1,25 @@
 //! Builds the machines' configuration from the configuration file.
 
-use crate::LoadedConfig;
-use crate::check::certificate_matches;
+use crate::LoadedAaaConfig;
+use crate::check::accepted_certificate_matches;
 use crate::model::{
-    self, BadReply, ExtendedMasterSecret, InnerName, MessageAuthenticator, RealmAccounting, StoreKind,
+    self, BadReplyRowPolicy, ExtendedMasterSecret, InnerIdentityDisclosure, MessageAuthenticator,
+    RealmAccounting, StoreKind,
 };
 #[cfg(feature = "tls")]
 use crate::tls::TlsConfigs;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use usher_aaa::ledger::{FailureLimit, LedgerConfig};
-use usher_aaa::proxy::{self, ExtraAttributes, HomeServer, Realm, RealmFilter, RealmTable, RealmTarget};
-use usher_aaa::service::{CertificateChecker, InlineUsers, JobRunnerParts, RowReader};
+use usher_aaa::ledger::{LedgerConfig, LoginFailureLimit};
+use usher_aaa::proxy::{
+    self, AllowedExtraAttributes, HomeServer, Realm, RealmFilter, RealmTable, RealmTarget,
+};
+use usher_aaa::service::{CertificateChecker, InlineUsers, JobRunnerParts, UserRowReader};
 use usher_aaa::store::{ClientRequirement, ClientRow};
 use usher_aaa::{
-    AaaServerConfig, AuthMethod, CacheConfig, IdentityKey, User, UserDirectory, UserSource, canonical_name,
+    AaaServerConfig, AuthMethod, IdentityKey, User, UserCacheConfig, UserDirectory, UserSource,
+    canonical_name,
 };
 use usher_config::Prefix;
 use usher_core::{Duration, SecureRng, TransportProtocol};
@@ -23,7 +27,7 @@ use usher_diameter::codes::application;
 use usher_diameter::node::{self, PeerAuthentication, PeerConfig};
 use usher_diameter::peer::capabilities::DiameterApplication;
 use usher_radius::SharedSecret;
-use usher_radius::attribute::VendorFraming;
+use usher_radius::attribute::VendorAttributeFormat;
 use usher_radius::dictionary::{AttributeOid, RadiusDictionary};
 use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, PortRole};
 
@@ -37,7 +41,7 @@ pub struct BuiltConfig {
     /// Users of the file.
     pub inline: InlineUsers,
     /// Clients that are not served.
-    pub passed_over: Vec<PassedOver>,
+    pub passed_over: Vec<SkippedClient>,
 }
 
 /// Names and networks of the clients, in the order of the machine's configuration.
@@ -67,7 +71,7 @@ impl ClientDirectory {
     }
     /// Returns the client of an address: the longest matching prefix.
     #[must_use]
-    pub fn find_client(&self, address: IpAddr) -> Option<usize> {
+    pub fn find_client_index(&self, address: IpAddr) -> Option<usize> {
         let found = self.0.iter().enumerate().filter(|(_, (_, network))| network.contains(address));
         found.max_by_key(|(i, (_, network))| (network.bits, core::cmp::Reverse(*i))).map(|(i, _)| i)
     }
@@ -75,16 +79,16 @@ impl ClientDirectory {
 
 /// A client that is not served.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PassedOver {
+pub struct SkippedClient {
     /// Name of the client in the file or the store.
     pub client: String,
     /// Cause.
-    pub why: NotServed,
+    pub why: SkippedClientReason,
 }
 
 /// The cause why a client is not served.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NotServed {
+pub enum SkippedClientReason {
     /// Another client has its addresses.
     DuplicateAddress,
     /// The store has no secret for it.
@@ -98,7 +102,7 @@ pub enum NotServed {
 
 /// Further inputs of a configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct BuildInputs<'a> {
+pub struct AaaConfigBuildInputs<'a> {
     /// Secret of loopback clients, if nothing is configured.
     pub generated: Option<&'a str>,
     /// Clients of the store.
@@ -121,8 +125,8 @@ const STEPS_WAITING: usize = 1 << 12;
 /// # Errors
 /// A sentence with the error.
 pub fn build_config(
-    loaded: &LoadedConfig,
-    with: BuildInputs<'_>,
+    loaded: &LoadedAaaConfig,
+    with: AaaConfigBuildInputs<'_>,
     rng: &mut SecureRng,
 ) -> Result<BuiltConfig, String> {
     let file = &loaded.file;
@@ -142,7 +146,7 @@ pub fn build_config(
         StoreKind::Sqlite | StoreKind::Postgresql => {
             let users = &file.users;
             let (ttl, unknown_ttl) = (users.cache_ttl.0, users.cache_unknown.0);
-            UserSource::Host(CacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
+            UserSource::Host(UserCacheConfig { entries: users.cache_entries, ttl, unknown_ttl })
         }
     };
     let ServedClients { clients, configs, lenient, inner_names, passed_over } =
@@ -160,7 +164,7 @@ pub fn build_config(
     config.methods = offered_methods(&file.methods, file.tls.is_some());
     #[cfg(feature = "tls")]
     if let Some(tls) = with.tls {
-        offer_tunnels(&mut config, &file.methods, tls);
+        offer_tls_methods(&mut config, &file.methods, tls);
     }
     config.full_answers = true;
     config.certificate_status = true;
@@ -184,19 +188,20 @@ pub fn build_config(
 
 /// Adds the offers of PEAP and EAP-TTLS, and of EAP-TLS if there are authorities.
 #[cfg(feature = "tls")]
-fn offer_tunnels(config: &mut AaaServerConfig, methods: &model::MethodConfig, tls: &TlsConfigs) {
+fn offer_tls_methods(config: &mut AaaServerConfig, methods: &model::MethodConfig, tls: &TlsConfigs) {
     use usher_eap::method::InnerMethod;
-    use usher_eap::method::peap::{CryptobindingPolicy, ServerMethodPeap};
-    use usher_eap::method::tls::{ServerMethodTls, ServerTls};
-    use usher_eap::method::ttls::ServerMethodTtls;
+    use usher_eap::method::peap::{CryptobindingPolicy, PeapServerFactory};
+    use usher_eap::method::tls::{EapTlsServerFactory, ServerTlsBackend};
+    use usher_eap::method::ttls::TtlsServerFactory;
     use usher_eap::packet::EapType;
     let fragment = usize::from(methods.fragment_size);
     if let Some(clients) = &tls.clients {
-        config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(clients.clone()), fragment }));
+        config.tls =
+            Some(Arc::new(EapTlsServerFactory { tls: ServerTlsBackend::Real(clients.clone()), fragment }));
     }
-    let tls = ServerTls::Real(tls.anonymous.clone());
+    let tls = ServerTlsBackend::Real(tls.anonymous.clone());
     let inner: Arc<[EapType]> = Arc::new([EapType::MSCHAPV2, EapType::GTC, EapType::MD5]);
-    config.peap = Some(Arc::new(ServerMethodPeap {
+    config.peap = Some(Arc::new(PeapServerFactory {
         tls: tls.clone(),
         fragment,
         inner: inner.clone(),
@@ -208,7 +213,7 @@ fn offer_tunnels(config: &mut AaaServerConfig, methods: &model::MethodConfig, tl
     }));
     let plain = [InnerMethod::Pap, InnerMethod::Chap, InnerMethod::MsChap, InnerMethod::MsChapV2];
     let inner = inner.iter().map(|kind| InnerMethod::Eap(*kind)).chain(plain).collect();
-    config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
+    config.ttls = Some(Arc::new(TtlsServerFactory { tls, fragment, inner }));
 }
 
 /// The shard that connects to Diameter peers. A peer accepts one connection of an identity (RFC 6733 §5.6). Other
@@ -216,7 +221,7 @@ fn offer_tunnels(config: &mut AaaServerConfig, methods: &model::MethodConfig, tl
 pub const DIALLER: u16 = 0;
 
 /// Makes a shard connect to no Diameter peer.
-pub fn only_accept(config: &mut AaaServerConfig) {
+pub fn disable_outgoing_peers(config: &mut AaaServerConfig) {
     for peer in config.diameter.iter_mut().flat_map(|d| &mut d.peers) {
         peer.address = None;
     }
@@ -225,7 +230,8 @@ pub fn only_accept(config: &mut AaaServerConfig) {
 fn offered_methods(methods: &model::MethodConfig, tls: bool) -> Vec<AuthMethod> {
     let mut all = methods.order.clone().unwrap_or_else(|| {
         use AuthMethod::{Chap, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
-        // An eavesdropper can read or guess the password of the other methods.
+        // With certificates, only EAP methods inside TLS are offered by default. An eavesdropper can read or guess the
+        // password of the other EAP methods.
         let eap = if tls { [EapTls, Peap, Ttls].to_vec() } else { [EapMsChapV2, EapMd5].to_vec() };
         [eap, vec![Pap, Chap, MsChapV2, MsChap]].concat()
     });
@@ -235,7 +241,7 @@ fn offered_methods(methods: &model::MethodConfig, tls: bool) -> Vec<AuthMethod> 
     all
 }
 
-fn authenticator_policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
+fn message_authenticator_policy(asked: MessageAuthenticator) -> MessageAuthenticatorPolicy {
     match asked {
         MessageAuthenticator::Required => MessageAuthenticatorPolicy::Required,
         MessageAuthenticator::LimitProxyState => MessageAuthenticatorPolicy::ProxyState,
@@ -255,48 +261,52 @@ struct ServedClients {
     lenient: Vec<u32>,
     /// Clients that get the inner identity.
     inner_names: Vec<u32>,
-    passed_over: Vec<PassedOver>,
+    passed_over: Vec<SkippedClient>,
 }
 
 impl ServedClients {
     fn add_client(
         &mut self,
         name: &str,
-        (secret, inner): (ExtendedMasterSecret, InnerName),
+        (secret, inner): (ExtendedMasterSecret, InnerIdentityDisclosure),
         config: ClientConfig,
     ) {
         let same = |c: &ClientConfig| {
             c.network == config.network && c.prefix == config.prefix && c.transport == config.transport
         };
         if self.configs.iter().any(same) {
-            return self.pass_over(name, NotServed::DuplicateAddress);
+            return self.pass_over(name, SkippedClientReason::DuplicateAddress);
         }
         let place = u32::try_from(self.configs.len());
         if secret == ExtendedMasterSecret::Optional {
             self.lenient.extend(place);
         }
-        if inner == InnerName::Send {
+        if inner == InnerIdentityDisclosure::Send {
             self.inner_names.extend(place);
         }
         self.clients.0.push((name.to_owned(), Prefix { network: config.network, bits: config.prefix }));
         self.configs.push(config);
     }
-    fn pass_over(&mut self, client: &str, why: NotServed) {
-        self.passed_over.push(PassedOver { client: client.to_owned(), why });
+    fn pass_over(&mut self, client: &str, why: SkippedClientReason) {
+        self.passed_over.push(SkippedClient { client: client.to_owned(), why });
     }
 }
 
 /// Collects clients of the file, then those of the store, then loopback if nothing is configured.
-fn collect_clients(loaded: &LoadedConfig, with: BuildInputs<'_>, rng: &mut SecureRng) -> ServedClients {
+fn collect_clients(
+    loaded: &LoadedAaaConfig,
+    with: AaaConfigBuildInputs<'_>,
+    rng: &mut SecureRng,
+) -> ServedClients {
     let mut served = ServedClients::default();
-    let of_most = (ExtendedMasterSecret::Required, InnerName::Hide);
+    let of_most = (ExtendedMasterSecret::Required, InnerIdentityDisclosure::Hide);
     for client in &loaded.clients {
         let Prefix { network, bits } = client.prefix;
         let of_file = (client.extended_master_secret, client.inner_name);
         let speaks_for: Vec<_> = client.nas.iter().map(|nas| (nas.network, nas.bits)).collect();
         if let Some(secret) = &client.secret {
             let mut config = ClientConfig::new(network, bits, SharedSecret::new(secret.0.as_bytes()));
-            config.message_authenticator = authenticator_policy(client.message_authenticator);
+            config.message_authenticator = message_authenticator_policy(client.message_authenticator);
             config.speaks_for.clone_from(&speaks_for);
             served.add_client(&client.name, of_file, config);
         }
@@ -308,13 +318,14 @@ fn collect_clients(loaded: &LoadedConfig, with: BuildInputs<'_>, rng: &mut Secur
     for row in with.rows {
         match Prefix::parse(&row.nasname) {
             Ok(_) if row.secret.is_empty() => {
-                served.pass_over(&row.nasname, NotServed::NoSecret);
+                served.pass_over(&row.nasname, SkippedClientReason::NoSecret);
             }
             Ok(Prefix { network, bits }) if let Some(server) = row.virtual_server() => {
-                // With a random secret its packets are dropped, and they match no client of a wider network.
+                // This row is for another virtual server. A random secret makes its packets fail verification, and they
+                // match no client of a wider network.
                 let unknown = SharedSecret::new(&rng.random_array::<32>());
                 served.add_client(&row.nasname, of_most, ClientConfig::new(network, bits, unknown));
-                served.pass_over(&row.nasname, NotServed::OtherVirtualServer(server.to_owned()));
+                served.pass_over(&row.nasname, SkippedClientReason::OtherVirtualServer(server.to_owned()));
             }
             Ok(Prefix { network, bits }) => {
                 let mut config = ClientConfig::new(network, bits, SharedSecret::new(row.secret.as_bytes()));
@@ -327,7 +338,7 @@ fn collect_clients(loaded: &LoadedConfig, with: BuildInputs<'_>, rng: &mut Secur
                 let name = if row.shortname.is_empty() { &row.nasname } else { &row.shortname };
                 served.add_client(name, of_most, config);
             }
-            Err(error) => served.pass_over(&row.nasname, NotServed::NoNetwork(error)),
+            Err(error) => served.pass_over(&row.nasname, SkippedClientReason::NoNetwork(error)),
         }
     }
     if let Some(secret) = with.generated {
@@ -349,6 +360,7 @@ fn diameter_config(
     realms: &[model::RealmConfig],
     sctp: &[SocketAddr],
 ) -> node::DiameterNodeConfig {
+    // RFC 6733, 2.4, 2.8.4, 9.3; RFC 4072, 2.1; RFC 7155, 1.4: the applications that the server announces.
     let applications = [
         DiameterApplication::for_authentication(application::EAP),
         DiameterApplication::for_authentication(application::NASREQ),
@@ -360,7 +372,7 @@ fn diameter_config(
     config.agents.clone_from(&d.agents);
     config.accept_unknown = d.peers.is_empty() && d.peer.is_empty();
     config.accept_policy = d.sctp.order.into();
-    // RFC 6733 §5.3.1: CER and CEA list all SCTP addresses. Without any, they list the local address of the
+    // RFC 6733, 5.3.1: CER and CEA list all SCTP addresses. Without any, they list the local address of the
     // connection.
     for address in sctp.iter().map(SocketAddr::ip) {
         if !config.local.addresses.contains(&address) {
@@ -387,7 +399,7 @@ fn diameter_config(
             },
             authentication: PeerAuthentication {
                 networks,
-                certificates: certificate_matches(peer.certificate.as_ref(), peer.fingerprint),
+                certificates: accepted_certificate_matches(peer.certificate.as_ref(), peer.fingerprint),
                 tls: peer.transport == TransportProtocol::Tls,
             },
             origins: peer.origins.clone(),
@@ -399,7 +411,7 @@ fn diameter_config(
         application: Some(application::EAP),
         peers: realm.diameter.iter().filter_map(place).collect(),
     });
-    // An empty table would route to every peer, even to a NAS that supports EAP.
+    // Without any route, requests would go to every peer, even to a NAS that supports EAP.
     let nowhere = node::RealmRoute { realm: "*".to_owned(), application: None, peers: Vec::new() };
     config.routes = routes.chain([nowhere]).collect();
     config
@@ -409,7 +421,7 @@ fn diameter_config(
 ///
 /// # Errors
 /// A realm has an invalid name.
-fn proxy_config(loaded: &LoadedConfig) -> Result<Option<proxy::ProxyConfig>, String> {
+fn proxy_config(loaded: &LoadedAaaConfig) -> Result<Option<proxy::ProxyConfig>, String> {
     if loaded.file.realm.is_empty() {
         return Ok(None);
     }
@@ -422,7 +434,7 @@ fn proxy_config(loaded: &LoadedConfig) -> Result<Option<proxy::ProxyConfig>, Str
                 TransportProtocol::Tls => HomeServer::radsec(&s.name, s.address),
                 _ => HomeServer::new(&s.name, s.address, SharedSecret::new(home.secret.0.as_bytes())),
             };
-            server.certificates = certificate_matches(s.certificate.as_ref(), s.fingerprint);
+            server.certificates = accepted_certificate_matches(s.certificate.as_ref(), s.fingerprint);
             server.require_message_authenticator = s.message_authenticator;
             server.liveness = s.liveness();
             if let Some(accounting) = s.acct_address {
@@ -444,8 +456,8 @@ fn proxy_config(loaded: &LoadedConfig) -> Result<Option<proxy::ProxyConfig>, Str
             RealmTarget::Local
         } else {
             let balance = match realm.balance {
-                model::BalanceMode::Failover => proxy::PoolBalance::Failover,
-                model::BalanceMode::LoadBalance => proxy::PoolBalance::Spread,
+                model::HomeServerBalanceMode::Failover => proxy::PoolBalance::Failover,
+                model::HomeServerBalanceMode::LoadBalance => proxy::PoolBalance::Spread,
             };
             pools.push(proxy::HomeServerPool { name: realm.name.clone(), servers: members, balance });
             let pool = u16::try_from(pools.len() - 1).map_err(|_| "more than 65,536 realms".to_owned())?;
@@ -460,10 +472,10 @@ fn proxy_config(loaded: &LoadedConfig) -> Result<Option<proxy::ProxyConfig>, Str
         entry.strip = realm.strip;
         entry.subrealms = realm.subrealms;
         entry.unanswered = match realm.unanswered {
-            model::NoAnswerAction::Silence => proxy::NoAnswerPolicy::Silence,
-            model::NoAnswerAction::Reject => proxy::NoAnswerPolicy::Reject,
+            model::NoHomeServerAnswerAction::Silence => proxy::NoAnswerPolicy::Silence,
+            model::NoHomeServerAnswerAction::Reject => proxy::NoAnswerPolicy::Reject,
         };
-        let beside = |names: &[String]| extra_attributes(names, &loaded.dictionary);
+        let beside = |names: &[String]| parse_extra_attributes(names, &loaded.dictionary);
         entry.filter =
             Arc::new(RealmFilter { answers: beside(&realm.accept)?, requests: beside(&realm.send)? });
         realms.push(entry);
@@ -472,36 +484,38 @@ fn proxy_config(loaded: &LoadedConfig) -> Result<Option<proxy::ProxyConfig>, Str
     Ok(Some(proxy::ProxyConfig::new(realms, servers, pools)))
 }
 
-fn failure_limit(limits: &model::LimitConfig) -> Option<FailureLimit> {
+fn failure_limit(limits: &model::LimitConfig) -> Option<LoginFailureLimit> {
     (limits.failures > 0)
-        .then(|| FailureLimit::new(limits.failures, limits.failures_within.0, limits.failures_hold.0))
+        .then(|| LoginFailureLimit::new(limits.failures, limits.failure_window.0, limits.lockout_time.0))
 }
 
 /// Returns the extra attributes of a realm's filter.
 ///
 /// # Errors
 /// A name is not in the dictionary.
-pub(crate) fn extra_attributes(
+pub(crate) fn parse_extra_attributes(
     names: &[String],
     dictionary: &RadiusDictionary,
-) -> Result<ExtraAttributes, String> {
+) -> Result<AllowedExtraAttributes, String> {
     if names.iter().any(|name| name == "*") {
-        return Ok(ExtraAttributes::All);
+        return Ok(AllowedExtraAttributes::All);
     }
     let oid = |name: &String| {
         let numbers =
             || AttributeOid::new(&name.split('.').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>()?);
         let Some(known) = dictionary.by_name(name) else {
-            let number = RadiusDictionary::number_in_name(name).or_else(numbers);
+            let number = RadiusDictionary::parse_unknown_attribute_name(name).or_else(numbers);
             return number.ok_or_else(|| {
                 format!(
-                    "there is no attribute \"{name}\" in the dictionaries; mend the name, such as \"Filter-Id\" or \"Cisco-AVPair\", or write it in numbers: \"26.9.1\" is type 1 of vendor 9"
+                    "the dictionaries have no attribute \"{name}\"; correct the name, such as \"Filter-Id\" or \
+                     \"Cisco-AVPair\", or write its number: \"26.9.1\" is type 1 of vendor 9"
                 )
             });
         };
-        // An attribute inside another, or of a vendor with unusual headers, passes only with its container.
+        // An attribute inside another one, or of a vendor with unusual headers, passes a filter only with its
+        // container.
         let outer = match *known.oid.parts() {
-            [26, vendor, _, ..] if dictionary.vendor_framing(vendor) != VendorFraming::SUGGESTED => {
+            [26, vendor, _, ..] if dictionary.vendor_framing(vendor) != VendorAttributeFormat::SUGGESTED => {
                 AttributeOid::new(&[26, vendor])
             }
             [26, vendor, number, ..] => AttributeOid::new(&[26, vendor, number]),
@@ -512,12 +526,12 @@ pub(crate) fn extra_attributes(
         };
         Ok(outer.unwrap_or(known.oid))
     };
-    names.iter().map(oid).collect::<Result<_, _>>().map(ExtraAttributes::These)
+    names.iter().map(oid).collect::<Result<_, _>>().map(AllowedExtraAttributes::These)
 }
 
 /// Returns the ledger's configuration: pools and limits. `seed` keys its hash tables against chosen collisions.
 #[must_use]
-pub fn ledger_config(loaded: &LoadedConfig, seed: u64) -> LedgerConfig {
+pub fn ledger_config(loaded: &LoadedAaaConfig, seed: u64) -> LedgerConfig {
     let file = &loaded.file;
     let limits = &file.limits;
     LedgerConfig {
@@ -533,23 +547,23 @@ pub fn ledger_config(loaded: &LoadedConfig, seed: u64) -> LedgerConfig {
 
 /// Returns the parser of the store's rows.
 #[must_use]
-pub fn row_reader(loaded: &LoadedConfig) -> RowReader {
-    let leave_out = loaded.file.users.bad_reply == BadReply::LeaveOut;
-    RowReader { dictionary: loaded.dictionary.clone(), leave_out }
+pub fn row_reader(loaded: &LoadedAaaConfig) -> UserRowReader {
+    let leave_out = loaded.file.users.bad_reply == BadReplyRowPolicy::LeaveOut;
+    UserRowReader { dictionary: loaded.dictionary.clone(), leave_out }
 }
 
 /// Returns the configuration of the cache that is used while the store is unavailable. It equals the server's cache
 /// but has users only: an unknown name must not be rejected by an old result.
 #[must_use]
-pub fn fallback_cache_config(users: &model::UserStoreConfig) -> CacheConfig {
-    CacheConfig { entries: users.cache_entries, ttl: users.cache_ttl.0, unknown_ttl: Duration::ZERO }
+pub fn fallback_cache_config(users: &model::UserStoreConfig) -> UserCacheConfig {
+    UserCacheConfig { entries: users.cache_entries, ttl: users.cache_ttl.0, unknown_ttl: Duration::ZERO }
 }
 
 /// Returns the parts that do a server's jobs in one thread. `store` has further users and the sessions,
 /// `certificates` is the server's TLS, `seed` as for [`ledger_config()`].
 #[must_use]
-pub fn runner_parts<S>(
-    loaded: &LoadedConfig,
+pub fn job_runner_parts<S>(
+    loaded: &LoadedAaaConfig,
     built: &BuiltConfig,
     store: S,
     certificates: Option<Arc<dyn CertificateChecker>>,
@@ -616,7 +630,7 @@ mod tests {
     /// FreeRADIUS passes its packets to that server. A client with a wider network must not replace it.
     #[test]
     fn another_virtual_servers_client_is_refused_without_fallback() {
-        let loaded = crate::parse("aaa.toml", "", None, &usher_config::NoEnvironment).unwrap();
+        let loaded = crate::parse("aaa.toml", "", None, &usher_config::EmptyConfigEnvironment).unwrap();
         let row = |nasname: &str, server: &str| ClientRow {
             nasname: nasname.to_owned(),
             secret: "weak".to_owned(),
@@ -626,7 +640,7 @@ mod tests {
         let rows = [row("127.0.0.0/8", ""), row("127.0.0.1", "strict"), row("192.0.2.1", "default")];
         let mut rng = SecureRng::from_seed([1; 32]);
         let identity_key = IdentityKey::new(&[1; 32]);
-        let with = BuildInputs {
+        let with = AaaConfigBuildInputs {
             generated: None,
             rows: &rows,
             identity_key: &identity_key,
@@ -635,11 +649,11 @@ mod tests {
             shards: 1,
         };
         let served = collect_clients(&loaded, with, &mut rng);
-        let why = NotServed::OtherVirtualServer("strict".to_owned());
-        assert_eq!(served.passed_over, [PassedOver { client: "127.0.0.1".to_owned(), why }]);
+        let why = SkippedClientReason::OtherVirtualServer("strict".to_owned());
+        assert_eq!(served.passed_over, [SkippedClient { client: "127.0.0.1".to_owned(), why }]);
         let weak: Vec<bool> = served.configs.iter().map(|c| c.secret.as_bytes() == b"weak").collect();
         assert_eq!(weak, [true, false, true]);
-        assert_eq!(served.clients.find_client(Ipv4Addr::LOCALHOST.into()), Some(1));
+        assert_eq!(served.clients.find_client_index(Ipv4Addr::LOCALHOST.into()), Some(1));
         let policy = served.configs[1].message_authenticator;
         assert_eq!(policy, MessageAuthenticatorPolicy::Required);
     }
@@ -649,10 +663,12 @@ mod tests {
         let dictionary = RadiusDictionary::builtin();
         let read = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-            extra_attributes(&names, &dictionary)
+            parse_extra_attributes(&names, &dictionary)
         };
         let oids = |all: &[&[u32]]| {
-            Ok(ExtraAttributes::These(all.iter().map(|parts| AttributeOid::new(parts).unwrap()).collect()))
+            Ok(AllowedExtraAttributes::These(
+                all.iter().map(|parts| AttributeOid::new(parts).unwrap()).collect(),
+            ))
         };
         assert_eq!(read(&[]), oids(&[]));
         assert_eq!(read(&["Filter-Id", "26.9.1", "26.9"]), oids(&[&[11], &[26, 9, 1], &[26, 9]]));
@@ -661,7 +677,7 @@ mod tests {
         let within = ["WiMAX-Release", "USR-Last-Number-Dialed-Out", "IP-Port-Type", "IPv6-6rd-Prefix"];
         assert_eq!(read(&within), oids(&[&[26, 24_757], &[26, 429], &[241, 5], &[173]]));
         assert_eq!(read(&["Ruckus-TC-Name-Quota"]), oids(&[&[26, 25_053, 146]]));
-        assert_eq!(read(&["Filter-Id", "*"]), Ok(ExtraAttributes::All));
+        assert_eq!(read(&["Filter-Id", "*"]), Ok(AllowedExtraAttributes::All));
         for wrong in ["Cisco-AVPairs", "", "26.", "1.2.3.4.5.6.7.8.9.10.11"] {
             assert!(read(&[wrong]).unwrap_err().contains("26.9.1"), "{wrong}");
         }

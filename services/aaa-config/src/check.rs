@@ -2,7 +2,7 @@
 
 use super::dictionary;
 use super::model::{
-    ConfigFile, ConfiguredClient, ExtendedMasterSecret, HomeServer, InlineUser, InnerName,
+    ConfigFile, ConfiguredClient, ExtendedMasterSecret, HomeServer, InlineUser, InnerIdentityDisclosure,
     MessageAuthenticator, SecretText, StoreKind, TlsTable,
 };
 use super::units::Fingerprint;
@@ -15,17 +15,17 @@ use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 use usher_config::Prefix;
 use usher_config::secret::{self, resolve_secret};
 use usher_config::units::ByteSize;
-use usher_config::{ConfigDiagnostic, ConfigEnvironment, KeyedError};
+use usher_config::{ConfigDiagnostic, ConfigEnvironment, KeyPathError};
 use usher_core::TransportProtocol::{self, Sctp, Tcp, Udp};
 use usher_radius::dictionary::RadiusDictionary;
-use usher_radius::radsec::CertificateMatch;
+use usher_radius::radsec::PeerCertificateCondition;
 
 /// Rows of users by name.
 pub type NamedUserRows = Vec<(String, UserRows)>;
 
 /// A checked configuration, with its secrets and the contents of its files.
 #[derive(Clone, Debug)]
-pub struct LoadedConfig {
+pub struct LoadedAaaConfig {
     /// The configuration as written.
     pub file: ConfigFile,
     /// Path of the file. `None`: a text.
@@ -37,7 +37,7 @@ pub struct LoadedConfig {
     /// Clients with their secrets, in the file's order.
     pub clients: Vec<ClientEntry>,
     /// Home servers with their secrets, in the file's order.
-    pub homes: Vec<HomeEntry>,
+    pub homes: Vec<HomeServerEntry>,
     /// Address pools, in the file's order.
     pub pools: Vec<PoolConfig>,
     /// Users of the file, with their groups.
@@ -52,10 +52,10 @@ pub struct LoadedConfig {
     pub tls: Option<TlsFiles>,
 }
 
-impl LoadedConfig {
+impl LoadedAaaConfig {
     /// Returns the file's client of an address: the longest matching prefix.
     #[must_use]
-    pub fn client_of(&self, address: IpAddr) -> Option<&ClientEntry> {
+    pub fn longest_prefix_client(&self, address: IpAddr) -> Option<&ClientEntry> {
         let fits = self.clients.iter().filter(|client| client.prefix.contains(address));
         fits.max_by_key(|client| client.prefix.bits)
     }
@@ -75,16 +75,16 @@ pub struct ClientEntry {
     /// True if TLS 1.2 of its users' devices requires the Extended Master Secret.
     pub extended_master_secret: ExtendedMasterSecret,
     /// Accepted RadSec certificates. Empty: no RadSec.
-    pub certificates: Vec<CertificateMatch>,
+    pub certificates: Vec<PeerCertificateCondition>,
     /// Access servers that it may name, besides itself.
     pub nas: Vec<Prefix>,
     /// Whether it gets the inner identity.
-    pub inner_name: InnerName,
+    pub inner_name: InnerIdentityDisclosure,
 }
 
 /// A home server with its secret.
 #[derive(Clone, Debug)]
-pub struct HomeEntry {
+pub struct HomeServerEntry {
     /// Settings of the file.
     pub server: HomeServer,
     /// Shared secret.
@@ -105,12 +105,12 @@ pub struct TlsFiles {
     /// Fetched lists of the state directory by URL, which the file alone does not name.
     pub fetched: Vec<(String, Vec<u8>)>,
     /// Fetched lists that users' certificates name, in the order of learning.
-    pub learnt: Vec<LearntList>,
+    pub learnt: Vec<DistributionPointCrl>,
 }
 
 /// A revocation list of a distribution point that users' certificates name.
 #[derive(Clone, Debug)]
-pub struct LearntList {
+pub struct DistributionPointCrl {
     /// URL of the list.
     pub url: String,
     /// Issuer of these certificates in DER, which signed the list.
@@ -124,7 +124,7 @@ pub(super) struct ConfigChecker<'a> {
     base: &'a Path,
     outside: &'a dyn ConfigEnvironment,
     pub(super) dictionary: RadiusDictionary,
-    pub(super) found: Vec<KeyedError>,
+    pub(super) found: Vec<KeyPathError>,
 }
 
 macro_rules! at {
@@ -139,12 +139,12 @@ pub(super) fn check_file<'a>(
     base: &Path,
     outside: &dyn ConfigEnvironment,
     written: impl Fn(&[String]) -> Option<&'a PathBuf>,
-) -> (Option<LoadedConfig>, Vec<KeyedError>) {
+) -> (Option<LoadedAaaConfig>, Vec<KeyPathError>) {
     let mut c = ConfigChecker { base, outside, dictionary: RadiusDictionary::builtin(), found: Vec::new() };
     c.own_secrets(&file, written);
     c.load_dictionaries(&mut file);
     c.check_listeners(&file);
-    c.check_numbers(&file);
+    c.check_numeric_limits(&file);
     let clients = c.read_clients(&mut file.client);
     let homes = c.read_home_servers(&mut file.home_server);
     c.check_realms(&file);
@@ -154,8 +154,8 @@ pub(super) fn check_file<'a>(
     let url = c.check_store(&mut file);
     let identity_key = c.identity_key(&mut file);
     let tls = file.tls.as_mut().and_then(|tls| c.read_tls(tls));
-    c.tls_where_it_is_used(&file);
-    let loaded = c.found.is_empty().then(|| LoadedConfig {
+    c.check_tls_requirements(&file);
+    let loaded = c.found.is_empty().then(|| LoadedAaaConfig {
         file,
         path: None,
         included: Vec::new(),
@@ -227,16 +227,13 @@ impl ConfigChecker<'_> {
         ] {
             for (i, address) in addresses.iter().enumerate() {
                 if address.port() == 0 {
-                    self.add_fault(at!("listen", key, i), "port 0 is no port; name one".to_owned());
+                    self.add_fault(at!("listen", key, i), "port 0 is not allowed; write a port".to_owned());
                 } else if !seen.insert((by, *address)) {
-                    self.add_fault(
-                        at!("listen", key, i),
-                        format!("{address} is listened on twice; keep one"),
-                    );
+                    self.add_fault(at!("listen", key, i), format!("{address} occurs twice; keep one"));
                 } else if by == Sctp && address.ip().is_unspecified() {
                     self.add_fault(
                         at!("listen", key, i),
-                        "a Diameter node tells its peers by which addresses it speaks SCTP; name each"
+                        "a Diameter node announces its SCTP addresses to its peers; write each address"
                             .to_owned(),
                     );
                 }
@@ -245,7 +242,7 @@ impl ConfigChecker<'_> {
         if seen.is_empty() {
             self.add_fault(
                 at!("listen"),
-                "nothing is listened on; name an address, such as auth = [\"0.0.0.0:1812\"]",
+                "the server listens on no address; add one, such as auth = [\"0.0.0.0:1812\"]",
             );
         }
         if file.diameter.is_none()
@@ -253,35 +250,44 @@ impl ConfigChecker<'_> {
         {
             self.add_fault(
                 at!("listen"),
-                "Diameter is listened for, and nothing says who the server is; add [diameter] with identity and realm",
+                "a Diameter listener needs the server's name; add [diameter] with identity and realm",
             );
         }
     }
 
-    fn check_numbers(&mut self, file: &ConfigFile) {
+    fn check_numeric_limits(&mut self, file: &ConfigFile) {
         if let Some(0 | 257..) = file.shards {
-            self.add_fault(at!("shards"), "shards are 1 to 256; take the line away for one each core");
+            self.add_fault(
+                at!("shards"),
+                "shards is between 1 and 256; remove the line for one shard per core",
+            );
         }
         if file.users.threads == 0 || file.users.threads > 64 {
-            self.add_fault(at!("users", "threads"), "threads are 1 to 64");
+            self.add_fault(at!("users", "threads"), "threads is between 1 and 64");
         }
         if file.limits.half_open == 0 {
-            self.add_fault(at!("limits", "half_open"), "with 0 unfinished logins nobody can log in");
+            self.add_fault(
+                at!("limits", "half_open"),
+                "with 0 unfinished logins no user can log in; write 1 or more",
+            );
         }
         if file.limits.half_open_memory < ByteSize::from_mib(1) {
-            let said = "one TLS login under way holds up to 80 KiB; give all at least \"1 MiB\"";
+            let said = "one TLS login under way takes up to 80 KiB; write at least \"1 MiB\" for all";
             self.add_fault(at!("limits", "half_open_memory"), said);
         }
         if file.limits.requests == 0 {
-            self.add_fault(at!("limits", "requests"), "with 0 requests nobody is answered");
+            self.add_fault(
+                at!("limits", "requests"),
+                "with 0 requests the server answers none; write 1 or more",
+            );
         }
         if !(64..=4000).contains(&file.methods.fragment_size) {
-            self.add_fault(at!("methods", "fragment_size"), "fragment_size is 64 to 4000 octets");
+            self.add_fault(at!("methods", "fragment_size"), "fragment_size is between 64 and 4000 octets");
         }
         if file.reject_delay.0.as_secs() > 10 {
             self.add_fault(
                 at!("reject_delay"),
-                "a reject held for more than 10 s comes when the client has given up",
+                "after more than 10 s the client has given up; write 10 s or less",
             );
         }
     }
@@ -317,16 +323,21 @@ impl ConfigChecker<'_> {
         let mut entries = Vec::new();
         for (i, client) in clients.iter_mut().enumerate() {
             if let Some(first) = names.insert(client.name.clone(), i) {
-                let message = format!("client {} of the file has this name too; take another", first + 1);
+                let message =
+                    format!("client {} of the file has this name, too; choose another name", first + 1);
                 self.add_fault(at!("client", i, "name"), message);
             }
             if let Some(first) = networks.insert(client.prefix.to_string(), i) {
-                let message = format!("client {} of the file has this prefix too; keep one", first + 1);
+                let message = format!("client {} of the file has this prefix, too; keep one", first + 1);
                 self.add_fault(at!("client", i, "prefix"), message);
             }
             let before = self.found.len();
-            self.check_single_proof(at!("client", i), client.certificate.as_ref(), client.fingerprint);
-            let certificates = certificate_matches(client.certificate.as_ref(), client.fingerprint);
+            self.check_single_certificate_criterion(
+                at!("client", i),
+                client.certificate.as_ref(),
+                client.fingerprint,
+            );
+            let certificates = accepted_certificate_matches(client.certificate.as_ref(), client.fingerprint);
             let secret = self.read_secret(
                 &at!("client", i),
                 &client.secret,
@@ -336,7 +347,8 @@ impl ConfigChecker<'_> {
             if secret.is_none() && certificates.is_empty() && self.found.len() == before {
                 self.add_fault(
                     at!("client", i),
-                    "this client has no secret; add secret_file (or secret, or secret_env), or certificate or fingerprint for RadSec",
+                    "this client has no secret; add secret_file (or secret, or secret_env), or for RadSec certificate \
+                     or fingerprint",
                 );
             }
             entries.push(ClientEntry {
@@ -383,7 +395,7 @@ impl ConfigChecker<'_> {
             let reply = self.parse_rows(&group.reply, &at!("group", i, "reply"));
             let rows = GroupRows { name: group.name.clone(), check, reply };
             if groups.insert(group.name.clone(), rows).is_some() {
-                self.add_fault(at!("group", i, "name"), "another group has this name; take another");
+                self.add_fault(at!("group", i, "name"), "another group has this name; choose another name");
             }
         }
         let (mut names, mut all) = (BTreeSet::new(), Vec::new());
@@ -441,8 +453,8 @@ impl ConfigChecker<'_> {
         };
         if let Some(password) = &user.password {
             if password.0.is_empty() {
-                let message = "the password is empty, so that everybody has it; give another, or take the line away \
-                               where the user needs none";
+                let message = "the password is empty, so everybody knows it; set another, or remove the line if the \
+                               user needs none";
                 self.add_fault(at!("user", i, "password"), message);
                 return Vec::new();
             }
@@ -482,7 +494,7 @@ impl ConfigChecker<'_> {
                     let mut at = at.to_vec();
                     at.push(i.to_string());
                     let message = format!(
-                        "\"{text}\" is not ATTRIBUTE OPERATOR VALUE, such as \"Session-Timeout = 3600\""
+                        "\"{text}\" does not have the form ATTRIBUTE OPERATOR VALUE, such as \"Session-Timeout = 3600\""
                     );
                     self.add_fault(at, message);
                 }
@@ -498,7 +510,7 @@ impl ConfigChecker<'_> {
                 *path = self.base.join(&*path);
             }
             if users.store != StoreKind::Sqlite {
-                self.add_fault(at!("users", "path"), "\"path\" is for store = \"sqlite\"; take it away");
+                self.add_fault(at!("users", "path"), "\"path\" is for store = \"sqlite\"; remove it");
             }
         }
         if let Some(path) = &mut users.url_file
@@ -520,12 +532,12 @@ impl ConfigChecker<'_> {
             (Ok(None), StoreKind::Postgresql) => {
                 self.add_fault(
                     at!("users", "store"),
-                    "nothing says where PostgreSQL is; add url_file (or url, or url_env)",
+                    "the address of PostgreSQL is missing; add url_file (or url, or url_env)",
                 );
                 None
             }
             (Ok(Some(_)), _) => {
-                self.add_fault(at!("users", "store"), "a url is for store = \"postgresql\"; take it away");
+                self.add_fault(at!("users", "store"), "a url is for store = \"postgresql\"; remove it");
                 None
             }
             (Ok(None), _) => None,
@@ -540,7 +552,7 @@ impl ConfigChecker<'_> {
         let path = file.accounting.identity_key_file.as_mut()?;
         self.make_absolute(path);
         let key = secret::from_file(path, self.outside).and_then(|key| match key.0.len() {
-            0..32 => Err(format!("{} holds fewer than 32 characters", path.display())),
+            0..32 => Err(format!("{} has fewer than 32 characters", path.display())),
             _ => Ok(key),
         });
         key.map_err(|message| self.add_fault(at!("accounting", "identity_key_file"), message)).ok()
@@ -551,7 +563,7 @@ impl ConfigChecker<'_> {
         if !(1..=7 * 24 * 60 * 60).contains(&tls.session_lifetime.0.as_secs()) {
             self.add_fault(
                 at!("tls", "session_lifetime"),
-                "a session lasts for a second to 7 days (RFC 8446 section 4.6.1); with sessions = 0 none is taken up again",
+                "session_lifetime is between 1 s and 7 days (RFC 8446 section 4.6.1); sessions = 0 disables resumption",
             );
         }
         if tls.min_version > tls.max_version {
@@ -563,10 +575,11 @@ impl ConfigChecker<'_> {
             }
         }
         let named = tls.crl.len();
-        name_lists(tls, self.base);
+        resolve_revocation_list_paths(tls, self.base);
         for (i, url) in tls.crl_url.iter().enumerate().filter(|(_, url)| !url.starts_with("http://")) {
             let message = format!(
-                "\"{url}\": lists are fetched by http:// alone; they are signed, and TLS would need a list to be checked by"
+                "\"{url}\": lists are fetched over http:// only; they are signed, and a TLS connection would itself \
+                 need a list"
             );
             self.add_fault(at!("tls", "crl_url", i), message);
         }
@@ -576,13 +589,10 @@ impl ConfigChecker<'_> {
         {
             self.add_fault(at!("tls", "crl_from_users", i), fault);
         }
-        // A revoked certificate is accepted until the next check.
+        // A revoked certificate is accepted until the next check, so the interval has a limit.
         let day = usher_core::Duration::from_secs(86_400);
         if tls.crl_interval.0.as_secs() < 1 || tls.crl_interval.0 > day {
-            self.add_fault(
-                at!("tls", "crl_interval"),
-                "lists are looked for at least 1 s apart, and at least once a day",
-            );
+            self.add_fault(at!("tls", "crl_interval"), "crl_interval is between 1 s and one day");
         }
         let outside = self.outside;
         let read = |path: &Path| outside.read_octets(path, u64::MAX);
@@ -607,7 +617,7 @@ impl ConfigChecker<'_> {
         if ca.is_none() && (fetches || !(tls.crl.is_empty() && tls.ocsp == super::model::OcspPolicy::Off)) {
             self.add_fault(
                 at!("tls"),
-                "crl and ocsp are about clients' certificates; add ca, the authorities that are trusted",
+                "crl and ocsp concern clients' certificates; add ca, the trusted authorities",
             );
         }
         let files = TlsFiles {
@@ -630,7 +640,7 @@ impl ConfigChecker<'_> {
 /// Builds the server's TLS from the files, as a check.
 #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 fn try_out(tls: &TlsTable, files: &TlsFiles) -> Result<(), (&'static str, String)> {
-    let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+    let clock = usher_crypto::tls::SharedWallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
     crate::tls::build_tls(tls, files, &clock, None).map(drop)
 }
 
@@ -641,7 +651,7 @@ fn try_out(_: &TlsTable, _: &TlsFiles) -> Result<(), (&'static str, String)> {
 }
 
 #[cfg(feature = "tls")]
-use crate::lists::find_list_fault as list_fault;
+use crate::lists::find_revocation_list_fault as list_fault;
 
 /// A build without TLS does not parse lists.
 #[cfg(not(feature = "tls"))]
@@ -649,16 +659,19 @@ fn list_fault(_: &[u8]) -> Option<String> {
     None
 }
 
-/// Checks the length of a shared secret: a short one can be guessed from one packet.
+/// Checks the length of a shared secret (RFC 2865 §3, RFC 3579 §4.2): a short one can be guessed from one packet.
 fn long_enough(secret: &SecretText) -> Result<(), String> {
     match secret.0.len() {
-        0..=5 => Err("a secret of fewer than 6 octets is guessed at once; take 16 or more (head -c 16 /dev/urandom | base64)".to_owned()),
+        0..=5 => Err(
+            "a secret of fewer than 6 octets is easily guessed; use 16 or more (head -c 16 /dev/urandom | base64)"
+                .to_owned(),
+        ),
         _ => Ok(()),
     }
 }
 
 /// Makes the paths of revocation lists absolute, and adds that of a local authority.
-pub(super) fn name_lists(tls: &mut TlsTable, base: &Path) {
+pub(super) fn resolve_revocation_list_paths(tls: &mut TlsTable, base: &Path) {
     for path in tls.crl.iter_mut().chain(&mut tls.crl_authority) {
         if path.is_relative() {
             *path = base.join(&*path);
@@ -674,9 +687,12 @@ pub(super) fn name_lists(tls: &mut TlsTable, base: &Path) {
 
 /// Returns the accepted certificates for a name or a fingerprint.
 #[must_use]
-pub fn certificate_matches(name: Option<&String>, fingerprint: Option<Fingerprint>) -> Vec<CertificateMatch> {
-    let name = name.cloned().map(CertificateMatch::Name);
-    name.into_iter().chain(fingerprint.map(|print| CertificateMatch::Fingerprint(print.0))).collect()
+pub fn accepted_certificate_matches(
+    name: Option<&String>,
+    fingerprint: Option<Fingerprint>,
+) -> Vec<PeerCertificateCondition> {
+    let name = name.cloned().map(PeerCertificateCondition::Name);
+    name.into_iter().chain(fingerprint.map(|print| PeerCertificateCondition::Fingerprint(print.0))).collect()
 }
 
 /// Parses `ATTRIBUTE OPERATOR VALUE` in FreeRADIUS's syntax, and removes quotes around the value. `None`: invalid.

@@ -22,8 +22,8 @@ pub(super) fn load_dictionary(
         let beside = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
         read_file(&beside, outside).map_err(|why| unread = Some(why)).ok()
     };
-    dictionary.load_text(&file, &text, &mut included).map_err(|fault| match &unread {
-        // The error concerns the file that was read last.
+    dictionary.load_dictionary_text(&file, &text, &mut included).map_err(|fault| match &unread {
+        // "no file" means that the file read last could not be read, so that file's own error is reported.
         Some(why) if fault.description.starts_with("no file") => {
             format!("{}:{}: {why}", fault.file, fault.line)
         }

@@ -1,4 +1,4 @@
-//! The AAA server's configuration file: parses the text into [`LoadedConfig`] with the line of each error, and
+//! The AAA server's configuration file: parses the text into [`LoadedAaaConfig`] with the line of each error, and
 //! builds the server's configuration ([`build_config()`]), its ledger ([`ledger_config()`]) and its TLS
 //! (`tls::load_tls`).
 //!
@@ -11,22 +11,23 @@ mod bindings;
 mod build;
 mod check;
 mod dictionary;
-mod elsewhere;
 #[cfg(feature = "tls")]
 pub mod lists;
 pub mod model;
-mod others;
+mod peer_checks;
+mod peer_tables;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod units;
 
-pub use bindings::{ListenBinding, ListenTransport, listen_bindings, outgoing_addresses};
+pub use bindings::{ListenBinding, ListenTransport, listen_bindings, outgoing_addresses_and_tls};
 pub use build::{
-    BuildInputs, BuiltConfig, ClientDirectory, DIALLER, NotServed, PassedOver, build_config,
-    fallback_cache_config, ledger_config, only_accept, row_reader, runner_parts,
+    AaaConfigBuildInputs, BuiltConfig, ClientDirectory, DIALLER, SkippedClient, SkippedClientReason,
+    build_config, disable_outgoing_peers, fallback_cache_config, job_runner_parts, ledger_config, row_reader,
 };
 pub use check::{
-    ClientEntry, HomeEntry, LearntList, LoadedConfig, NamedUserRows, TlsFiles, certificate_matches, parse_row,
+    ClientEntry, DistributionPointCrl, HomeServerEntry, LoadedAaaConfig, NamedUserRows, TlsFiles,
+    accepted_certificate_matches, parse_row,
 };
 
 use std::path::{Path, PathBuf};
@@ -37,12 +38,16 @@ use usher_config::{ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticColl
 pub const FORMAT: ConfigFormat = ConfigFormat {
     description: "the AAA server's configuration",
     version: 2,
-    retired: &[RetiredKey {
-        table: &["pool"],
-        key: "first",
-        instead: "it and \"last\" as ranges = [\"FIRST-LAST\"]",
-        rewrite: merge_range_keys,
-    }],
+    retired: &[
+        RetiredKey {
+            table: &["pool"],
+            key: "first",
+            instead: "it and \"last\" as ranges = [\"FIRST-LAST\"]",
+            rewrite: Some(merge_range_keys),
+        },
+        RetiredKey::renamed(&["limits"], "failures_within", "failure_window"),
+        RetiredKey::renamed(&["limits"], "failures_hold", "lockout_time"),
+    ],
 };
 
 /// Converts `first` and `last` of a pool to a range of `ranges`. If one is missing, both stay and cause an error
@@ -71,22 +76,22 @@ fn merge_range_keys(pool: &mut TreeNode) {
 ///
 /// # Errors
 /// The text is no configuration.
-pub fn parse_outline(
+pub fn parse_without_checks(
     text: &str,
     path: &Path,
     outside: &dyn ConfigEnvironment,
 ) -> Result<model::ConfigFile, ConfigErrors> {
     let mut faults = DiagnosticCollector::new(&path.display().to_string(), text);
     let tree = usher_config::read_document(&FORMAT, outside, &mut faults);
-    let mut file = tree.and_then(|mut tree| read_model(&mut tree, &mut faults));
+    let mut file = tree.and_then(|mut tree| read_config_model(&mut tree, &mut faults));
     if let Some(tls) = file.as_mut().and_then(|file| file.tls.as_mut()) {
-        check::name_lists(tls, path.parent().unwrap_or(Path::new("")));
+        check::resolve_revocation_list_paths(tls, path.parent().unwrap_or(Path::new("")));
     }
     faults.finish(file)
 }
 
 /// If a part cannot be parsed, nothing else is checked.
-fn read_model(tree: &mut TreeNode, faults: &mut DiagnosticCollector) -> Option<model::ConfigFile> {
+fn read_config_model(tree: &mut TreeNode, faults: &mut DiagnosticCollector) -> Option<model::ConfigFile> {
     let file = usher_config::read_typed(tree, |_| false, faults);
     file.value.filter(|_| file.is_complete)
 }
@@ -101,7 +106,7 @@ pub fn parse(
     text: &str,
     path: Option<&Path>,
     outside: &dyn ConfigEnvironment,
-) -> Result<LoadedConfig, ConfigErrors> {
+) -> Result<LoadedAaaConfig, ConfigErrors> {
     let mut faults = DiagnosticCollector::new(origin, text);
     let base = path.and_then(Path::parent).unwrap_or(Path::new(""));
     let loaded = usher_config::read_document(&FORMAT, outside, &mut faults).and_then(|tree| {
@@ -124,8 +129,8 @@ pub fn read_tree(
     base: &Path,
     outside: &dyn ConfigEnvironment,
     faults: &mut DiagnosticCollector,
-) -> Option<LoadedConfig> {
-    usher_config::rewrite_retired(&mut tree, &FORMAT, faults);
+) -> Option<LoadedAaaConfig> {
+    usher_config::rewrite_retired_keys(&mut tree, &FORMAT, faults);
     check_tree(tree, base, &[], outside, faults)
 }
 
@@ -136,8 +141,8 @@ fn check_tree(
     private: &[PathBuf],
     outside: &dyn ConfigEnvironment,
     faults: &mut DiagnosticCollector,
-) -> Option<LoadedConfig> {
-    let file = read_model(&mut tree, faults)?;
+) -> Option<LoadedAaaConfig> {
+    let file = read_config_model(&mut tree, faults)?;
     let location = |keys: &[String]| tree.position_of(&tree.resolve_keys(keys));
     let written = |keys: &[String]| location(keys).and_then(|span| private.get(span.source));
     let (loaded, found) = check::check_file(file, base, outside, written);

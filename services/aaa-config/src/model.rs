@@ -1,8 +1,8 @@
 //! The configuration file as types. The documentation of these items is the published schema's.
 
-pub use super::elsewhere::{
-    BalanceMode, Diameter, DiameterPeer, DiameterSctp, HomeServer, NoAnswerAction, RealmAccounting,
-    RealmConfig, SctpOrder,
+pub use super::peer_tables::{
+    Diameter, DiameterPeer, DiameterSctp, HomeServer, HomeServerBalanceMode, NoHomeServerAnswerAction,
+    RealmAccounting, RealmConfig, SctpOrder,
 };
 use super::units::Fingerprint;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,52 +22,51 @@ use usher_crypto::TlsVersion;
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's AAA server")]
 pub struct ConfigFile {
-    /// How many threads serve requests, each with sockets of its own; without it one for each core.
+    /// Number of threads that serve requests, each with its own sockets [default: one per core].
     pub shards: Option<u16>,
-    /// Where the server keeps what it makes itself: the generated secret, the SQLite database, the control socket.
+    /// Directory of the files that the server creates: the generated secret, the SQLite database, the control socket.
     pub state_dir: Option<PathBuf>,
-    /// How long after its request a reject goes out, so that guessing passwords is slow and what the verdict took
-    /// does not show.
+    /// Time from a request to its reject. It slows down password guessing, and hides how long the check took.
     pub reject_delay: TimeSpan,
-    /// How long a login may stand still before it is forgotten.
+    /// Time after which an unfinished login without a request is dropped.
     pub session_timeout: TimeSpan,
-    /// How long a login may take in all, from its first request to its verdict, however busy it is.
+    /// Maximum time of a login, from its first request to its verdict.
     pub login_timeout: TimeSpan,
-    /// Dictionaries of vendors' attributes in FreeRADIUS's syntax, beside those that the server has itself; what a file
-    /// includes is sought from its own folder. Later definitions replace earlier ones of the same name or number.
+    /// Dictionaries of vendor attributes in FreeRADIUS's syntax, in addition to the built-in ones. Includes are
+    /// relative to the including file. Later definitions replace earlier ones with the same name or number.
     pub dictionary: Vec<PathBuf>,
     /// Addresses to listen on.
     pub listen: ListenConfig,
-    /// Who may ask: network access servers, proxies.
+    /// Clients: network access servers and proxies that may send requests.
     pub client: Vec<ConfiguredClient>,
-    /// Where users are kept.
+    /// The store of users and accounting.
     pub users: UserStoreConfig,
-    /// Users written here; they are found before those of the store.
+    /// Users of this file. They take precedence over users of the store.
     pub user: Vec<InlineUser>,
-    /// Groups of the users written here.
+    /// Groups of the users of this file.
     pub group: Vec<InlineGroup>,
-    /// How users may prove who they are.
+    /// Authentication methods.
     pub methods: MethodConfig,
-    /// The server's certificate and whom it trusts; without it neither EAP-TLS, PEAP, TTLS nor RadSec is offered.
+    /// The server's certificate and the trusted authorities. Without it EAP-TLS, PEAP, TTLS and RadSec are off.
     pub tls: Option<TlsTable>,
-    /// Realms: the part of a user's name behind `@`.
+    /// Realms: the part of a user name after `@`.
     pub realm: Vec<RealmConfig>,
-    /// Servers to which requests of other realms go.
+    /// Home servers, to which requests of other realms are proxied.
     pub home_server: Vec<HomeServer>,
-    /// Addresses to hand out.
+    /// Address pools.
     pub pool: Vec<PoolTable>,
-    /// What nobody may exceed.
+    /// Limits of users, and of the server's memory.
     pub limits: LimitConfig,
     /// Accounting.
     pub accounting: AccountingConfig,
-    /// Who this server is in Diameter; without it Diameter is not served.
+    /// The server's identity in Diameter, and its peers. Without it Diameter is off.
     pub diameter: Option<Diameter>,
     /// Metrics for Prometheus, and a health check.
     pub metrics: MetricsConfig,
     /// Logs.
     pub log: LogConfig,
-    /// The socket by which `usher aaa` speaks to the running server.
-    pub control: ControlConfig,
+    /// The socket through which `usher aaa` controls the running server.
+    pub control: ControlSocketConfig,
 }
 
 impl Default for ConfigFile {
@@ -94,7 +93,7 @@ impl Default for ConfigFile {
             diameter: None,
             metrics: MetricsConfig::default(),
             log: LogConfig::default(),
-            control: ControlConfig::default(),
+            control: ControlSocketConfig::default(),
         }
     }
 }
@@ -107,24 +106,25 @@ pub struct ListenConfig {
     pub auth: Vec<SocketAddr>,
     /// RADIUS accounting over UDP.
     pub acct: Vec<SocketAddr>,
-    /// RADIUS over TLS (RFC 6614), authentication and accounting alike; port 2083.
+    /// RADIUS over TLS (RFC 6614), for authentication and accounting; port 2083.
     pub radsec: Vec<SocketAddr>,
     /// Diameter over TCP; port 3868.
     pub diameter: Vec<SocketAddr>,
     /// Diameter over TLS; port 5658.
     pub diameter_tls: Vec<SocketAddr>,
-    /// Diameter over SCTP; port 3868. Addresses of one port are those of one endpoint, which peers reach by each of them, and
-    /// of which they are told (RFC 6733, 5.3.1): none may be unspecified.
+    /// Diameter over SCTP; port 3868. Addresses with the same port form one endpoint. The server announces them to its
+    /// peers (RFC 6733, 5.3.1), so none may be unspecified.
     pub diameter_sctp: Vec<SocketAddr>,
 }
 
 impl Default for ListenConfig {
-    /// Loopback alone: whoever wants more names it.
+    /// Loopback only. Other addresses must be configured.
     fn default() -> Self {
         let both = |port| {
             vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))]
         };
         Self {
+            // RFC 2865, 3; RFC 2866, 3: the ports of authentication and of accounting.
             auth: both(1812),
             acct: both(1813),
             radsec: Vec::new(),
@@ -135,108 +135,110 @@ impl Default for ListenConfig {
     }
 }
 
-/// A client: who may ask.
+/// A client: a network access server or proxy that may send requests.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfiguredClient {
-    /// What logs and metrics call it.
+    /// Its name in logs and metrics.
     pub name: String,
-    /// Its addresses. The longest prefix that fits wins.
+    /// Its addresses. The longest matching prefix wins.
     pub prefix: Prefix,
-    /// The secret shared with it. Exactly one of `secret`, `secret_file` and `secret_env` is needed, unless it comes
-    /// by RadSec alone (`certificate`).
+    /// The shared secret. Set one of `secret`, `secret_file` and `secret_env`; a client with RadSec only
+    /// (`certificate`) needs none.
     pub secret: Option<SecretText>,
-    /// A file that holds the secret, readable by nobody else; its last line end does not count.
+    /// A file with the secret, not readable by others. A line end at the end of the file is ignored.
     pub secret_file: Option<PathBuf>,
-    /// An environment variable that holds the secret.
+    /// An environment variable with the secret.
     pub secret_env: Option<String>,
-    /// Whether an Access-Request must carry a Message-Authenticator, against BlastRADIUS.
+    /// Whether an Access-Request must have a Message-Authenticator, against BlastRADIUS.
     #[serde(default)]
     pub message_authenticator: MessageAuthenticator,
-    /// With TLS 1.2 in EAP, whether a user's device may lack the Extended Master Secret (RFC 7627), without which what is
-    /// proven in a TLS session is not bound to that session alone.
+    /// Whether a user's device must support the Extended Master Secret (RFC 7627) in EAP with TLS 1.2. It binds a
+    /// proof to its TLS session.
     #[serde(default)]
     pub extended_master_secret: ExtendedMasterSecret,
-    /// For RadSec: the name (DNS name or IP address of the subject alternative names, or common name) that the client's
-    /// certificate must bear.
+    /// For RadSec: the name that the client's certificate must have. It is a DNS name or IP address of the subject
+    /// alternative names, or the common name.
     pub certificate: Option<String>,
-    /// For RadSec: the SHA-256 fingerprint of the client's certificate, in place of a name.
+    /// For RadSec: the SHA-256 fingerprint of the client's certificate, instead of a name.
     pub fingerprint: Option<Fingerprint>,
-    /// Access servers that it speaks for beside itself, by the address that they call themselves (NAS-IP-Address,
-    /// NAS-IPv6-Address): those behind a proxy, or an address that it does not send from; `"0.0.0.0/0"`: all. A client
-    /// speaks for its own addresses without being named here. What it reports of others counts as its own, so that it
-    /// cannot end the sessions of another client.
+    /// Other access servers that this client reports, by NAS-IP-Address or NAS-IPv6-Address; `"0.0.0.0/0"`: all. List
+    /// the access servers behind a proxy, and addresses from which the client does not send. The client's own
+    /// addresses are always included. A report about any other access server counts as the client's own, so it cannot
+    /// end sessions of another client.
     #[serde(default)]
     pub nas: Vec<Prefix>,
-    /// Whether it hears who a user is who is anonymous outside of a tunnel.
+    /// Whether the client gets the user's name if the user is anonymous outside the tunnel.
     #[serde(default)]
-    pub inner_name: InnerName,
+    pub inner_name: InnerIdentityDisclosure,
 }
 
-/// Whether a client hears the identity within a tunnel.
+/// Whether a client gets the identity inside a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum InnerName {
-    /// No. It hears a Class that only this server can read, and sends it back with accounting, which is then kept under
-    /// the user's name.
+pub enum InnerIdentityDisclosure {
+    /// No. The client gets a Class that only this server can read, and returns it in accounting. Accounting is kept
+    /// under the user's name.
     #[default]
     Hide,
     /// Yes, as User-Name of the Access-Accept.
     Send,
 }
 
-/// Whether TLS 1.2 needs the Extended Master Secret.
+/// Whether TLS 1.2 requires the Extended Master Secret.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExtendedMasterSecret {
-    /// A handshake without it is refused.
+    /// A handshake without it is rejected.
     #[default]
     Required,
-    /// For old devices: a handshake without it is taken.
+    /// For old devices: a handshake without it is accepted.
     Optional,
 }
 
-/// What is asked of Access-Requests without EAP.
+/// The requirement for Access-Requests without EAP.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MessageAuthenticator {
-    /// Each must carry a Message-Authenticator.
+    /// Every Access-Request must have a Message-Authenticator.
     #[default]
     Required,
-    /// For clients that cannot: those without one are taken, unless they carry Proxy-State, which an attacker needs.
+    /// For clients without support: requests without one are accepted unless they have Proxy-State, which the attack
+    /// needs.
     LimitProxyState,
-    /// Those without one are taken. An attacker on the path can forge answers.
+    /// Requests without one are accepted. An attacker on the path can forge replies.
     Off,
 }
 
-/// Where users are kept.
+/// The store of users and accounting.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserStoreConfig {
-    /// Which store; accounting goes there too.
+    /// The kind of store, for users and accounting.
     pub store: StoreKind,
-    /// For sqlite: the database's file [default: usher.db in the state directory].
+    /// For sqlite: the database file [default: usher.db in the state directory].
     pub path: Option<PathBuf>,
-    /// For postgresql: where it is, such as `"host=db.example user=radius dbname=radius"`. A password belongs into
-    /// `url_file` or `url_env`. TLS is by libpq's `sslmode` (`prefer` if not said; across a network `verify-full`), `sslrootcert`,
-    /// `sslcert` and `sslkey`.
+    /// For postgresql: the connection, such as `"host=db.example user=radius dbname=radius"`. Put a URL with a
+    /// password into `url_file` or `url_env`. TLS follows libpq's `sslmode`, `sslrootcert`, `sslcert` and `sslkey`.
+    /// The default mode is `prefer`; use `verify-full` across a network.
     pub url: Option<SecretText>,
-    /// A file that holds the url, readable by nobody else.
+    /// A file with the URL, not readable by others.
     pub url_file: Option<PathBuf>,
-    /// An environment variable that holds the url.
+    /// An environment variable with the URL.
     pub url_env: Option<String>,
-    /// What becomes of a login whose user, or a group of that user, has a row of a reply that cannot be understood. A check
-    /// that cannot be understood always refuses.
-    pub bad_reply: BadReply,
-    /// How many users of the store each thread remembers, and how many all together for when the store is away.
+    /// Handling of a reply row of the user, or of the user's group, that cannot be parsed. A check row that cannot be
+    /// parsed always rejects the login.
+    pub bad_reply: BadReplyRowPolicy,
+    /// Maximum number of cached users per thread. It also limits the common cache that serves users while the store is
+    /// unavailable.
     pub cache_entries: usize,
-    /// How long a user is served from memory before the store is asked again: the longest time for which a user who
-    /// was removed from the store by other means than `usher aaa user del` can still log in.
+    /// How long a cached user is used before the next lookup in the store. A user who was removed without `usher aaa
+    /// user del` can log in for this time.
     pub cache_ttl: TimeSpan,
-    /// How long a name that nobody has is remembered: the longest time for which a user who was added to the store by
-    /// other means than `usher aaa user add` is still turned away.
+    /// How long an unknown name is cached. A user who was added without `usher aaa user add` is rejected for this
+    /// time.
     pub cache_unknown: TimeSpan,
-    /// How many threads ask the store, and how many compare passwords with slow hashes.
+    /// Number of threads for store lookups, and of threads for slow password hashes.
     pub threads: u16,
 }
 
@@ -248,7 +250,7 @@ impl Default for UserStoreConfig {
             url: None,
             url_file: None,
             url_env: None,
-            bad_reply: BadReply::default(),
+            bad_reply: BadReplyRowPolicy::default(),
             cache_entries: 100_000,
             cache_ttl: TimeSpan::from_secs(60),
             cache_unknown: TimeSpan::from_secs(5),
@@ -257,98 +259,101 @@ impl Default for UserStoreConfig {
     }
 }
 
-/// What becomes of a login of which a part of the reply cannot be understood.
+/// Handling of a reply row that cannot be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum BadReply {
-    /// It is refused: what is missing could be the filter or the VLAN that keeps the user where the user belongs.
+pub enum BadReplyRowPolicy {
+    /// The login is rejected: the row could be the filter or the VLAN that confines the user.
     #[default]
     Refuse,
-    /// The row is left out, and the log says so.
+    /// The row is left out and logged.
     LeaveOut,
 }
 
-/// Which store.
+/// The kind of store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// Only the users of this file; accounting is acknowledged and kept in memory, and lost at the end.
+    /// The users of this file only. Accounting is acknowledged, kept in memory and lost when the server stops.
     Memory,
-    /// An SQLite database, made at the first start.
+    /// An SQLite database, created at the first start.
     Sqlite,
     /// A PostgreSQL database with FreeRADIUS's tables.
     Postgresql,
 }
 
-/// A user written into the file.
+/// A user of this file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InlineUser {
-    /// As the user gives it at login, with its realm.
+    /// The name that the user gives at login, with its realm.
     pub name: String,
-    /// The password in clear, which every method can use. At most one of `password`, `password_file`, `nt_hash` and
+    /// The password in clear text, for all methods. Set at most one of `password`, `password_file`, `nt_hash` and
     /// `argon2`.
     pub password: Option<SecretText>,
-    /// A file that holds the password in clear, readable by nobody else.
+    /// A file with the password in clear text, not readable by others.
     pub password_file: Option<PathBuf>,
-    /// The password's NT hash, 32 hexadecimal digits: for PAP, MS-CHAP and MSCHAPv2.
+    /// The NT hash of the password, 32 hexadecimal digits, for PAP, MS-CHAP and MSCHAPv2.
     pub nt_hash: Option<SecretText>,
-    /// The password's argon2 hash (`$argon2id$...`): for PAP, GTC and TTLS with PAP.
+    /// The Argon2 hash of the password (`$argon2id$...`), for PAP, GTC and TTLS with PAP.
     pub argon2: Option<SecretText>,
-    /// What must hold, one `ATTRIBUTE OPERATOR VALUE` each, as FreeRADIUS writes them: `"NAS-Port-Type == Ethernet"`.
+    /// Check items, each as `ATTRIBUTE OPERATOR VALUE` in FreeRADIUS's syntax: `"NAS-Port-Type == Ethernet"`.
     #[serde(default)]
     pub check: Vec<String>,
-    /// What an accept says besides: `"Session-Timeout = 3600"`.
+    /// Reply items of an accept: `"Session-Timeout = 3600"`.
     #[serde(default)]
     pub reply: Vec<String>,
-    /// Names of groups, in their order.
+    /// Names of the user's groups, in order.
     #[serde(default)]
     pub groups: Vec<String>,
 }
 
-/// A group of users written into the file.
+/// A group of users of this file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InlineGroup {
     /// Its name.
     pub name: String,
-    /// What must hold for the group to apply.
+    /// Check items. The group applies if all match.
     #[serde(default)]
     pub check: Vec<String>,
-    /// What an accept says besides.
+    /// Reply items of an accept.
     #[serde(default)]
     pub reply: Vec<String>,
 }
 
-/// How users may prove who they are.
+/// Authentication methods.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MethodConfig {
-    /// What is offered; of the EAP methods the first is proposed first, and a peer may choose another. Without it PAP, CHAP,
-    /// MS-CHAP and MS-CHAPv2, and of EAP with `[tls]` EAP-TLS, PEAP and TTLS, without it EAP-MSCHAPv2 and EAP-MD5. Inside
-    /// PEAP and TTLS there are always EAP-MSCHAPv2, EAP-GTC and EAP-MD5, inside TTLS also PAP, CHAP, MS-CHAP and MS-CHAPv2.
+    /// Offered methods. The server proposes the first EAP method; a peer may choose another. The default is PAP, CHAP,
+    /// MS-CHAP and MS-CHAPv2, and for EAP with `[tls]` EAP-TLS, PEAP and TTLS, without `[tls]` EAP-MSCHAPv2 and
+    /// EAP-MD5. Inner methods of PEAP and TTLS are always EAP-MSCHAPv2, EAP-GTC and EAP-MD5. TTLS also has PAP, CHAP,
+    /// MS-CHAP and MS-CHAPv2.
     #[serde(deserialize_with = "order")]
     #[schemars(schema_with = "order_schema")]
     pub order: Option<Vec<AuthMethod>>,
-    /// Whether a device without a password is let in by its MAC address, as a user of that name (MAC authentication
+    /// Whether a device without a password is accepted by its MAC address, as a user of that name (MAC authentication
     /// bypass).
     pub mab: bool,
-    /// The most octets of one EAP-TLS, PEAP or TTLS fragment.
+    /// Maximum octets of an EAP-TLS, PEAP or TTLS fragment.
     pub fragment_size: u16,
-    /// Whether PEAP's inner method is bound to its tunnel, so that nobody can relay a login into a tunnel of his own.
+    /// Whether PEAP binds the inner method to its tunnel, so that an attacker cannot relay a login into another
+    /// tunnel.
     pub peap_cryptobinding: CryptobindingMode,
 }
 
-/// Whether PEAP's inner method is bound to its tunnel.
+/// Whether PEAP binds the inner method to its tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CryptobindingMode {
-    /// It is not.
+    /// Not used.
     Off,
-    /// It is, with peers that can; those that cannot are taken as they are, and so is whoever pretends that.
+    /// Used with peers that support it. Other peers are accepted without it, and so is an attacker who claims not to
+    /// support it.
     #[default]
     Optional,
-    /// Peers that cannot are refused.
+    /// Required: other peers are rejected.
     Required,
 }
 
@@ -379,57 +384,59 @@ fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<AuthMe
 }
 
 fn order_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": named::schema_of(is_offered) })
+    json_schema!({ "type": "array", "items": named::named_value_schema(is_offered) })
 }
 
-/// TLS: for EAP methods, RadSec and Diameter.
+/// TLS of EAP methods, RadSec and Diameter.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsTable {
-    /// The server's certificate with those above it, PEM, the server's own first.
+    /// The server's certificate chain, PEM, with the server's own certificate first.
     pub certificate: PathBuf,
-    /// Its private key, PEM, readable by nobody else.
+    /// Its private key, PEM, not readable by others.
     pub key: PathBuf,
-    /// Certificates of the authorities whose clients are trusted, PEM.
+    /// Certificates of the trusted authorities of clients, PEM.
     pub ca: Option<PathBuf>,
-    /// Certificate revocation lists, PEM or DER: for users, for RadSec and Diameter, incoming and outgoing. A reload closes
-    /// connections whose certificates are on them.
+    /// Certificate revocation lists, PEM or DER. They apply to users and to RadSec and Diameter connections in both
+    /// directions. A reload closes connections with revoked certificates.
     #[serde(default)]
     pub crl: Vec<PathBuf>,
-    /// The folder of an authority of `usher aaa cert` whose key this server's user can read: its list is used, and made anew
-    /// before it ends.
+    /// The folder of an authority of `usher aaa cert` with a key that the server's user can read. The server uses its
+    /// list, and reissues it before it expires.
     pub crl_authority: Option<PathBuf>,
-    /// Where revocation lists of the authorities in `ca` are fetched: `http://` URLs.
+    /// `http://` URLs from which the server fetches revocation lists of the authorities in `ca`.
     #[serde(default)]
     pub crl_url: Vec<String>,
-    /// Whether they are fetched, too, from where the server's certificate and those of `ca` say (CRL distribution points).
+    /// Whether it also fetches lists from the CRL distribution points of the server's certificate and of those in
+    /// `ca`.
     #[serde(default)]
     pub crl_distribution_points: bool,
-    /// Hosts from which they are fetched, too, where the certificates of users, and those between them and `ca`, say so: names
-    /// (`crl.example.org`, `*.example.org`), with a port where it is not 80. None: those certificates are not asked.
+    /// Hosts from which it also fetches lists. Users' certificates, and those between them and `ca`, name these lists.
+    /// Write host names (`crl.example.org`, `*.example.org`), with a port if it is not 80. Empty: distribution points
+    /// of these certificates are ignored.
     #[serde(default)]
     pub crl_from_users: Vec<String>,
-    /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
+    /// Interval of checks for newer lists and for changed files of `crl`: 1 s to a day.
     #[serde(default = "TlsTable::crl_interval")]
     pub crl_interval: TimeSpan,
-    /// Whether the authority is asked if a user's certificate still holds (OCSP).
+    /// Whether the server checks users' certificates by OCSP.
     #[serde(default)]
     pub ocsp: OcspPolicy,
-    /// Where OCSP is asked, in place of what the certificate says.
+    /// URL of the OCSP responder, instead of the one in the certificate.
     pub ocsp_url: Option<String>,
-    /// The oldest version that is spoken.
+    /// The oldest TLS version.
     #[serde(default = "TlsTable::oldest", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<TlsVersion>")]
     pub min_version: TlsVersion,
-    /// The newest version that is spoken.
+    /// The newest TLS version.
     #[serde(default = "TlsTable::newest", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<TlsVersion>")]
     pub max_version: TlsVersion,
-    /// How many sessions are kept to be taken up again; 0: none.
+    /// Maximum number of cached sessions for resumption; 0: no resumption.
     #[serde(default = "TlsTable::sessions")]
     pub sessions: usize,
-    /// How long a session can be taken up again after the user has last logged in with a proof; at most 7 days. It ends
-    /// before when a certificate of the user ends, when the user or the user's password is changed, and at a reload.
+    /// How long a session can be resumed after the user's last login with a proof; at most 7 days. It ends earlier
+    /// when a certificate of the user expires, when the user or the password changes, and at a reload.
     #[serde(default = "TlsTable::session_lifetime")]
     pub session_lifetime: TimeSpan,
 }
@@ -452,30 +459,30 @@ impl TlsTable {
     }
 }
 
-/// Whether the authority is asked if a certificate still holds.
+/// Whether certificates are checked by OCSP.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OcspPolicy {
     /// Never.
     #[default]
     Off,
-    /// Asked; where there is no answer, the certificate is taken.
+    /// Checked. Without an OCSP response the certificate is accepted.
     Soft,
-    /// Asked; where there is no answer, the certificate is refused.
+    /// Checked. Without an OCSP response the certificate is rejected.
     Hard,
 }
 
-/// Addresses to hand out to the users whose Pool-Name says so.
+/// An address pool, for users with its name in Pool-Name.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolTable {
-    /// What users' Pool-Name calls it.
+    /// Its name in users' Pool-Name.
     pub name: String,
-    /// What it gives out: addresses as `"192.0.2.10-192.0.2.99"` or `"192.0.2.0/24"`, each IPv6 prefix of a length as
-    /// `"2001:db8::/40/56"`. From ranges of both kinds a session gets one of each.
+    /// Ranges of addresses, as `"192.0.2.10-192.0.2.99"` or `"192.0.2.0/24"`, and of IPv6 prefixes of one length, as
+    /// `"2001:db8::/40/56"`. With ranges of both kinds a session gets one of each.
     #[serde(default)]
     pub ranges: Vec<String>,
-    /// How long an address that was given is kept for a session of which no accounting comes.
+    /// How long an address stays leased to a session without accounting.
     #[serde(default = "PoolTable::hold")]
     pub hold: TimeSpan,
 }
@@ -486,25 +493,26 @@ impl PoolTable {
     }
 }
 
-/// What nobody may exceed.
+/// Limits of users, and of the server's memory.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitConfig {
-    /// Sessions that a user may have at one time, where the user's own Simultaneous-Use does not say.
+    /// Maximum number of sessions of a user without Simultaneous-Use.
     pub simultaneous: Option<u32>,
-    /// Failed logins under one name or from one device, after which nothing more of it is weighed; 0: no limit.
+    /// Failed logins of a name or device within `failure_window` that lock it out for `lockout_time`; 0: no lockout.
     pub failures: u32,
-    /// Within this time.
-    pub failures_within: TimeSpan,
-    /// For this long.
-    pub failures_hold: TimeSpan,
-    /// Unfinished logins that each thread keeps; beyond it the oldest of the client most over its share goes.
+    /// The time in which `failures` are counted.
+    pub failure_window: TimeSpan,
+    /// The time of the lockout.
+    pub lockout_time: TimeSpan,
+    /// Maximum number of unfinished logins per thread. Beyond it, the client that most exceeds its share loses its
+    /// oldest one.
     pub half_open: usize,
-    /// Memory that unfinished logins of all threads may hold, about; beyond it the oldest of the client whose logins hold
-    /// the most goes. One amid a TLS handshake holds 20 KiB, and up to 80 with a long message that is not whole yet; others
-    /// hold a few.
+    /// Approximate maximum memory of unfinished logins of all threads. Beyond it, the client whose logins use the most
+    /// memory loses its oldest one. A login in a TLS handshake uses 20 KiB, or up to 80 KiB with an incomplete long
+    /// message. Other logins use a few KiB.
     pub half_open_memory: ByteSize,
-    /// Requests and kept replies of each thread.
+    /// Maximum number of requests and cached replies per thread.
     pub requests: usize,
 }
 
@@ -513,8 +521,8 @@ impl Default for LimitConfig {
         Self {
             simultaneous: None,
             failures: 0,
-            failures_within: TimeSpan::from_secs(60),
-            failures_hold: TimeSpan::from_secs(60),
+            failure_window: TimeSpan::from_secs(60),
+            lockout_time: TimeSpan::from_secs(60),
             half_open: 100_000,
             half_open_memory: ByteSize::from_mib(512),
             requests: 1 << 18,
@@ -526,13 +534,13 @@ impl Default for LimitConfig {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccountingConfig {
-    /// How long a session of which nothing is heard counts as open.
+    /// How long a session without accounting records counts as open.
     pub stale_after: TimeSpan,
-    /// Whether each decided login is written to table radpostauth.
+    /// Whether each decided login is written to the table radpostauth.
     pub logins: bool,
-    /// A file with 32 or more random characters, readable by nobody else: by them names are kept from clients
-    /// (`inner_name`) and made into Chargeable-User-Identities. Servers that take each other's accounting have the same
-    /// [default: identity.key in the state directory, made at the first start].
+    /// A file with 32 or more random characters, not readable by others. Its key hides names from clients
+    /// (`inner_name`), and derives Chargeable-User-Identities. Servers that take over each other's accounting need the
+    /// same key [default: identity.key in the state directory, created at the first start].
     pub identity_key_file: Option<PathBuf>,
 }
 
@@ -546,14 +554,14 @@ impl Default for AccountingConfig {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsConfig {
-    /// Where, such as `"127.0.0.1:9812"`; without it there are none.
+    /// The address, such as `"127.0.0.1:9812"`. Without it there are no metrics.
     pub listen: Option<SocketAddr>,
 }
 
-/// The socket by which `usher aaa` speaks to the running server.
+/// The socket through which `usher aaa` controls the running server.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ControlConfig {
+pub struct ControlSocketConfig {
     /// Its path [default: control.sock in the state directory].
     pub socket: Option<PathBuf>,
 }

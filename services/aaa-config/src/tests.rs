@@ -1,11 +1,11 @@
 //! Errors of whole files.
 
 use super::*;
-use usher_config::NoEnvironment;
+use usher_config::EmptyConfigEnvironment;
 use usher_crypto::tls::fixtures;
 
 fn parse_faults(text: &str) -> Vec<String> {
-    match parse("aaa.toml", text, None, &NoEnvironment) {
+    match parse("aaa.toml", text, None, &EmptyConfigEnvironment) {
         Ok(_) => Vec::new(),
         Err(faults) => faults.to_string().lines().map(str::to_owned).collect(),
     }
@@ -23,7 +23,7 @@ fn assert_faults(text: &str, expected: &[&str]) {
 
 #[test]
 fn an_empty_file_is_right() {
-    let loaded = parse("aaa.toml", "", None, &NoEnvironment).unwrap();
+    let loaded = parse("aaa.toml", "", None, &EmptyConfigEnvironment).unwrap();
     assert_eq!(loaded.file.listen.auth.len(), 2);
     assert!(loaded.file.listen.auth.iter().all(|a| a.ip().is_loopback() && a.port() == 1812));
     assert!(loaded.file.listen.acct.iter().all(|a| a.ip().is_loopback() && a.port() == 1813));
@@ -36,17 +36,17 @@ fn every_fault_is_said_with_its_line() {
          [listen]\nauth = [\"1.2.3.4\"]\n",
         &[
             "aaa.toml:2:1: unknown key \"shrads\" at the top; did you mean \"shards\"?",
-            "aaa.toml:6:10: client[0].prefix: \"10.0.0.0/40\" is no network",
-            "aaa.toml:10:9: listen.auth[0]: invalid socket address syntax",
+            "aaa.toml:6:10: client[0].prefix: \"10.0.0.0/40\" is not a network",
+            "aaa.toml:10:9: listen.auth[0]: expected an IP address and port, such as",
         ],
     );
     assert_faults(
         "shards = 0\n[[client]]\nname = \"a\"\nprefix = \"::1\"\n[[client]]\nname = \"a\"\nprefix = \"::1\"\nsecret = \"abc\"\n",
         &[
-            "aaa.toml:1:10: shards are 1 to 256",
+            "aaa.toml:1:10: shards is between 1 and 256",
             "aaa.toml:2:1: this client has no secret",
-            "aaa.toml:6:8: client 1 of the file has this name too",
-            "aaa.toml:7:10: client 1 of the file has this prefix too",
+            "aaa.toml:6:8: client 1 of the file has this name, too",
+            "aaa.toml:7:10: client 1 of the file has this prefix, too",
             "aaa.toml:8:10: a secret of fewer than 6 octets",
         ],
     );
@@ -60,10 +60,10 @@ fn names_are_looked_up() {
          [methods]\norder = [\"pap\", \"eap-tls\"]\n[users]\nstore = \"postgresql\"\n",
         &[
             "aaa.toml:3:11: there is no group \"staff\"",
-            "aaa.toml:4:10: \"nonsense\" is not ATTRIBUTE OPERATOR VALUE",
+            "aaa.toml:4:10: \"nonsense\" does not have the form ATTRIBUTE OPERATOR VALUE",
             "aaa.toml:7:12: there is no home server \"h\"",
             "aaa.toml:9:17: this method needs the server's certificate",
-            "aaa.toml:11:9: nothing says where PostgreSQL is",
+            "aaa.toml:11:9: the address of PostgreSQL is missing",
         ],
     );
 }
@@ -74,7 +74,7 @@ fn others_must_show_who_they_are() {
     assert_faults(
         &format!("{home}transport = \"tls\"\n"),
         &[
-            "aaa.toml:1:1: nothing says whose certificate this server shows",
+            "aaa.toml:1:1: TLS needs the certificate of this server",
             "aaa.toml:4:13: TLS needs the server's certificate",
         ],
     );
@@ -84,23 +84,23 @@ fn others_must_show_who_they_are() {
             "00".repeat(32)
         ),
         &[
-            "aaa.toml:1:1: a certificate is shown by TLS only",
-            "aaa.toml:6:15: certificate and fingerprint say both",
+            "aaa.toml:1:1: a certificate needs TLS",
+            "aaa.toml:6:15: certificate and fingerprint both identify",
         ],
     );
     let diameter = "[listen]\ndiameter = [\"0.0.0.0:3868\"]\n[diameter]\nidentity = \"a\"\nrealm = \"b\"\n";
-    assert_faults(diameter, &["aaa.toml:3:2: whoever reaches this server"]);
+    assert_faults(diameter, &["aaa.toml:3:2: any host that reaches this server"]);
     assert_faults(
         &format!("{diameter}peers = [\"c\"]\n"),
-        &["aaa.toml:6:9: without TLS a peer is known by its address"],
+        &["aaa.toml:6:9: without TLS only its address identifies a peer"],
     );
     let peer = |more| format!("{diameter}[[diameter.peer]]\nidentity = \"c\"\n{more}");
-    assert_faults(&peer(""), &["aaa.toml:6:1: without TLS a peer is known by its address"]);
+    assert_faults(&peer(""), &["aaa.toml:6:1: without TLS only its address identifies a peer"]);
     assert_faults(&peer("prefix = [\"192.0.2.0/24\"]\n"), &[]);
     assert_faults(&peer("connect = \"192.0.2.1:3868\"\n"), &[]);
     let pinned = format!("connect = \"192.0.2.1:3868\"\nfingerprint = \"{}\"\n", "00".repeat(32));
     for more in ["prefix = [\"192.0.2.0/24\"]\ncertificate = \"d\"\n", &pinned] {
-        assert_faults(&peer(more), &["aaa.toml:6:1: a certificate is shown by TLS only"]);
+        assert_faults(&peer(more), &["aaa.toml:6:1: a certificate needs TLS"]);
     }
     assert_faults(&peer("transport = \"tls\"\n"), &["aaa.toml:8:13: TLS needs the server's certificate"]);
 }
@@ -112,7 +112,7 @@ fn a_watchdog_waits_for_six_seconds_at_least() {
         format!("[diameter]\nidentity = \"a\"\nrealm = \"b\"\npeers = [\"c\"]\nwatchdog = \"{wait}\"\n")
     };
     assert_faults(&diameter("6 s"), &[]);
-    assert_faults(&diameter("5 s"), &["aaa.toml:5:12: RFC 3539 asks for 6 s or more"]);
+    assert_faults(&diameter("5 s"), &["aaa.toml:5:12: RFC 3539 requires 6 s or more"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_realm_leads_one_way() {
     );
     assert_faults(
         &realm("*", "diameter = [\"c\"]\n"),
-        &["aaa.toml:9:12: Diameter asks for a realm by its name"],
+        &["aaa.toml:9:12: Diameter needs the name of the realm"],
     );
 }
 
@@ -140,17 +140,17 @@ fn pools_have_ranges_of_addresses_and_of_prefixes() {
     let text = pool(
         "ranges = [\"192.0.2.0/24\", \"2001:db8::/40/56\"]\nfirst = \"198.51.100.1\"\nlast = \"198.51.100.9\"",
     );
-    let loaded = parse("aaa.toml", &text, None, &NoEnvironment).unwrap();
+    let loaded = parse("aaa.toml", &text, None, &EmptyConfigEnvironment).unwrap();
     let sizes: Vec<u64> = loaded.pools[0].ranges.iter().map(usher_aaa::ledger::PoolRange::size).collect();
     assert_eq!(sizes, [254, 65_536, 9]);
     assert_faults(
         &pool("ranges = [\"192.0.2.9-192.0.2.1\"]"),
-        &["aaa.toml:3:11: \"192.0.2.9-192.0.2.1\" is no range"],
+        &["aaa.toml:3:11: \"192.0.2.9-192.0.2.1\" is not a range"],
     );
     assert_faults(&pool("first = \"192.0.2.9\""), &["aaa.toml:3:1: unknown key \"first\" in pool[0]"]);
     assert_faults(
         &pool("first = \"192.0.2.9\"\nlast = \"192.0.2.1\""),
-        &["aaa.toml:3:9: \"192.0.2.9-192.0.2.1\" is no range"],
+        &["aaa.toml:3:9: \"192.0.2.9-192.0.2.1\" is not a range"],
     );
     assert_faults(&pool("ranges = [\"10.0.0.0/8\"]"), &["aaa.toml:1:1: a pool has at most 1,048,576"]);
     assert_faults(
@@ -171,9 +171,7 @@ fn passwords_that_prove_nothing_or_cost_too_much_are_refused() {
     let hash = "$argon2id$v=19$m=65536,t=1000,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
     assert_faults(
         &user(&format!("argon2 = \"{hash}\"")),
-        &[
-            "aaa.toml:1:1: radcheck, `Crypt-Password := (hidden)`: the Argon2 hash asks for t=1000 passes over",
-        ],
+        &["aaa.toml:1:1: radcheck, `Crypt-Password := (hidden)`: the Argon2 hash needs t=1000 passes over"],
     );
     assert_faults(
         "[[group]]\nname = \"g\"\ncheck = [\"Password-With-Header := {clear}\"]\n\
@@ -189,7 +187,7 @@ fn times_and_sizes_are_written_as_everywhere() {
         "reject_delay = \"1.5 s\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"\nsession_lifetime = \"7 days\"\n\
          [limits]\nhalf_open_memory = \"1.5 GiB\"\n[users]\ncache_ttl = \"5\"\n",
         None,
-        &NoEnvironment,
+        &EmptyConfigEnvironment,
     );
     let faults: Vec<String> = loaded.unwrap_err().to_string().lines().map(str::to_owned).collect();
     assert_eq!(
@@ -203,7 +201,7 @@ fn times_and_sizes_are_written_as_everywhere() {
         "aaa.toml",
         "reject_delay = \"1.5 s\"\n[limits]\nhalf_open_memory = \"1.5 GiB\"\n",
         None,
-        &NoEnvironment,
+        &EmptyConfigEnvironment,
     );
     let file = loaded.unwrap().file;
     assert_eq!((file.reject_delay.0.as_millis(), file.limits.half_open_memory.bytes()), (1500, 3 << 29));
@@ -216,12 +214,17 @@ fn deprecated_settings_are_read_with_a_warning_and_upgraded() {
     let new = "version = 2\n# Ours.\n[[pool]]\nname = \"p\"\nhold = \"5 min\"\n# the first\nranges = [\"192.0.2.1-192.0.2.9\"]\n\
                [[pool]]\nname = \"q\"\nranges = [\"198.51.100.0/24\", \"2001:db8::1-2001:db8::9\"] # all\n";
     assert_eq!(usher_config::upgrade_text("aaa.toml", old, &FORMAT).unwrap(), new);
-    let read = |text| parse("aaa.toml", text, None, &NoEnvironment).unwrap();
+    let read = |text| parse("aaa.toml", text, None, &EmptyConfigEnvironment).unwrap();
     assert_eq!(read(old).pools, read(new).pools);
     let warnings = read(old).warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
-    assert!(warnings[0].starts_with("aaa.toml:4:1: \"first\" is on its way out"), "{warnings:?}");
+    assert!(warnings[0].starts_with("aaa.toml:4:1: \"first\" is deprecated"), "{warnings:?}");
     assert!(read(new).warnings.is_empty());
+    let renamed = "[limits]\nfailures_within = \"2 min\" # two\nfailures_hold = \"3 min\"\n";
+    let limits = read(renamed).file.limits;
+    assert_eq!((limits.failure_window.0.as_secs(), limits.lockout_time.0.as_secs()), (120, 180));
+    let new = usher_config::upgrade_text("aaa.toml", renamed, &FORMAT).unwrap();
+    assert!(new.contains("# two\nfailure_window = \"2 min\"\nlockout_time = \"3 min\"\n"), "{new}");
 }
 
 #[test]
@@ -243,7 +246,7 @@ fn a_table_of_another_file_is_read_with_that_files_lines() {
         let mut faults = usher_config::DiagnosticCollector::new("study.toml", text);
         let mut tree = usher_config::tree::parse_source(0, &mut faults).unwrap();
         let server = tree.take_entry("hosts").unwrap().node.take_entry("server").unwrap().node;
-        let loaded = read_tree(server, Path::new("there"), &NoEnvironment, &mut faults);
+        let loaded = read_tree(server, Path::new("there"), &EmptyConfigEnvironment, &mut faults);
         let warnings = faults.warnings().iter().map(ToString::to_string).collect::<Vec<_>>();
         (faults.finish(loaded).map_err(|faults| faults.to_string()), warnings)
     };
@@ -263,7 +266,7 @@ fn a_table_of_another_file_is_read_with_that_files_lines() {
         "{head}[[hosts.server.client]]\nname = \"a\"\nprefix = \"::1\"\nsecret_file = \"s\"\nx = 1\n"
     );
     let said = read(&wrong).0.unwrap_err();
-    assert!(said.starts_with("study.toml:8:1: unknown key \"x\" in client[0]; known are"), "{said}");
+    assert!(said.starts_with("study.toml:8:1: unknown key \"x\" in client[0]; expected one of"), "{said}");
     let said = read(&wrong.replace("x = 1\n", "")).0.unwrap_err();
     assert!(said.starts_with("study.toml:7:15: ") && said.contains("there/s: "), "{said}");
 }
@@ -286,8 +289,8 @@ impl ConfigEnvironment for MockFiles<'_> {
 
 #[test]
 fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
-    let [certificate, key, ca] = fixtures::server_as_pem(1);
-    let [_, others, _] = fixtures::client_as_pem(1);
+    let [certificate, key, ca] = fixtures::server_chain_pem_texts(1);
+    let [_, others, _] = fixtures::client_chain_pem_texts(1);
     let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
     let folder = MockFiles(&[
         ("cert.pem", &certificate),
@@ -316,13 +319,13 @@ fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
     );
     for (more, said) in [
         ("ca = \"other.pem\"", "other.pem: not there"),
-        (fetches, "crl and ocsp are about clients' certificates; add ca"),
-        ("ocsp = \"hard\"", "crl and ocsp are about clients' certificates; add ca"),
-        ("crl_distribution_points = true", "crl and ocsp are about clients' certificates; add ca"),
-        ("ca = \"ca.pem\"\ncrl_url = [\"https://crl.example.org/\"]", "lists are fetched by http:// alone"),
+        (fetches, "crl and ocsp concern clients' certificates; add ca"),
+        ("ocsp = \"hard\"", "crl and ocsp concern clients' certificates; add ca"),
+        ("crl_distribution_points = true", "crl and ocsp concern clients' certificates; add ca"),
+        ("ca = \"ca.pem\"\ncrl_url = [\"https://crl.example.org/\"]", "lists are fetched over http:// only"),
         ("min_version = \"1.3\"\nmax_version = \"1.2\"", "min_version is newer than max_version"),
-        ("session_lifetime = \"8 d\"", "a session lasts for a second to 7 days"),
-        ("ca = \"ca.pem\"\ncrl_interval = \"2 d\"", "at least once a day"),
+        ("session_lifetime = \"8 d\"", "session_lifetime is between 1 s and 7 days"),
+        ("ca = \"ca.pem\"\ncrl_interval = \"2 d\"", "crl_interval is between 1 s and one day"),
     ] {
         let faults = tls(more).unwrap_err();
         assert!(faults.contains(said) && faults.lines().count() == 1, "{faults}");
@@ -360,9 +363,9 @@ fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
 fn a_realm_is_named_and_no_pattern() {
     for name in ["~^(.*\\.)?example\\.org$", ".*", "*.example.org", "~[", "example|other"] {
         let text = format!("[[realm]]\nname = '{name}'\nrefuse = true\n");
-        let faults = parse("aaa.toml", &text, None, &NoEnvironment).unwrap_err().to_string();
+        let faults = parse("aaa.toml", &text, None, &EmptyConfigEnvironment).unwrap_err().to_string();
         assert!(
-            faults.starts_with("aaa.toml:2:8: realm ") && faults.contains("no patterns here"),
+            faults.starts_with("aaa.toml:2:8: ") && faults.contains("patterns are not supported"),
             "{faults}"
         );
     }
@@ -371,7 +374,7 @@ fn a_realm_is_named_and_no_pattern() {
     }
     assert_faults(
         "[[realm]]\nname = \"a_b\"\nrefuse = true\n",
-        &["aaa.toml:2:8: realm \"a_b\": not a realm's name"],
+        &["aaa.toml:2:8: \"a_b\" is not a realm name"],
     );
 }
 
@@ -387,8 +390,9 @@ fn a_client_without_a_secret_says_whether_it_lacks_one() {
 
 #[test]
 fn unreadable_reply_items_are_left_out_if_the_file_says_so() {
-    let leaves_out =
-        |text: &str| build::row_reader(&parse("aaa.toml", text, None, &NoEnvironment).unwrap()).leave_out;
+    let leaves_out = |text: &str| {
+        build::row_reader(&parse("aaa.toml", text, None, &EmptyConfigEnvironment).unwrap()).leave_out
+    };
     assert!(!leaves_out("") && leaves_out("[users]\nbad_reply = \"leave-out\"\n"));
 }
 
@@ -396,7 +400,7 @@ fn unreadable_reply_items_are_left_out_if_the_file_says_so() {
 fn an_address_is_held_for_five_minutes_by_default() {
     let hold = |more: &str| {
         let text = format!("[[pool]]\nname = \"p\"\nranges = [\"192.0.2.0/24\"]\n{more}\n");
-        parse("aaa.toml", &text, None, &NoEnvironment).unwrap().file.pool[0].hold.0
+        parse("aaa.toml", &text, None, &EmptyConfigEnvironment).unwrap().file.pool[0].hold.0
     };
     assert_eq!(hold(""), usher_core::Duration::from_secs(300));
     assert_eq!(hold("hold = \"20 s\""), usher_core::Duration::from_secs(20));

@@ -20,7 +20,8 @@ impl Fingerprint {
         let octets: Option<Vec<u8>> = digits.chunks(2).map(octet).collect();
         octets.and_then(|octets| octets.try_into().ok()).map(Self).ok_or_else(|| {
             format!(
-                "\"{text}\" is no SHA-256 fingerprint; say: openssl x509 -noout -fingerprint -sha256 -in FILE"
+                "\"{text}\" is not a SHA-256 fingerprint; this prints it: openssl x509 -noout -fingerprint -sha256 \
+                 -in FILE"
             )
         })
     }

@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::{AaaServer, User, UserDirectory, UserSource, radius_socket};
 use usher_core::{
-    DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, PortId, Seed, SocketId, Transmit,
+    DatagramPath, Duration, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutput, Seed, SocketId,
+    Transmit,
 };
 use usher_nas::station::{self, AccessStation, EapCredentials};
 use usher_nas::{AaaConfig, MacAddress, NasAuthenticator, NasIdentity, RadiusConfig, authenticator};
@@ -69,7 +70,7 @@ impl LoginBench {
     }
 
     /// Passes a frame from a station to the access server.
-    fn deliver_frame(&mut self, station: &mut AccessStation, port: PortId) {
+    fn deliver_frame(&mut self, station: &mut AccessStation, port: LinkLayerPortId) {
         while let Some(output) = station.poll_output(&mut self.buf) {
             if let MachineOutput::Transmit(_) = output {
                 self.nas.handle_input(self.now, MachineInput::Frame { port, data: &self.buf });
@@ -92,7 +93,10 @@ impl LoginBench {
                     }
                 }
                 MachineOutput::Transmit(_) => {
-                    station.handle_input(self.now, MachineInput::Frame { port: PortId(0), data: &self.buf });
+                    station.handle_input(
+                        self.now,
+                        MachineInput::Frame { port: LinkLayerPortId(0), data: &self.buf },
+                    );
                 }
                 MachineOutput::Event(authenticator::AuthenticatorEvent::Authenticated(_)) => {
                     self.accepted += 1
@@ -130,7 +134,7 @@ fn main() {
     let mut stations: Vec<_> = (0..USERS).map(build_station).collect();
     let start = processor_time();
     for i in 0..n {
-        let port = PortId((i % USERS) as u32);
+        let port = LinkLayerPortId((i % USERS) as u32);
         let station = &mut stations[i % USERS];
         start_login(bench.now, station, i);
         for _ in 0..3 {
@@ -153,7 +157,7 @@ fn main() {
     let (before, mut per_session) = (resident_octets(), 0);
     for round in 0..3 {
         for (i, station) in stations.iter_mut().enumerate() {
-            bench.deliver_frame(station, PortId(i as u32));
+            bench.deliver_frame(station, LinkLayerPortId(i as u32));
             bench.exchange_datagrams(station);
         }
         if round == 1 {

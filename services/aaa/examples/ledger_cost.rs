@@ -5,7 +5,8 @@
 
 use std::time::Instant as Monotonic;
 use usher_aaa::ledger::{
-    Ledger, LedgerConfig, LedgerRecord, PoolConfig, RecordOutcome, RecordStatus, SessionFilter, SessionKey,
+    AccountingStatusType, Ledger, LedgerConfig, LedgerRecord, NasSessionKey, PoolConfig, RecordOutcome,
+    SessionFilter,
 };
 use usher_core::{Duration, Instant, WallTime};
 
@@ -15,13 +16,13 @@ fn resident_octets() -> usize {
     text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0) * 4096
 }
 
-fn build_record(status: RecordStatus, i: u32) -> LedgerRecord {
-    let key = SessionKey {
+fn build_record(status: AccountingStatusType, i: u32) -> LedgerRecord {
+    let key = NasSessionKey {
         nas: [10, 200, 0, (i % 64) as u8].into(),
         id: format!("{:08X}-{i:08X}", 0x5f3a_0000_u32),
         user: format!("user{i}@example.org"),
     };
-    let seconds = if status == RecordStatus::Start { 0 } else { 300 };
+    let seconds = if status == AccountingStatusType::Start { 0 } else { 300 };
     let mut record = LedgerRecord::new(status, key, WallTime::from_unix_secs(1_800_000_000 + seconds));
     record.timed = true;
     record.port = (i % 4096).to_string();
@@ -30,7 +31,7 @@ fn build_record(status: RecordStatus, i: u32) -> LedgerRecord {
     record.called_station_id = "02-FF-00-00-00-01:example".into();
     record.framed_address = Some([10, (i >> 16) as u8, (i >> 8) as u8, i as u8].into());
     record.class = b"0123456789abcdef".to_vec();
-    if status != RecordStatus::Start {
+    if status != AccountingStatusType::Start {
         record.session_time = Some(seconds);
         (record.input_octets, record.output_octets) = (Some(1 << 20), Some(1 << 24));
     }
@@ -39,7 +40,7 @@ fn build_record(status: RecordStatus, i: u32) -> LedgerRecord {
 
 /// Applies a record for each session, none of which the store has. Returns nanoseconds per record. All changes
 /// count as written.
-fn time_records(ledger: &mut Ledger, status: RecordStatus, sessions: u32) -> f64 {
+fn measure_record_cost(ledger: &mut Ledger, status: AccountingStatusType, sessions: u32) -> f64 {
     let now = Instant::ZERO + Duration::from_secs(1);
     let mut nanos = 0;
     let mut changes = Vec::new();
@@ -50,8 +51,8 @@ fn time_records(ledger: &mut Ledger, status: RecordStatus, sessions: u32) -> f64
             ledger.apply_stored_row(now, unique, None);
         }
         if i % 256 == 255 || i + 1 == sessions {
-            while ledger.take_changes(&mut changes, 256).is_some() {
-                ledger.finish_batch(usher_aaa::ledger::BatchOutcome::Durable);
+            while ledger.take_store_changes(&mut changes, 256).is_some() {
+                ledger.finish_batch(usher_aaa::ledger::BatchWriteOutcome::Durable);
                 changes.clear();
             }
         }
@@ -67,9 +68,9 @@ fn main() {
     let pools = if pooled { vec![pool] } else { vec![] };
     let mut ledger = Ledger::new(LedgerConfig { pools, max_ended_sessions: 1000, ..LedgerConfig::default() });
     let before = resident_octets();
-    let start = time_records(&mut ledger, RecordStatus::Start, sessions);
+    let start = measure_record_cost(&mut ledger, AccountingStatusType::Start, sessions);
     let octets = resident_octets().saturating_sub(before) as f64 / f64::from(sessions);
-    let interim = time_records(&mut ledger, RecordStatus::Interim, sessions);
+    let interim = measure_record_cost(&mut ledger, AccountingStatusType::Interim, sessions);
     let begun = Monotonic::now();
     let found = (0..sessions)
         .filter(|i| {
@@ -82,6 +83,6 @@ fn main() {
         "{sessions} sessions: {octets:.0} octets each; start {start:.0} ns, interim {interim:.0} ns, who has an \
          address {find:.0} ns ({found} found)"
     );
-    time_records(&mut ledger, RecordStatus::Stop, sessions);
+    measure_record_cost(&mut ledger, AccountingStatusType::Stop, sessions);
     assert_eq!(ledger.len(), 0);
 }

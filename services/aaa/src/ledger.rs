@@ -11,7 +11,7 @@
 //!
 //! [`Ledger::apply_record_with`] does the lookup itself.
 //!
-//! Changes queue in the ledger. The host takes a batch by [`Ledger::take_changes`], writes it by one
+//! Changes queue in the ledger. The host takes a batch by [`Ledger::take_store_changes`], writes it by one
 //! [`Store::write_changes`](crate::store::Store::write_changes) and reports the result by [`Ledger::finish_batch`]. On
 //! success all changes up to the returned number are durable. On failure the next batch repeats them in their
 //! order. So one write makes many records durable, and an unavailable store loses none:
@@ -33,9 +33,9 @@
 
 mod account;
 mod admit;
+mod ended_sessions;
 mod limits;
 mod names;
-mod past;
 
 mod queue;
 mod record;
@@ -46,24 +46,24 @@ mod table;
 pub(crate) use limits::failure_keys;
 pub use limits::{AdmissionRefusal, AdmissionVerdict, AdmitRequest, NewLockouts};
 pub use record::{
-    BadRecord, CLOCK_DIFFERENCE, LedgerRecord, RecordStatus, SessionKey, UniqueSessionId, nas_of, port_of,
-    storable_text,
+    AccountingRecordError, AccountingStatusType, CLOCK_DIFFERENCE, LedgerRecord, NasSessionKey,
+    UniqueSessionId, nas_of, port_of, storable_text,
 };
-pub use usher_access::FailureLimit;
-pub(crate) use usher_access::FailureTable;
+pub use usher_access::LoginFailureLimit;
+pub(crate) use usher_access::LoginFailureTable;
 pub use usher_access::pool::{PoolConfig, PoolError, PoolRange, PoolUse, check_pools};
 
 use crate::store::{SessionRow, StoreError};
 use account::NasRestartTable;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use ended_sessions::PastSessionCache;
 use limits::AdmissionTable;
-use past::PastSessionCache;
-use queue::ChangeQueue;
+use queue::LedgerChangeQueue;
 use session::{LedgerSession, SessionState};
 use table::{LedgerTable, SessionChain};
 use usher_access::pool::AddressPools;
-use usher_core::collections::HashState;
+use usher_core::collections::SeededHashState;
 use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant};
 
@@ -73,7 +73,7 @@ pub struct LedgerConfig {
     /// Address pools.
     pub pools: Vec<PoolConfig>,
     /// Failed attempts that lock out a user or a station. `None`: no lockout.
-    pub failures: Option<FailureLimit>,
+    pub failures: Option<LoginFailureLimit>,
     /// Maximum sessions of a user without an own Simultaneous-Use. `None`: unlimited.
     pub simultaneous: Option<u32>,
     /// A session without records for this long ends with the cause `Stale-Session`. `None`: never.
@@ -126,39 +126,39 @@ pub enum RecordOutcome {
 }
 
 usher_core::counters! {
-    /// What a ledger did.
+    /// Counters of a ledger.
     pub struct LedgerCounters {
         /// Sessions begun.
         started,
-        /// Interim-Updates taken.
+        /// Interim-Updates applied.
         updated,
         /// Sessions that their NAS ended.
         stopped,
-        /// NASs that began anew or went down.
+        /// Restarts and shutdowns of NASs.
         restarts,
-        /// Sessions that ended with their NAS.
+        /// Sessions ended by a restart or shutdown of their NAS.
         ended_by_restart,
-        /// Sessions ended because nothing was heard of them, or because their Acct-Session-Id became another's.
+        /// Sessions ended because no records came, or because their Acct-Session-Id was reused.
         stale,
-        /// Sessions ended by whoever runs the server, since their NAS does not say it.
+        /// Sessions closed by the operator.
         forgotten,
-        /// Sessions that were thought ended and were not.
+        /// Sessions that the ledger ended, and reopened when a record came.
         went_on,
-        /// Records that came before.
+        /// Duplicate records.
         duplicates,
-        /// Records that are older than what is known: acknowledged, and not written over it.
+        /// Outdated records: acknowledged, but not applied.
         late,
-        /// Records without room.
+        /// Records not accepted for lack of room.
         busy,
         /// Changes that the store refused.
         refused,
-        /// Let in.
+        /// Logins admitted.
         admitted,
-        /// Refused: Simultaneous-Use.
+        /// Logins refused: `Simultaneous-Use`, or the ledger has its maximum number of sessions.
         refused_sessions,
-        /// Refused: too many failures.
+        /// Logins refused: lockout after failed logins.
         refused_failures,
-        /// Refused: the pool has nothing left, or is not there.
+        /// Logins refused: address pool exhausted or unknown.
         refused_pool,
     }
 }
@@ -170,17 +170,17 @@ pub struct Ledger {
     table: LedgerTable,
     past: PastSessionCache,
     restarts: NasRestartTable,
-    queue: ChangeQueue,
+    queue: LedgerChangeQueue,
     pools: AddressPools,
     admitted: AdmissionTable,
-    failures: Option<FailureTable>,
+    failures: Option<LoginFailureTable>,
     counters: LedgerCounters,
-    hash: HashState,
+    hash: SeededHashState,
 }
 
 /// The result of writing a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BatchOutcome {
+pub enum BatchWriteOutcome {
     /// All changes are durable.
     Durable,
     /// As far as known, no change is durable ([`StoreError::Unavailable`]). The next batch repeats them.
@@ -208,7 +208,7 @@ impl CommitReport {
     /// acknowledge it. `None`: it is pending; with [`Self::error`] do not acknowledge it, since its sender
     /// retransmits.
     #[must_use]
-    pub fn is_durable(&self, number: u64) -> Option<bool> {
+    pub fn record_durability(&self, number: u64) -> Option<bool> {
         (self.last_number? >= number).then(|| self.refused.binary_search(&number).is_err())
     }
 }
@@ -232,15 +232,15 @@ impl Ledger {
     /// Creates a ledger without sessions. Invalid ranges assign no addresses. See [`check_pools`].
     #[must_use]
     pub fn new(config: LedgerConfig) -> Self {
-        let hash = HashState::with_seed(config.seed);
+        let hash = SeededHashState::with_seed(config.seed);
         Self {
             table: LedgerTable::new(hash.clone()),
             past: PastSessionCache::new(config.max_ended_sessions, &hash),
             restarts: NasRestartTable::new(&hash),
-            queue: ChangeQueue::default(),
+            queue: LedgerChangeQueue::default(),
             pools: AddressPools::new(&config.pools, &hash),
             admitted: AdmissionTable::new(&hash),
-            failures: config.failures.map(|limit| FailureTable::new(limit, &hash)),
+            failures: config.failures.map(|limit| LoginFailureTable::new(limit, &hash)),
             counters: LedgerCounters::default(),
             hash,
             config,
@@ -273,7 +273,7 @@ impl Ledger {
         let slot = self.table.insert(now, session);
         self.claim_leases(slot);
     }
-    /// Ends stale sessions and expires old entries. [`Self::take_changes`] returns the ended sessions.
+    /// Ends stale sessions and expires old entries. [`Self::take_store_changes`] returns the ended sessions.
     pub fn expire_sessions(&mut self, now: Instant) {
         while let Some((token, since)) =
             self.admitted.oldest().filter(|(_, s)| *s + self.config.admission_timeout <= now)

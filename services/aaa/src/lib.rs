@@ -21,13 +21,13 @@ pub mod work;
 pub use ledger::{AdmissionRefusal, AdmissionVerdict, AdmitRequest, LedgerRecord};
 pub use server::{
     AaaServer, AaaServerCommand, AaaServerConfig, AaaServerCounters, AaaServerEvent, AaaServerJob,
-    CacheConfig, CacheGeneration, CertificateVerdict, ConfigError, DIAMETER_LISTENER, DynamicResult,
-    FinishedLogin, HomeServerState, IdentityKey, LoginOwner, LookupResult, RADSEC_LISTENER, RejectCause,
-    ShardConfig, ShardDecision, ShardKey, ShardRequest, StatusFault, TRACES, TraceFilter, TraceLine,
-    UserCache, UserSource, is_alias, radius_socket, shard_of,
+    CacheGeneration, CertificateVerdict, ConfigError, DIAMETER_LISTENER, DynamicAuthResult, FinishedLogin,
+    HomeServerState, IdentityKey, InterShardKey, LoginOwner, LoginTraceFilter, OcspStatusFault,
+    RADSEC_LISTENER, RejectCause, ShardConfig, ShardDecision, ShardRequest, TRACES, TraceLine, UserCache,
+    UserCacheConfig, UserLookupResult, UserSource, is_user_alias_class, radius_socket, shard_for_datagram,
 };
 pub use users::{
-    AuthMethod, ControlSetting, FailedCheck, GroupControl, PasswordAttribute, PasswordSetting,
+    AuthMethod, ControlItemValue, FailedCheck, GroupControlValues, PasswordAttribute, PasswordSetting,
     ReplyAttribute, RequestCheck, RowError, StoredPassword, User, UserDirectory, UserGroup, canonical_name,
-    is_expanded, name_spellings, tag_number,
+    is_expanded, name_spellings, parse_tunnel_tag,
 };

@@ -9,10 +9,10 @@ mod nai;
 mod realm;
 pub mod relay;
 
-pub use filter::{ExtraAttributes, FilteredAttributes, RealmFilter};
+pub use filter::{AllowedExtraAttributes, FilteredAttributes, RealmFilter};
 pub use homes::{ForwardOutcome, HomeServerReport, HomeServers, ProxiedConversation, ProxyError};
-pub use nai::{Nai, is_realm};
-pub(crate) use realm::ForwardingTerms;
+pub use nai::{Nai, is_valid_realm};
+pub(crate) use realm::RealmForwardingPolicy;
 pub use realm::{AccountingMode, NoAnswerPolicy, Realm, RealmError, RealmMatch, RealmTable, RealmTarget};
 
 use alloc::string::String;
@@ -20,9 +20,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_radius::SharedSecret;
 use usher_radius::client::{
-    FailoverPolicy, LivenessConfig, RetransmissionPolicy, ServerConfig, ServerTransport,
+    FailoverPolicy, RetransmissionPolicy, ServerConfig, ServerLivenessConfig, ServerTransport,
 };
-use usher_radius::radsec::CertificateMatch;
+use usher_radius::radsec::PeerCertificateCondition;
 
 /// A home server: the AAA server of another realm.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,11 +40,11 @@ pub struct HomeServer {
     /// True if its replies to Access-Requests must have a Message-Authenticator (BlastRADIUS).
     pub require_message_authenticator: bool,
     /// Accepted certificates, for RadSec. Empty: any that the host's TLS accepts.
-    pub certificates: Vec<CertificateMatch>,
+    pub certificates: Vec<PeerCertificateCondition>,
     /// Local address for sending. Unspecified: the host chooses.
     pub local: IpAddr,
     /// How its liveness is determined.
-    pub liveness: LivenessConfig,
+    pub liveness: ServerLivenessConfig,
 }
 
 impl HomeServer {
@@ -69,7 +69,7 @@ impl HomeServer {
             require_message_authenticator: server.require_message_authenticator,
             certificates: server.certificates,
             local: server.local,
-            liveness: LivenessConfig::default(),
+            liveness: ServerLivenessConfig::default(),
         }
     }
 }
@@ -133,7 +133,7 @@ pub struct ProxyConfig {
 
 impl ProxyConfig {
     /// Returns a realm whose pool does not exist.
-    pub(crate) fn leads_nowhere(&self) -> Option<&Realm> {
+    pub(crate) fn realm_with_missing_pool(&self) -> Option<&Realm> {
         let exists = |pool: u16| usize::from(pool) < self.pools.len();
         let nowhere = |r: &&Realm| matches!(r.route, RealmTarget::Pool { pool, .. } if !exists(pool));
         self.realms.entries().iter().find(nowhere)
@@ -150,7 +150,7 @@ impl ProxyConfig {
     }
     /// True if another configuration has the same servers and transports. Realms may differ.
     #[must_use]
-    pub fn same_servers(&self, other: &Self) -> bool {
+    pub fn has_same_servers(&self, other: &Self) -> bool {
         self.servers == other.servers
             && self.pools == other.pools
             && self.retransmission == other.retransmission

@@ -17,21 +17,21 @@
 //! - Commands ([`AaaServerCommand`]) bring job results and the owner's requests, such as a reload.
 //! - Polls return transmissions, events ([`AaaServerEvent`]), jobs and the next timeout.
 
+mod access_request;
 mod accounting;
 mod alias;
 mod answer;
 mod api;
-mod ask;
 mod avps;
 mod cache;
 mod config;
 mod context;
 mod counters;
+mod delayed_reject;
 mod dynamic;
 mod fronts;
 mod half_open;
-mod held;
-mod held_back;
+mod lockout;
 mod logins;
 mod machine;
 mod proof;
@@ -42,17 +42,17 @@ mod shard;
 mod stand_in;
 mod trace;
 
-pub use alias::{IdentityKey, is_alias};
+pub use alias::{IdentityKey, is_user_alias_class};
 pub use api::{
-    AaaServerCommand, AaaServerEvent, AaaServerJob, CertificateVerdict, DynamicResult, FinishedLogin,
-    HomeServerState, LoginOwner, LookupResult, ShardDecision, ShardRequest, TraceFilter, TraceLine,
+    AaaServerCommand, AaaServerEvent, AaaServerJob, CertificateVerdict, DynamicAuthResult, FinishedLogin,
+    HomeServerState, LoginOwner, LoginTraceFilter, ShardDecision, ShardRequest, TraceLine, UserLookupResult,
 };
 pub use cache::{CacheGeneration, UserCache};
-pub use config::{AaaServerConfig, CacheConfig, ConfigError, UserSource};
+pub use config::{AaaServerConfig, ConfigError, UserCacheConfig, UserSource};
 pub use counters::AaaServerCounters;
 pub use machine::{AaaServer, DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
-pub use reason::{RejectCause, StatusFault};
-pub use shard::{ShardConfig, ShardKey, shard_of};
+pub use reason::{OcspStatusFault, RejectCause};
+pub use shard::{InterShardKey, ShardConfig, shard_for_datagram};
 pub use trace::TRACES;
 
 /// The owner slots of the server's parts.

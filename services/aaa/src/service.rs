@@ -2,12 +2,12 @@
 //!
 //! A host with one thread, such as the simulator or a test, uses a [`JobRunner`]. A host with many threads calls
 //! the same decisions apart, so that it can query its store asynchronously and write records in batches:
-//! [`RowReader::read_user`], [`resolve_lookup`], [`user_of`], [`Ledger::apply_record_with`] and [`hold_back`].
+//! [`UserRowReader::read_user`], [`resolve_user_lookup`], [`user_of`], [`Ledger::apply_record_with`] and [`lockout_commands`].
 
 use crate::ledger::{Ledger, LedgerConfig, NewLockouts, storable_text};
 use crate::server::{
-    AaaServerCommand, AaaServerEvent, AaaServerJob, CacheConfig, CacheGeneration, CertificateVerdict,
-    LookupResult, UserCache,
+    AaaServerCommand, AaaServerEvent, AaaServerJob, CacheGeneration, CertificateVerdict, UserCache,
+    UserCacheConfig, UserLookupResult,
 };
 use crate::store::{Store, StoreChange, StoreError, UserRows, user_of};
 use crate::users::{User, canonical_name};
@@ -24,23 +24,23 @@ pub type InlineUsers = Arc<BTreeMap<Vec<u8>, Arc<User>>>;
 
 /// Turns rows of a store into users.
 #[derive(Clone, Debug)]
-pub struct RowReader {
+pub struct UserRowReader {
     /// Names and types of attributes.
     pub dictionary: Arc<RadiusDictionary>,
     /// True if a reply item that cannot be parsed is left out ([`User::left_out`]). Otherwise its user is rejected.
     pub leave_out: bool,
 }
 
-impl RowReader {
+impl UserRowReader {
     /// Returns the user of these rows. A user whose rows cannot be parsed is always rejected
-    /// ([`User::from_unreadable`]).
+    /// ([`User::with_unreadable_row`]).
     #[must_use]
     pub fn read_user(&self, rows: &UserRows) -> User {
         let compiled = match self.leave_out {
             false => User::compile(rows, &self.dictionary),
-            true => User::compile_leaving_out(rows, &self.dictionary),
+            true => User::compile_skipping_bad_replies(rows, &self.dictionary),
         };
-        compiled.unwrap_or_else(User::from_unreadable)
+        compiled.unwrap_or_else(User::with_unreadable_row)
     }
 }
 
@@ -48,28 +48,32 @@ impl RowReader {
 ///
 /// `known` caches earlier replies, which are used while the store is unavailable. `begun` is the cache's generation
 /// when the lookup began: a user evicted since then is not cached.
-pub fn resolve_lookup(
+pub fn resolve_user_lookup(
     known: &mut UserCache,
     now: Instant,
     begun: CacheGeneration,
     name: &[u8],
     said: Result<Option<Arc<User>>, StoreError>,
-) -> LookupResult {
+) -> UserLookupResult {
     match said {
         Ok(user) => {
             known.insert(now, begun, name, user.as_ref());
-            user.map_or(LookupResult::NotFound, LookupResult::User)
+            user.map_or(UserLookupResult::NotFound, UserLookupResult::User)
         }
         Err(StoreError::Unavailable(_)) => {
-            known.find(now, name).flatten().map_or(LookupResult::Unavailable, LookupResult::Cached)
+            known.find(now, name).flatten().map_or(UserLookupResult::Unavailable, UserLookupResult::Cached)
         }
-        Err(StoreError::Refused(_)) => LookupResult::Unavailable,
-        Err(StoreError::Unstorable(_)) => LookupResult::Unstorable,
+        Err(StoreError::Refused(_)) => UserLookupResult::Unavailable,
+        Err(StoreError::Unstorable(_)) => UserLookupResult::Unstorable,
     }
 }
 
 /// Returns the commands that tell servers of new lockouts after a failed attempt with this name and station.
-pub fn hold_back(name: &[u8], station: &[u8], held: NewLockouts) -> impl Iterator<Item = AaaServerCommand> {
+pub fn lockout_commands(
+    name: &[u8],
+    station: &[u8],
+    held: NewLockouts,
+) -> impl Iterator<Item = AaaServerCommand> {
     let of = |name: &[u8], station: &[u8]| AaaServerCommand::LockOut {
         name: name.to_vec(),
         station: station.to_vec(),
@@ -93,9 +97,9 @@ pub struct JobRunnerParts<S> {
     /// Users of the configuration.
     pub inline: InlineUsers,
     /// Parser of the rows.
-    pub reading: RowReader,
+    pub reading: UserRowReader,
     /// Limits of the cache of users that is used while the store is unavailable.
-    pub cache_config: CacheConfig,
+    pub cache_config: UserCacheConfig,
     /// Pools and limits.
     pub ledger: LedgerConfig,
     /// Further users, and the durable records.
@@ -113,8 +117,8 @@ impl<S> JobRunnerParts<S> {
     pub fn new(ledger: LedgerConfig, store: S) -> Self {
         Self {
             inline: InlineUsers::default(),
-            reading: RowReader { dictionary: Arc::new(RadiusDictionary::builtin()), leave_out: false },
-            cache_config: CacheConfig::default(),
+            reading: UserRowReader { dictionary: Arc::new(RadiusDictionary::builtin()), leave_out: false },
+            cache_config: UserCacheConfig::default(),
             ledger,
             store,
             certificates: None,
@@ -243,12 +247,12 @@ impl<S: Store> JobRunner<S> {
         if let AaaServerEvent::Accepted(login) | AaaServerEvent::Rejected(login) = event
             && self.parts.logins
         {
-            // An unavailable store loses this record: the login does not wait for it.
+            // The login does not wait for the store, so this record is lost if the store is unavailable.
             let _ = self.parts.store.write_changes(&[StoreChange::of_login(login, wall)]);
         }
-        let Some((_, name, station)) = event.counted_failure() else { return Vec::new() };
+        let Some((_, name, station)) = event.counted_failure_identity() else { return Vec::new() };
         let held = self.ledger.record_failure(now, &storable_text(name), &storable_text(station));
-        hold_back(name, station, held).collect()
+        lockout_commands(name, station, held).collect()
     }
 
     /// Returns the time of the next [`Self::handle_timeout`].
@@ -281,23 +285,23 @@ impl<S: Store> JobRunner<S> {
         self.parts.inline.get(&*canonical_name(name))
     }
 
-    fn find_user(&mut self, now: Instant, name: &[u8]) -> LookupResult {
+    fn find_user(&mut self, now: Instant, name: &[u8]) -> UserLookupResult {
         if let Some(user) = self.find_inline_user(name) {
-            return LookupResult::User(user.clone());
+            return UserLookupResult::User(user.clone());
         }
-        // The tables hold UTF-8 text.
-        let Ok(text) = core::str::from_utf8(name) else { return LookupResult::Unstorable };
+        // The store's tables hold UTF-8 text, so they cannot have any other name.
+        let Ok(text) = core::str::from_utf8(name) else { return UserLookupResult::Unstorable };
         let begun = self.user_cache.generation();
         let rows = user_of(&mut self.parts.store, text);
         let said = rows.map(|rows| rows.map(|rows| Arc::new(self.parts.reading.read_user(&rows))));
-        resolve_lookup(&mut self.user_cache, now, begun, name, said)
+        resolve_user_lookup(&mut self.user_cache, now, begun, name, said)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{FailureLimit, LedgerRecord, RecordStatus, SessionKey};
+    use crate::ledger::{AccountingStatusType, LedgerRecord, LoginFailureLimit, NasSessionKey};
     use crate::store::{AttributeRow, MemoryStore, RowOperator};
     use crate::{AdmitRequest, FinishedLogin, LoginOwner};
     use alloc::string::String;
@@ -320,7 +324,7 @@ mod tests {
         };
         let mut store = MemoryStore::new();
         store.put_user("bob", &UserRows { check: vec![password], ..UserRows::default() }).unwrap();
-        let limit = FailureLimit::new(2, Duration::from_secs(60), Duration::from_secs(60));
+        let limit = LoginFailureLimit::new(2, Duration::from_secs(60), Duration::from_secs(60));
         let ledger = LedgerConfig { simultaneous: Some(1), failures: Some(limit), ..LedgerConfig::default() };
         let parts = JobRunnerParts {
             inline: Arc::new([(b"ann".to_vec(), Arc::new(User::with_password(b"y")))].into()),
@@ -342,15 +346,15 @@ mod tests {
             name: name.as_bytes().to_vec(),
         };
         let find = |s: &mut JobRunner<MemoryStore>, name: &str| match run_test_job(s, lookup(name)) {
-            AaaServerCommand::Found { token: 7, user: LookupResult::User(_) } => 'f',
-            AaaServerCommand::Found { token: 7, user: LookupResult::Cached(_) } => 'r',
-            AaaServerCommand::Found { token: 7, user: LookupResult::NotFound } => 'n',
-            AaaServerCommand::Found { token: 7, user: LookupResult::Unavailable } => 'u',
+            AaaServerCommand::Found { token: 7, user: UserLookupResult::User(_) } => 'f',
+            AaaServerCommand::Found { token: 7, user: UserLookupResult::Cached(_) } => 'r',
+            AaaServerCommand::Found { token: 7, user: UserLookupResult::NotFound } => 'n',
+            AaaServerCommand::Found { token: 7, user: UserLookupResult::Unavailable } => 'u',
             other => panic!("{other:?}"),
         };
         assert_eq!(["ann", "bob", "eve"].map(|name| find(&mut s, name)), ['f', 'f', 'n']);
         assert_eq!((s.work_label(&lookup("ann")), s.work_label(&lookup("bob"))), (None, Some(work::LOOKUP)));
-        s.store_mut().set_away(true);
+        s.store_mut().set_store_unavailable(true);
         assert_eq!(["ann", "bob", "eve"].map(|name| find(&mut s, name)), ['f', 'r', 'u']);
         s.restart(instant_at(1));
         assert_eq!(find(&mut s, "bob"), 'u');
@@ -360,8 +364,10 @@ mod tests {
     fn sessions_are_counted_durable_and_outlast_a_restart() {
         let mut s = test_runner();
         let start = |id: &str| {
-            let session = SessionKey { nas: [10, 0, 0, 1].into(), id: id.into(), user: "bob".into() };
-            AaaServerJob::Account { record: LedgerRecord::new(RecordStatus::Start, session, WALL).into() }
+            let session = NasSessionKey { nas: [10, 0, 0, 1].into(), id: id.into(), user: "bob".into() };
+            AaaServerJob::Account {
+                record: LedgerRecord::new(AccountingStatusType::Start, session, WALL).into(),
+            }
         };
         let admit = AaaServerJob::Admit {
             client: None,
@@ -378,13 +384,13 @@ mod tests {
             AaaServerCommand::Admitted { token: 7, admission } => admission,
             other => panic!("{other:?}"),
         };
-        s.store_mut().set_away(true);
+        s.store_mut().set_store_unavailable(true);
         assert_eq!(admitted(run_test_job(&mut s, admit.clone())), AdmissionVerdict::Unavailable);
         assert!(matches!(
             run_test_job(&mut s, start("1")),
             AaaServerCommand::Accounted { durable: false, .. }
         ));
-        s.store_mut().set_away(false);
+        s.store_mut().set_store_unavailable(false);
         assert!(matches!(
             run_test_job(&mut s, start("1")),
             AaaServerCommand::Accounted { durable: true, .. }

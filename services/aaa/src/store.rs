@@ -288,7 +288,7 @@ impl StoreChange {
     #[must_use]
     pub fn of_login(login: &crate::FinishedLogin, at: WallTime) -> Self {
         Self::Login {
-            username: storable_text(login.record_name()),
+            username: storable_text(login.user_name_for_record()),
             reply: if login.reason.is_none() { "Access-Accept" } else { "Access-Reject" },
             decided_at: at,
             callingstationid: storable_text(login.calling_station_id().unwrap_or_default()),

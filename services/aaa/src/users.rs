@@ -3,9 +3,9 @@
 mod compile;
 mod policy;
 
-pub(crate) use policy::{canonical_station, mac_address, mac_bypass_address};
+pub(crate) use policy::{canonical_station_id, mac_address, mac_bypass_address};
 
-pub use compile::{is_expanded, tag_number};
+pub use compile::{is_expanded, parse_tunnel_tag};
 pub use policy::{canonical_name, name_spellings};
 
 use crate::store::RowOperator;
@@ -19,12 +19,12 @@ use usher_core::{SecureRng, WallTime};
 use usher_crypto::SecretValue;
 use usher_eap::method::InnerMethod;
 use usher_eap::packet::EapType;
-use usher_radius::attribute::{AttributeList, DataType};
+use usher_radius::attribute::{AttributeDataType, AttributeList};
 use usher_radius::dictionary::AttributeNumber;
 
 usher_core::named! {
     "a method";
-    /// A way to prove who one is.
+    /// An authentication method.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum AuthMethod {
         /// The password itself (RFC 2865), outside EAP.
@@ -47,7 +47,7 @@ usher_core::named! {
         Peap = "peap",
         /// EAP-TTLS (RFC 5281): a TLS tunnel and any proof within.
         Ttls = "ttls",
-        /// MAC authentication bypass: no proof at all but the address that the NAS saw.
+        /// MAC authentication bypass: the only proof is the device's MAC address, as the NAS reports it.
         Mab = "mab",
     }
 }
@@ -144,9 +144,9 @@ pub struct User {
     /// password. The password does not apply to the request, or none of the groups applies
     /// ([`Self::resolve_for_request`]).
     pub no_bypass: bool,
-    /// A row of the store that cannot be parsed ([`Self::from_unreadable`]). The user is always rejected.
+    /// A row of the store that cannot be parsed ([`Self::with_unreadable_row`]). The user is always rejected.
     pub unreadable: Option<Arc<RowError>>,
-    /// Reply rows that could not be parsed and were left out ([`Self::compile_leaving_out`]).
+    /// Reply rows that could not be parsed and were left out ([`Self::compile_skipping_bad_replies`]).
     pub left_out: Arc<[RowError]>,
 }
 
@@ -158,7 +158,7 @@ impl User {
     }
     /// Creates a user with a row that cannot be parsed ([`Self::compile`]).
     #[must_use]
-    pub fn from_unreadable(complaint: RowError) -> Self {
+    pub fn with_unreadable_row(complaint: RowError) -> Self {
         Self { unreadable: Some(Arc::new(complaint)), ..Self::default() }
     }
     /// True if a method may accept this user. MAC authentication bypass needs no password, so a user with a
@@ -208,7 +208,7 @@ pub struct RequestCheck {
     /// Expected value in wire format.
     pub value: Vec<u8>,
     /// Type of the values. Order applies to numbers and octets; a prefix has several encodings.
-    pub data_type: DataType,
+    pub data_type: AttributeDataType,
     /// Tag of the value (RFC 2868), if the attribute has tags. 0: any.
     pub tag: Option<u8>,
     /// The row for people, without the value of a secret.
@@ -229,7 +229,7 @@ impl fmt::Display for FailedCheck<'_> {
         let has = match (self.has_attribute, self.check.op) {
             (false, _) => "no such attribute",
             (true, RowOperator::Absent) => "one",
-            (true, _) => "none whose value is so",
+            (true, _) => "no such value",
         };
         write!(f, "`{}` does not hold: the request has {has}", self.check.row)
     }
@@ -246,8 +246,8 @@ pub struct ReplyAttribute {
     pub value: AttributeList,
 }
 
-/// The attribute that sets a password. A later row of the same attribute replaces it. Of two attributes the first
-/// counts.
+/// The attribute that sets a password. A later row of the same attribute replaces it. The first of two
+/// attributes counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum PasswordAttribute {
     /// Cleartext-Password.
@@ -270,17 +270,17 @@ pub struct PasswordSetting {
     pub password: StoredPassword,
 }
 
-/// A value that check rows of a user or group set. Of several rows of one attribute the first counts, as in
+/// A value that check rows of a user or group set. The first of several rows of one attribute counts, as in
 /// FreeRADIUS.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ControlSetting<T> {
+pub struct ControlItemValue<T> {
     /// Value for a user without one.
     pub value: T,
     /// Value of `:=`, which replaces the user's. `None`: the user's value stays.
     pub replacement: Option<T>,
 }
 
-impl<T: Clone> ControlSetting<T> {
+impl<T: Clone> ControlItemValue<T> {
     /// Creates the setting of a row.
     #[must_use]
     pub fn new(value: T, replaces: bool) -> Self {
@@ -299,17 +299,17 @@ impl<T: Clone> ControlSetting<T> {
 
 /// Values that a group's checks set for its users. `:=` replaces a user's value, `+=` and `=` do not.
 #[derive(Clone, Default, Debug)]
-pub struct GroupControl {
+pub struct GroupControlValues {
     /// [`User::password`].
-    pub password: Option<ControlSetting<PasswordSetting>>,
+    pub password: Option<ControlItemValue<PasswordSetting>>,
     /// [`User::methods`].
-    pub methods: Option<ControlSetting<Vec<AuthMethod>>>,
+    pub methods: Option<ControlItemValue<Vec<AuthMethod>>>,
     /// [`User::simultaneous`].
-    pub simultaneous: Option<ControlSetting<u32>>,
+    pub simultaneous: Option<ControlItemValue<u32>>,
     /// [`User::expires`].
-    pub expires: Option<ControlSetting<WallTime>>,
+    pub expires: Option<ControlItemValue<WallTime>>,
     /// [`User::pool`].
-    pub pool: Option<ControlSetting<String>>,
+    pub pool: Option<ControlItemValue<String>>,
     /// [`User::rejected`]. Later rows cannot clear it.
     pub rejected: bool,
 }
@@ -322,7 +322,7 @@ pub struct UserGroup {
     /// Conditions on the request. The group applies if all hold.
     pub checks: Vec<RequestCheck>,
     /// Values that it sets for its users.
-    pub control: GroupControl,
+    pub control: GroupControlValues,
     /// Reply items of an Access-Accept.
     pub reply: Vec<ReplyAttribute>,
     /// True if the next group is checked too (Fall-Through).

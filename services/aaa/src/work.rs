@@ -1,14 +1,14 @@
 //! The labelled work of the server beside its protocols', and of what stands behind it.
 
 usher_core::work_labels! {
-    /// A login decided: policy applied to its user, and the reply made.
+    /// A verdict on a login: applying the user's policy and building the reply.
     VERDICT = "aaa.verdict" per "login";
-    /// A user looked up in the store.
+    /// A user lookup in the store.
     LOOKUP = "store.lookup" per "user";
-    /// An accounting record made durable in the store.
+    /// A durable write of an accounting record to the store.
     WRITE = "store.write" per "record";
-    /// A password compared with its Argon2 hash.
+    /// A comparison of a password with its Argon2 hash.
     ARGON2 = "password.argon2" per "comparison";
-    /// A certificate's name and issuers looked at after its handshake.
+    /// A check of a certificate's name and issuers after its handshake.
     CERTIFICATE = "certificate.check" per "certificate";
 }

@@ -7,20 +7,20 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 use usher_access::{
-    AaaClientConfig, AaaConfig, AccountingRetryConfig, DiameterConfig, DynamicConfig, NasIdentity,
+    AaaClientConfig, AaaConfig, AccountingRetryConfig, DiameterConfig, DynamicAuthConfig, NasIdentity,
     RadiusConfig,
 };
 use usher_core::{Duration, TransportProtocol};
 use usher_crypto::SecretValue;
-use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::certificate::PeerCertificateCondition;
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::DiameterApplication;
 use usher_radius::client::{
-    self, FailoverPolicy, LivenessConfig, RequestTarget, RetransmissionPolicy, ServerConfig,
+    self, FailoverPolicy, RequestTarget, RetransmissionPolicy, ServerConfig, ServerLivenessConfig,
 };
 use usher_radius::server::ClientConfig;
-use usher_radius::{FreshnessPolicy, SharedSecret};
+use usher_radius::{EventTimestampPolicy, SharedSecret};
 
 /// The kind of an access server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ fn build_aaa_config(
         let identity = table.diameter.as_ref().map(|diameter| diameter.identity.clone());
         if identity.is_none() && table.nas_address.is_none() {
             let message = format!(
-                "\"nas_identifier\" is missing: as what this {} asks, such as \"gw.example.org\"",
+                "\"nas_identifier\" is missing: set the name of this {} in requests, such as \"gw.example.org\"",
                 kind.called
             );
             builder.report_fault(&["aaa"], message);
@@ -78,7 +78,7 @@ fn build_aaa_config(
         (None, [], None) => {
             builder.report_fault(
                 &["aaa"],
-                "no server: write [[aaa.radius]] or [aaa.diameter], or name the file of a server",
+                "no server: write [[aaa.radius]] or [aaa.diameter], or set \"server\"",
             );
             None
         }
@@ -86,13 +86,13 @@ fn build_aaa_config(
         (None, [], Some(diameter)) => diameter_servers(builder, table, diameter),
         (None, _, None) => radius_servers(builder, table, login),
         (None, _, Some(_)) => {
-            builder.report_fault(&["aaa", "diameter"], "there is [[aaa.radius]] too; keep one of both");
+            builder.report_fault(&["aaa", "diameter"], "[[aaa.radius]] is set, too; keep one of both");
             None
         }
         (Some(_), ..) => {
             builder.report_fault(
                 &["aaa", "server"],
-                "there are other servers too, by [[aaa.radius]] or [aaa.diameter]; keep one of these",
+                "[[aaa.radius]] or [aaa.diameter] is set, too; keep one of them",
             );
             None
         }
@@ -119,11 +119,11 @@ fn add_outgoing_tls(
     match &table.tls {
         None => builder.report_fault(
             at,
-            "[aaa.tls] is missing: certificate, key and ca for servers that are reached by TLS",
+            "[aaa.tls] is missing: servers over TLS need \"certificate\", \"key\" and \"ca\" there",
         ),
-        // The AAA client checks the server's name itself.
+        // The AAA client checks the name of the server itself, so TLS gets none.
         Some(tls) => {
-            if let Some(config) = builder.read_tls_client(&["aaa", "tls"], tls, None) {
+            if let Some(config) = builder.build_tls_client_from_table(&["aaa", "tls"], tls, None) {
                 builder.outgoing.insert(address, config);
             }
         }
@@ -152,11 +152,14 @@ fn radius_servers(
             message_authenticator,
         } = server;
         let next = |servers: &Vec<ServerConfig>| u16::try_from(servers.len()).unwrap_or(u16::MAX);
-        let with =
-            |config: ServerConfig| ServerConfig { liveness: watched.then(LivenessConfig::default), ..config };
+        let with = |config: ServerConfig| ServerConfig {
+            liveness: watched.then(ServerLivenessConfig::default),
+            ..config
+        };
         if *transport == TransportProtocol::Tls {
             add_outgoing_tls(builder, table, *address, &at);
-            let certificates: Vec<_> = certificate.iter().cloned().map(CertificateMatch::Name).collect();
+            let certificates: Vec<_> =
+                certificate.iter().cloned().map(PeerCertificateCondition::Name).collect();
             asked.push(next(&servers));
             told.push(next(&servers));
             servers.push(with(ServerConfig {
@@ -169,7 +172,7 @@ fn radius_servers(
         if certificate.is_some() {
             builder.report_fault(
                 &[&at[..], &["certificate"]].concat(),
-                "without transport = \"tls\" no certificate is shown",
+                "\"certificate\" needs transport = \"tls\"",
             );
         }
         let places = SecretSources {
@@ -207,13 +210,15 @@ fn radius_config(
     login: Duration,
 ) -> AaaConfig {
     if let RetransmissionPolicy::Backoff { max_duration, .. } = &mut client.retransmission {
-        // The access server gives up before the user does, so that the user still gets the reject.
+        // The access server must give up before the user does, so that the user still gets the reject.
         *max_duration = (*max_duration).min(login * 3 / 4);
     }
     let dynamic = table.dynamic.as_ref().map(|dynamic| {
-        let freshness =
-            FreshnessPolicy { required: dynamic.require_event_timestamp, ..FreshnessPolicy::default() };
-        Box::new(DynamicConfig { clients, freshness: Some(freshness) })
+        let freshness = EventTimestampPolicy {
+            required: dynamic.require_event_timestamp,
+            ..EventTimestampPolicy::default()
+        };
+        Box::new(DynamicAuthConfig { clients, freshness: Some(freshness) })
     });
     let (target, accounting) = (RequestTarget::Group(0), RequestTarget::Group(1));
     AaaConfig::Radius(RadiusConfig { target, accounting, dynamic, ..RadiusConfig::new(client) })
@@ -289,13 +294,14 @@ fn diameter_servers(
     if table.dynamic.is_some() {
         builder.report_fault(
             &["aaa", "dynamic"],
-            "RFC 5176 is of RADIUS; a Diameter server asks by its own connection, where stateful = true",
+            "[aaa.dynamic] is for RADIUS only; with stateful = true a Diameter server ends sessions by its own \
+             connection",
         );
     }
     if diameter.peer.is_empty() {
         builder.report_fault(
             &["aaa", "diameter"],
-            "\"peer\" is missing: write [[aaa.diameter.peer]] with identity and address",
+            "\"peer\" is missing: write [[aaa.diameter.peer]] with \"identity\" and \"address\"",
         );
         return None;
     }

@@ -10,10 +10,10 @@ use core::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use usher_access::pool::{PoolConfig, PoolError, PoolRange, check_pools};
 use usher_config::secret::{self, SecretText};
-use usher_config::{ConfigEnvironment, KeyedError};
+use usher_config::{ConfigEnvironment, KeyPathError};
 use usher_crypto::SecretValue;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, TlsCredentials, TlsError, TrustRoots, VersionRange, WallClock,
+    ClientConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsError, TlsVersionRange, TrustRoots,
 };
 
 /// Limit of a certificate file, in octets.
@@ -37,8 +37,8 @@ pub struct AccessConfigBuilder<'a> {
     base: &'a Path,
     outside: &'a dyn ConfigEnvironment,
     /// Clock for the validity of certificates.
-    pub clock: &'a WallClock,
-    found: Vec<KeyedError>,
+    pub clock: &'a SharedWallClock,
+    found: Vec<KeyPathError>,
     pub(crate) outgoing: BTreeMap<SocketAddr, ClientConfig>,
 }
 
@@ -54,12 +54,12 @@ impl fmt::Debug for AccessConfigBuilder<'_> {
 impl<'a> AccessConfigBuilder<'a> {
     /// Creates a builder for a file whose relative paths start at `base`.
     #[must_use]
-    pub fn new(base: &'a Path, outside: &'a dyn ConfigEnvironment, clock: &'a WallClock) -> Self {
+    pub fn new(base: &'a Path, outside: &'a dyn ConfigEnvironment, clock: &'a SharedWallClock) -> Self {
         Self { base, outside, clock, found: Vec::new(), outgoing: BTreeMap::new() }
     }
     /// Returns the faults, and the TLS configuration of each outgoing connection, by server address.
     #[must_use]
-    pub fn finish(self) -> (Vec<KeyedError>, BTreeMap<SocketAddr, ClientConfig>) {
+    pub fn finish(self) -> (Vec<KeyPathError>, BTreeMap<SocketAddr, ClientConfig>) {
         (self.found, self.outgoing)
     }
     /// Adds a fault at a place.
@@ -78,8 +78,7 @@ impl<'a> AccessConfigBuilder<'a> {
         match secret::resolve_secret(places.key, places.inline, file.as_deref(), places.env, self.outside) {
             Ok(Some(secret)) => Some(SecretValue::from(secret.0.as_bytes())),
             Ok(None) => {
-                let message =
-                    format!("\"{0}\" is missing: write it, or \"{0}_file\", or \"{0}_env\"", places.key);
+                let message = format!("\"{0}\" is missing: set it, \"{0}_file\" or \"{0}_env\"", places.key);
                 self.report_fault(table, message);
                 None
             }
@@ -102,10 +101,7 @@ impl<'a> AccessConfigBuilder<'a> {
         key: Option<&PathBuf>,
     ) -> Option<TlsCredentials> {
         let mut missing = |key: &str| {
-            self.report_fault(
-                table,
-                format!("\"{key}\" is missing: a certificate proves nothing without both"),
-            );
+            self.report_fault(table, format!("\"{key}\" is missing: set both \"certificate\" and \"key\""));
         };
         let certificate = certificate.or_else(|| {
             missing("certificate");
@@ -123,7 +119,7 @@ impl<'a> AccessConfigBuilder<'a> {
         let pem = SecretValue::new(pem);
         let made = TlsCredentials::from_pem(&chain?, pem.as_bytes());
         made.map_err(|error| {
-            self.report_fault(if error.is_of_key() { &at_key } else { &at }, error.to_string())
+            self.report_fault(if error.concerns_private_key() { &at_key } else { &at }, error.to_string())
         })
         .ok()
     }
@@ -134,7 +130,7 @@ impl<'a> AccessConfigBuilder<'a> {
         let Some(ca) = ca else {
             self.report_fault(
                 table,
-                "\"ca\" is missing: name the file with the authorities whose certificates are taken",
+                "\"ca\" is missing: name the file with the certificates of the trusted authorities",
             );
             return None;
         };
@@ -145,7 +141,7 @@ impl<'a> AccessConfigBuilder<'a> {
     }
 
     /// Builds the TLS configuration of a client with a certificate.
-    pub fn read_tls_client(
+    pub fn build_tls_client_from_table(
         &mut self,
         at: &[&str],
         table: &TlsTable,
@@ -166,8 +162,8 @@ impl<'a> AccessConfigBuilder<'a> {
         roots: TrustRoots,
         server_name: Option<String>,
     ) -> Result<ClientConfig, String> {
-        let options = ClientOptions {
-            versions: VersionRange::default(),
+        let options = TlsClientOptions {
+            versions: TlsVersionRange::default(),
             credentials: Some(credentials),
             roots,
             server_name,
@@ -230,7 +226,10 @@ impl<'a> AccessConfigBuilder<'a> {
             };
             let Some(password) = self.read_secret(&at, &places) else { continue };
             if passwords.insert(name.as_bytes().to_vec(), password).is_some() {
-                self.report_fault(&[&at[..], &["name"]].concat(), format!("there are two users \"{name}\""));
+                self.report_fault(
+                    &[&at[..], &["name"]].concat(),
+                    format!("two users have the name \"{name}\""),
+                );
             }
         }
         passwords

@@ -14,5 +14,5 @@ pub use aaa::{EMBEDDED_CLIENT_ADDRESS, EmbeddedServer, NasKind};
 #[cfg(feature = "tls")]
 pub use builder::{AccessConfigBuilder, SecretSources};
 pub use model::{
-    AaaTable, DiameterPeerTable, DiameterTable, DynamicTable, PoolTable, RadiusTable, TlsTable, UserTable,
+    AaaTable, DiameterPeerTable, DiameterTable, DynamicAuthTable, PoolTable, RadiusTable, TlsTable, UserTable,
 };

@@ -14,38 +14,39 @@ use usher_core::TransportProtocol;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolTable {
-    /// Its name: what connections, and Framed-Pool of AAA servers, call it.
+    /// Its name, for connections and for Framed-Pool of AAA servers.
     pub name: String,
     /// Addresses: `"10.9.0.0/16"`, `"10.9.0.10-10.9.0.99"`, `"2001:db8:9::/112"`.
     pub ranges: Vec<String>,
 }
 
-/// AAA servers. RADIUS, Diameter, or a server within the same program: one of these.
+/// The AAA servers: one of RADIUS, Diameter, or a server in the same program.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AaaTable {
-    /// NAS-Identifier: as what this access server asks.
+    /// NAS-Identifier: this access server's name in requests.
     pub nas_identifier: Option<String>,
     /// NAS-IP-Address.
     pub nas_address: Option<IpAddr>,
-    /// Whether AAA servers are told when sessions begin and end.
+    /// Whether to send accounting records to the AAA servers.
     pub accounting: bool,
-    /// How often they are told between these, where they do not say how often themselves.
+    /// The interval of Interim-Updates, if the AAA server sets none.
     pub interim: Option<TimeSpan>,
-    /// For how long a record of accounting is sent again that no server acknowledges, before it is lost.
+    /// How long an unacknowledged accounting record is retransmitted before it is lost.
     pub accounting_retry: TimeSpan,
-    /// How many such records wait; beyond that the oldest is lost.
+    /// The limit of unacknowledged accounting records. Beyond it the oldest is lost.
     pub accounting_queue: PositiveCount,
-    /// An AAA server within the same program: the file of its configuration, as `usher aaa serve` takes it. It is asked by RADIUS at
-    /// this host's loopback, at ports and with a secret that nobody has to name, and serves whom else its file names.
+    /// An AAA server in the same program: the path of its configuration, as for `usher aaa serve`. The access server
+    /// reaches it by RADIUS over loopback, with ports and a secret of its own choice. It also serves the clients of its
+    /// file.
     pub server: Option<PathBuf>,
-    /// RADIUS servers, the preferred first; the next is asked when one does not answer.
+    /// RADIUS servers, the preferred first. If one does not answer, the next gets the request.
     pub radius: Vec<RadiusTable>,
-    /// Who may end and change sessions by RADIUS (RFC 5176).
-    pub dynamic: Option<DynamicTable>,
-    /// Diameter.
+    /// Dynamic authorization: AAA servers may end and change sessions (RFC 5176).
+    pub dynamic: Option<DynamicAuthTable>,
+    /// Diameter servers.
     pub diameter: Option<DiameterTable>,
-    /// For servers that are reached by TLS.
+    /// Certificates for connections over TLS.
     pub tls: Option<TlsTable>,
 }
 
@@ -72,24 +73,25 @@ impl Default for AaaTable {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RadiusTable {
-    /// Where it listens.
+    /// Its address and port.
     pub address: SocketAddr,
-    /// Where it takes accounting; of `udp` [default: the next port].
+    /// With `udp`: its address and port for accounting [default: the next port].
     pub acct_address: Option<SocketAddr>,
-    /// How it is reached: RADIUS over UDP, or RadSec (RFC 6614).
+    /// The transport: RADIUS over UDP, or RadSec (RFC 6614).
     #[serde(default = "RadiusTable::transport", deserialize_with = "of_radius::read")]
     #[schemars(schema_with = "of_radius::schema")]
     pub transport: TransportProtocol,
-    /// For `tls`: the name that its certificate must bear.
+    /// With `tls`: the name that its certificate must have.
     pub certificate: Option<String>,
-    /// The secret shared with it; not for `tls`.
+    /// The shared secret; not for `tls`.
     pub secret: Option<SecretText>,
-    /// A file that holds the secret, readable by nobody else.
+    /// A file with the secret, readable only by its owner and group.
     pub secret_file: Option<PathBuf>,
-    /// An environment variable that holds the secret.
+    /// An environment variable with the secret.
     pub secret_env: Option<String>,
-    /// Whether its replies over UDP must have a Message-Authenticator. Without one whoever is between can make them, where the login is
-    /// not by EAP (BlastRADIUS); `false` is for servers that send none there, as FreeRADIUS before 3.2.5 does.
+    /// Whether its replies over UDP must have a Message-Authenticator. Without one, an attacker on the path can forge
+    /// replies to logins without EAP (BlastRADIUS). Set `false` only for servers that send none, such as FreeRADIUS
+    /// before 3.2.5.
     #[serde(default = "RadiusTable::message_authenticator")]
     pub message_authenticator: bool,
 }
@@ -106,25 +108,25 @@ impl RadiusTable {
 usher_config::some_of!(of_radius: TransportProtocol, |t| matches!(t, TransportProtocol::Udp | TransportProtocol::Tls));
 usher_config::some_of!(of_diameter: TransportProtocol, |t| matches!(t, TransportProtocol::Tcp | TransportProtocol::Tls));
 
-/// Who may end and change sessions by RADIUS (RFC 5176): the servers of `[[aaa.radius]]` with their secrets, RadSec servers by
-/// the connection that this access server has opened to them.
+/// Dynamic authorization by RADIUS (RFC 5176). The servers of `[[aaa.radius]]` may end and change sessions: UDP servers
+/// with their secrets, RadSec servers by the connection that this access server has opened.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct DynamicTable {
-    /// Where it listens for that.
+pub struct DynamicAuthTable {
+    /// The address and port for these requests.
     pub listen: SocketAddr,
-    /// Whether requests without Event-Timestamp are dropped (RFC 5176, 6.3): without one somebody who has heard a request can send it
-    /// again later. One that is more than 300 s off is dropped anyway.
+    /// Whether to drop requests without Event-Timestamp (RFC 5176, 6.3), which an eavesdropper can replay later.
+    /// Requests with a timestamp more than 300 s off are always dropped.
     pub require_event_timestamp: bool,
 }
 
-impl Default for DynamicTable {
+impl Default for DynamicAuthTable {
     fn default() -> Self {
         Self { listen: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 3799), require_event_timestamp: false }
     }
 }
 
-/// Diameter: who the access server is, and whom it asks.
+/// The Diameter node of the access server, and its servers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiameterTable {
@@ -132,9 +134,9 @@ pub struct DiameterTable {
     pub identity: String,
     /// Its realm.
     pub realm: String,
-    /// The realm that is asked [default: its own].
+    /// The Destination-Realm of requests [default: its own realm].
     pub destination_realm: Option<String>,
-    /// Whether the server keeps the sessions that it lets in, and may end them.
+    /// Whether the server keeps session state and may end sessions.
     #[serde(default)]
     pub stateful: bool,
     /// Servers, the preferred first.
@@ -148,9 +150,9 @@ pub struct DiameterTable {
 pub struct DiameterPeerTable {
     /// Its DiameterIdentity.
     pub identity: String,
-    /// Where it listens.
+    /// Its address and port.
     pub address: SocketAddr,
-    /// How it is reached.
+    /// The transport.
     #[serde(default = "DiameterPeerTable::transport", deserialize_with = "of_diameter::read")]
     #[schemars(schema_with = "of_diameter::schema")]
     pub transport: TransportProtocol,
@@ -162,19 +164,19 @@ impl DiameterPeerTable {
     }
 }
 
-/// A certificate of this side's with its key, and whom it trusts.
+/// This side's certificate with its key, and the trusted authorities.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsTable {
-    /// A file with its certificate and those up to its authority, PEM, its own first.
+    /// A PEM file with its certificate chain: its own certificate first, then those up to the authority.
     pub certificate: PathBuf,
-    /// A file with its private key, PEM, readable by nobody else.
+    /// A PEM file with its private key, readable only by its owner and group.
     pub key: PathBuf,
-    /// A file with the certificates of authorities that the other side's must be below, PEM.
+    /// A PEM file with the certificates of the authorities that may issue the peer's certificate.
     pub ca: PathBuf,
 }
 
-/// A user that the access server knows itself.
+/// A local user.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserTable {
@@ -182,8 +184,8 @@ pub struct UserTable {
     pub name: String,
     /// Its password.
     pub password: Option<SecretText>,
-    /// A file that holds the password, readable by nobody else.
+    /// A file with the password, readable only by its owner and group.
     pub password_file: Option<PathBuf>,
-    /// An environment variable that holds the password.
+    /// An environment variable with the password.
     pub password_env: Option<String>,
 }

@@ -10,29 +10,29 @@
 
 mod diameter;
 mod nodes;
-mod owed;
+mod pending_records;
 mod radius;
 
 pub use diameter::{DiameterConfig, DiameterConnections};
 pub use nodes::LISTENER as DIAMETER_LISTENER;
-pub use owed::AccountingRetryConfig;
-pub use radius::{DYNAMIC_SOCKET, DynamicConfig, RadiusConfig};
+pub use pending_records::AccountingRetryConfig;
+pub use radius::{DYNAMIC_SOCKET, DynamicAuthConfig, RadiusConfig};
 
 use crate::{
     AccessReply, AccessRequest, AccountingRecord, DynamicRequest, ErrorCause, NasIdentity, TerminateCause,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use diameter::DiameterAccess;
-use owed::{EncodedRecord, RecordQueue};
-use radius::RadiusAccess;
+use diameter::DiameterAccessClient;
+use pending_records::{EncodedAccountingRecord, RecordQueue};
+use radius::RadiusAccessClient;
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CommandError, Duration, Instant, Machine, MachineInput, MachineOutput, NoJob, OutputOf, OutputQueue,
-    SecureRng, Transmit, WallTime,
+    CommandError, Duration, Instant, Machine, MachineInput, MachineOutput, MachineOutputOf, NoJob,
+    OutputQueue, SecureRng, Transmit, WallTime,
 };
 use usher_diameter::node::{self, PeerId};
-use usher_radius::client::{HealthCause, ServerHealth};
+use usher_radius::client::{ServerHealth, ServerHealthCause};
 
 /// The protocol and the servers of a NAS.
 #[derive(Clone, Debug)]
@@ -75,11 +75,11 @@ pub enum ConfigError {
     /// An error of the RADIUS client's part.
     #[error("RADIUS client: {0}")]
     Radius(#[from] usher_radius::client::ConfigError),
-    /// An error of the dynamic authorisation's part.
-    #[error("dynamic authorisation: {0}")]
+    /// An error of the dynamic authorization's part.
+    #[error("dynamic authorization: {0}")]
     Dynamic(#[from] usher_radius::server::ConfigError),
     /// The identifier is longer than an attribute.
-    #[error("a NAS-Identifier of {0} octets; at most 253 fit")]
+    #[error("the NAS-Identifier has {0} octets; the limit is 253")]
     Identifier(usize),
     /// Neither identifier nor address.
     #[error("a NAS needs an identifier or an address (RFC 2865 section 4.1)")]
@@ -88,7 +88,7 @@ pub enum ConfigError {
 
 /// The reason for which the AAA servers gave no reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum AaaFailure {
+pub enum AaaRequestFailure {
     /// No server answered.
     Timeout,
     /// The request cannot be sent now, since no connection is up.
@@ -163,14 +163,14 @@ pub enum AccessClientEvent {
         /// The request's token.
         token: u64,
         /// The reason.
-        failure: AaaFailure,
+        failure: AaaRequestFailure,
     },
     /// A record is complete.
     Accounted {
         /// The record's token.
         token: u64,
         /// Success if the server has the record, or if a later record of the session replaces it. Otherwise the reason.
-        result: Result<(), AaaFailure>,
+        result: Result<(), AaaRequestFailure>,
     },
     /// The AAA server's request about a session.
     Dynamic(Box<DynamicRequest>),
@@ -188,7 +188,7 @@ pub enum AccessClientEvent {
         /// Its health.
         health: ServerHealth,
         /// The cause of the change.
-        cause: HealthCause,
+        cause: ServerHealthCause,
     },
 }
 
@@ -197,8 +197,8 @@ const ACCOUNTING: u64 = 1 << 63;
 
 #[derive(Debug)]
 enum AaaProtocol {
-    Radius(Box<RadiusAccess>),
-    Diameter(Box<DiameterAccess>),
+    Radius(Box<RadiusAccessClient>),
+    Diameter(Box<DiameterAccessClient>),
 }
 
 /// A client of AAA servers; see the [crate](crate).
@@ -225,8 +225,10 @@ impl AccessClient {
             return Err(ConfigError::Nameless);
         }
         let protocol = match aaa {
-            AaaConfig::Radius(config) => AaaProtocol::Radius(Box::new(RadiusAccess::new(config, rng)?)),
-            AaaConfig::Diameter(config) => AaaProtocol::Diameter(Box::new(DiameterAccess::new(*config, rng))),
+            AaaConfig::Radius(config) => AaaProtocol::Radius(Box::new(RadiusAccessClient::new(config, rng)?)),
+            AaaConfig::Diameter(config) => {
+                AaaProtocol::Diameter(Box::new(DiameterAccessClient::new(*config, rng)))
+            }
         };
         Ok(Self { nas, protocol, record_queue: None, now: Instant::ZERO })
     }
@@ -238,7 +240,7 @@ impl AccessClient {
             AaaProtocol::Diameter(_) => None,
         }
     }
-    /// The counters of dynamic authorisation, over RADIUS.
+    /// The counters of dynamic authorization, over RADIUS.
     #[must_use]
     pub fn dynamic_counters(&self) -> Option<&usher_radius::server::RadiusServerCounters> {
         match &self.protocol {
@@ -266,7 +268,7 @@ impl AccessClient {
         token: u64,
         request: &AccessRequest<'_>,
     ) -> Result<(), CommandError> {
-        check_token(token)?;
+        check_token_range(token)?;
         self.now = now;
         match &mut self.protocol {
             AaaProtocol::Radius(r) => r.send_request(now, &self.nas, token, request),
@@ -288,13 +290,13 @@ impl AccessClient {
         token: u64,
         record: &AccountingRecord<'_>,
     ) -> Result<(), CommandError> {
-        check_token(token)?;
+        check_token_range(token)?;
         self.now = now;
         let told = match &mut self.protocol {
-            AaaProtocol::Radius(r) => EncodedRecord::Radius(r.encode_record(&self.nas, record)?),
+            AaaProtocol::Radius(r) => EncodedAccountingRecord::Radius(r.encode_record(&self.nas, record)?),
             AaaProtocol::Diameter(d) => {
                 let (node, request) = d.encode_record(&self.nas, token | ACCOUNTING, record)?;
-                EncodedRecord::Diameter(node, request)
+                EncodedAccountingRecord::Diameter(node, request)
             }
         };
         let Some(owed) = &mut self.record_queue else { return self.transmit_record(now, token, told) };
@@ -303,17 +305,22 @@ impl AccessClient {
         self.send_due_records(now);
         Ok(())
     }
-    fn transmit_record(&mut self, now: Instant, token: u64, told: EncodedRecord) -> Result<(), CommandError> {
+    fn transmit_record(
+        &mut self,
+        now: Instant,
+        token: u64,
+        told: EncodedAccountingRecord,
+    ) -> Result<(), CommandError> {
         match (&mut self.protocol, told) {
-            (AaaProtocol::Radius(r), EncodedRecord::Radius(attributes)) => {
+            (AaaProtocol::Radius(r), EncodedAccountingRecord::Radius(attributes)) => {
                 r.send_record(now, token | ACCOUNTING, attributes)
             }
-            (AaaProtocol::Diameter(d), EncodedRecord::Diameter(node, request)) => {
+            (AaaProtocol::Diameter(d), EncodedAccountingRecord::Diameter(node, request)) => {
                 d.send_record(now, node, request)
             }
-            (AaaProtocol::Radius(_), EncodedRecord::Diameter(..))
-            | (AaaProtocol::Diameter(_), EncodedRecord::Radius(_)) => {
-                Err(CommandError::Invalid("a record of the other protocol"))
+            (AaaProtocol::Radius(_), EncodedAccountingRecord::Diameter(..))
+            | (AaaProtocol::Diameter(_), EncodedAccountingRecord::Radius(_)) => {
+                Err(CommandError::Invalid("a record of the other AAA protocol"))
             }
         }
     }
@@ -324,8 +331,8 @@ impl AccessClient {
             let Some(owed) = &mut self.record_queue else { return };
             match sent {
                 Ok(()) => {}
-                Err(CommandError::Full(_)) => return owed.defer_record(now, token),
-                Err(_) => owed.fail_record(now, token),
+                Err(CommandError::Full(_)) => return owed.defer_unsent_record(now, token),
+                Err(_) => owed.fail_unsendable_record(now, token),
             }
         }
     }
@@ -339,13 +346,13 @@ impl AccessClient {
         }
     }
     /// Filters an event of the protocol. A record's failure that will be retried is not an event.
-    fn filter_event(&mut self, event: AccessClientEvent) -> Option<AccessClientEvent> {
+    fn intercept_record_event(&mut self, event: AccessClientEvent) -> Option<AccessClientEvent> {
         let Some(owed) = &mut self.record_queue else { return Some(event) };
         match event {
             AccessClientEvent::Accounted { token, result: kept } => owed.handle_answer(self.now, token, kept),
             AccessClientEvent::Peer { up: true, .. }
             | AccessClientEvent::Server { health: ServerHealth::Alive, .. } => {
-                owed.retry_now(self.now);
+                owed.make_pausing_records_due(self.now);
             }
             _ => return Some(event),
         }
@@ -360,7 +367,7 @@ impl AccessClient {
     pub fn accepts_dynamic_requests(&self) -> bool {
         match &self.protocol {
             AaaProtocol::Radius(r) => r.dynamic_counters().is_some(),
-            AaaProtocol::Diameter(d) => d.is_stateful(),
+            AaaProtocol::Diameter(d) => d.keeps_session_state(),
         }
     }
     /// Takes an unneeded reply back, to reuse its memory.
@@ -372,10 +379,10 @@ impl AccessClient {
 }
 
 /// Checks that a token leaves the bits free that separate kinds of requests.
-const fn check_token(token: u64) -> Result<(), CommandError> {
+const fn check_token_range(token: u64) -> Result<(), CommandError> {
     match token >> 62 {
         0 => Ok(()),
-        _ => Err(CommandError::Invalid("tokens are below 2^62")),
+        _ => Err(CommandError::Invalid("a token must be below 2^62")),
     }
 }
 
@@ -385,7 +392,7 @@ impl Machine for AccessClient {
     type Job = NoJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
-        // Diameter does not use the wall clock.
+        // Only RADIUS uses the wall clock.
         if let AaaProtocol::Radius(r) = &mut self.protocol {
             r.set_epoch(now, epoch);
         }
@@ -398,7 +405,7 @@ impl Machine for AccessClient {
             AaaProtocol::Diameter(d) => d.handle_input(now, input),
         }
         if let (MachineInput::Timeout, Some(owed)) = (input, &mut self.record_queue) {
-            let dropped = owed.expire_records(now);
+            let dropped = owed.fail_expired_records(now);
             self.cancel_records(now, dropped);
             self.send_due_records(now);
         }
@@ -408,7 +415,7 @@ impl Machine for AccessClient {
         self.now = now;
         if let (AccessClientCommand::CancelRecord { token }, Some(owed)) = (&command, &mut self.record_queue)
         {
-            let under_way = owed.drop_record(now, *token);
+            let under_way = owed.remove_queued_record(now, *token);
             self.cancel_records(now, under_way.then_some(*token).into_iter().collect());
             self.send_due_records(now);
             return Ok(());
@@ -423,7 +430,7 @@ impl Machine for AccessClient {
                 return r.answer_dynamic(now, &self.nas, token, answer);
             }
             (AaaProtocol::Radius(_), AccessClientCommand::Diameter(_)) => {
-                return Err(CommandError::Invalid("this NAS asks by RADIUS"));
+                return Err(CommandError::Invalid("this access server uses RADIUS"));
             }
             (AaaProtocol::Diameter(d), AccessClientCommand::Cancel { token }) => d.cancel_request(now, token),
             (AaaProtocol::Diameter(d), AccessClientCommand::CancelRecord { token }) => {
@@ -442,10 +449,10 @@ impl Machine for AccessClient {
         Ok(())
     }
 
-    // Events of the protocols are translated here. Only completed records are queued.
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    // Outputs of the protocols are translated here and not queued. Only completed records have a queue.
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         loop {
-            if let Some(event) = self.record_queue.as_mut().and_then(RecordQueue::next_finished) {
+            if let Some(event) = self.record_queue.as_mut().and_then(RecordQueue::next_record_event) {
                 return Some(MachineOutput::Event(event));
             }
             let output = match &mut self.protocol {
@@ -454,7 +461,7 @@ impl Machine for AccessClient {
             };
             match output? {
                 MachineOutput::Event(event) => {
-                    if let Some(event) = self.filter_event(event) {
+                    if let Some(event) = self.intercept_record_event(event) {
                         return Some(MachineOutput::Event(event));
                     }
                 }
@@ -469,14 +476,14 @@ impl Machine for AccessClient {
         outside: impl Fn(&mut Transmit),
     ) -> Option<AccessClientEvent> {
         loop {
-            if let Some(event) = self.record_queue.as_mut().and_then(RecordQueue::next_finished) {
+            if let Some(event) = self.record_queue.as_mut().and_then(RecordQueue::next_record_event) {
                 return Some(event);
             }
             let event = match &mut self.protocol {
                 AaaProtocol::Radius(r) => r.next_event(outputs, &outside),
                 AaaProtocol::Diameter(d) => d.next_event(self.now, outputs, &outside),
             };
-            if let Some(event) = self.filter_event(event?) {
+            if let Some(event) = self.intercept_record_event(event?) {
                 return Some(event);
             }
         }

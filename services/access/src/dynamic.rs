@@ -1,6 +1,6 @@
 //! Dynamic authorisation: an AAA server's requests about sessions that it accepted (RFC 5176; RFC 6733 §8.3, §8.5).
 
-use crate::prefix::{ipv6_prefix, of_value};
+use crate::prefix::{decode_ipv6_prefix, ipv6_prefix};
 use crate::reply::{AccessReply, ReplyContent};
 use crate::{NasIdentity, NasPort};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use usher_radius::packet::PacketCode;
 
 /// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum DynamicKind {
+pub enum DynamicRequestKind {
     /// Ends the session (Disconnect-Request, Abort-Session-Request).
     Disconnect,
     /// Changes the session's authorisation, as a whole or not at all (CoA-Request).
@@ -26,7 +26,7 @@ pub struct DynamicRequest {
     /// The token for the answer.
     pub token: u64,
     /// The kind.
-    pub kind: DynamicKind,
+    pub kind: DynamicRequestKind,
     /// The token of the session's login, over Diameter. Over RADIUS attributes describe the session, and
     /// [`is_about`](Self::is_about) compares them.
     pub session: Option<u64>,
@@ -55,7 +55,7 @@ pub struct SessionIdentity<'a> {
     pub framed_ipv6_prefix: Option<(Ipv6Addr, u8)>,
 }
 
-/// The Error-Cause of a rejected request for dynamic authorisation (RFC 5176 §3.5).
+/// The Error-Cause of a rejected request for dynamic authorization (RFC 5176 §3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorCause {
     /// An attribute is not supported.
@@ -126,7 +126,7 @@ const NON_SESSION_ATTRIBUTES: [u8; 6] = [
 ];
 
 impl DynamicRequest {
-    /// True if the session has every session attribute of the request.
+    /// True if the session has every session attribute of the request (RFC 5176 §3).
     #[must_use]
     pub fn is_about(&self, session: &SessionIdentity<'_>) -> bool {
         let text = |text: Option<&str>, value: &[u8]| text.is_some_and(|text| text.as_bytes() == value);
@@ -141,8 +141,8 @@ impl DynamicRequest {
             kind::NAS_PORT_ID => text(session.port.id, value),
             kind::FRAMED_INTERFACE_ID => session.framed_interface_id.is_some_and(|id| id == value),
             kind::FRAMED_IPV6_PREFIX => session.framed_ipv6_prefix.is_some_and(|(prefix, bits)| {
-                // A server may send more octets than the prefix needs.
-                of_value(value).is_some_and(|(p, b)| ipv6_prefix(p, b) == ipv6_prefix(prefix, bits))
+                // The server may send more octets of the prefix than its length needs.
+                decode_ipv6_prefix(value).is_some_and(|(p, b)| ipv6_prefix(p, b) == ipv6_prefix(prefix, bits))
             }),
             _ => false,
         };
@@ -150,12 +150,13 @@ impl DynamicRequest {
             && SESSION.iter().all(|&number| self.content.values(number).all(|value| fits(number, value)))
     }
     /// The attribute numbers of the requested change: all that do not identify a session or NAS. A vendor's is 26.
-    pub fn changed_attributes(&self) -> impl Iterator<Item = u8> {
+    pub fn changed_attribute_numbers(&self) -> impl Iterator<Item = u8> {
         let attributes = match &self.content.0 {
             ReplyContent::Radius(r) => Some(r.attributes.iter()),
-            // RFC 7155 §3.3: the other AVPs of a Re-Auth-Request describe the original login.
+            // RFC 7155, 3.3: the other AVPs of a Re-Auth-Request describe the original login.
             ReplyContent::Diameter(..) => None,
         };
+        // RFC 5176, 3.6: identification is no change.
         let is_change =
             |a: &RawAttribute<'_>| !SESSION.contains(&a.kind) && !NON_SESSION_ATTRIBUTES.contains(&a.kind);
         attributes.into_iter().flatten().filter(is_change).map(|a| a.kind)
@@ -163,7 +164,7 @@ impl DynamicRequest {
     /// Checks the parts of a RADIUS request that need no session.
     pub(crate) fn validate_request(&self, nas: &NasIdentity) -> Result<(), ErrorCause> {
         let says = |number| self.content.value(number);
-        // An identity that the NAS does not have is a mismatch.
+        // If the request names an identity that this NAS does not have, it is not for this NAS.
         let other = |number, own: Option<&[u8]>| {
             let own = || own.into_iter().chain(nas.attributes.get_all(number));
             self.content.values(number).any(|value| own().all(|own| own != value))
@@ -180,17 +181,18 @@ impl DynamicRequest {
         {
             return Err(ErrorCause::NasIdentificationMismatch);
         }
-        if self.kind == DynamicKind::Disconnect && self.changed_attributes().next().is_some() {
+        // RFC 5176, 3, 3.2: a Disconnect-Request only identifies its session.
+        if self.kind == DynamicRequestKind::Disconnect && self.changed_attribute_numbers().next().is_some() {
             return Err(ErrorCause::UnsupportedAttribute);
         }
-        // RFC 5176 §3.2: Authorize Only is not supported, and a session's service cannot change.
+        // RFC 5176, 3.2, 3.3: Authorize Only is not supported, and a session's service cannot change.
         if says(kind::SERVICE_TYPE).is_some() {
             return Err(ErrorCause::UnsupportedService);
         }
         if !SESSION.iter().any(|&number| says(number).is_some()) {
             return Err(ErrorCause::MissingAttribute);
         }
-        if self.content.is_sound() { Ok(()) } else { Err(ErrorCause::InvalidRequest) }
+        if self.content.has_valid_attributes() { Ok(()) } else { Err(ErrorCause::InvalidRequest) }
     }
 }
 

@@ -1,13 +1,13 @@
 //! Counts of failed logins, and lockouts after too many.
 
 use alloc::collections::VecDeque;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::table::SessionTable;
 use usher_core::{Duration, Instant};
 
 /// The number of failed logins that locks out a user or a station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FailureLimit {
+pub struct LoginFailureLimit {
     /// The number of failures …
     pub count: u32,
     /// … within this time …
@@ -19,7 +19,7 @@ pub struct FailureLimit {
     pub capacity: usize,
 }
 
-impl FailureLimit {
+impl LoginFailureLimit {
     /// Locks out for `hold` after `count` failures within `within`. The capacity is 65,536.
     #[must_use]
     pub const fn new(count: u32, within: Duration, hold: Duration) -> Self {
@@ -28,7 +28,7 @@ impl FailureLimit {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct FailureCount {
+struct LoginFailureCount {
     key: u64,
     count: u32,
     since: Instant,
@@ -37,10 +37,10 @@ struct FailureCount {
 /// A table of failed logins and lockouts. Its keys are hashes of names and stations. The caller computes them with a
 /// secret hash function.
 #[derive(Debug)]
-pub struct FailureTable {
-    limit: FailureLimit,
+pub struct LoginFailureTable {
+    limit: LoginFailureLimit,
     /// The failures below the limit, with the oldest first.
-    table: SessionTable<FailureCount>,
+    table: SessionTable<LoginFailureCount>,
     by_key: HashMap<u64, u64>,
     /// The lockouts and their ends. They have their own capacity, so that only another lockout evicts one.
     lockouts: HashMap<u64, Instant>,
@@ -48,10 +48,10 @@ pub struct FailureTable {
     order: VecDeque<(Instant, u64)>,
 }
 
-impl FailureTable {
+impl LoginFailureTable {
     /// Returns an empty table.
     #[must_use]
-    pub fn new(limit: FailureLimit, hash: &HashState) -> Self {
+    pub fn new(limit: LoginFailureLimit, hash: &SeededHashState) -> Self {
         let (by_key, held) = (HashMap::with_hasher(hash.clone()), HashMap::with_hasher(hash.clone()));
         Self { limit, table: SessionTable::new(), by_key, lockouts: held, order: VecDeque::new() }
     }
@@ -60,7 +60,7 @@ impl FailureTable {
         if self.is_locked_out(now, key) {
             return false;
         }
-        let new = FailureCount { key, count: 0, since: now };
+        let new = LoginFailureCount { key, count: 0, since: now };
         let token = match self.by_key.get(&key) {
             Some(token) => *token,
             None => {
@@ -116,7 +116,7 @@ impl FailureTable {
     }
     /// True if there are failures that a success would clear.
     #[must_use]
-    pub fn any_counted(&self) -> bool {
+    pub fn has_login_failures(&self) -> bool {
         !self.by_key.is_empty()
     }
     /// True if the key is locked out.

@@ -4,12 +4,12 @@
 //!
 //! - Getters ([`AccessClient::accepts_dynamic_requests`], the counters) show its state.
 //! - `handle_input` of [`Machine`](usher_core::Machine) takes datagrams, stream data and timeouts.
-//! - [`AccessClient::send_request`] sends an [`AccessRequest`] with a [`LoginProof`], and [`AccessClient::send_record`]
+//! - [`AccessClient::send_request`] sends an [`AccessRequest`] with a [`UserCredentials`], and [`AccessClient::send_record`]
 //!   an [`AccountingRecord`]. `handle_command` takes an [`AccessClientCommand`].
 //! - `poll_output` returns transmissions and an [`AccessClientEvent`], with an [`AccessReply`] of the AAA server or a
 //!   [`DynamicRequest`] about a session. `poll_timeout` returns the next timeout.
 //!
-//! [`pool`] leases addresses. [`FailureTable`] counts failed logins, and [`LoginLockout`] locks users out for them.
+//! [`pool`] leases addresses. [`LoginFailureTable`] counts failed logins, and [`LoginLockout`] locks users out for them.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -29,12 +29,12 @@ mod request;
 mod tunnel;
 
 pub use client::{
-    AaaClientConfig, AaaConfig, AaaFailure, AccessClient, AccessClientCommand, AccessClientEvent,
+    AaaClientConfig, AaaConfig, AaaRequestFailure, AccessClient, AccessClientCommand, AccessClientEvent,
     AccountingRetryConfig, ConfigError, DIAMETER_LISTENER, DYNAMIC_SOCKET, DiameterConfig,
-    DiameterConnections, DynamicConfig, RadiusConfig,
+    DiameterConnections, DynamicAuthConfig, RadiusConfig,
 };
-pub use dynamic::{DynamicKind, DynamicRequest, ErrorCause, SessionIdentity};
-pub use failures::{FailureLimit, FailureTable};
+pub use dynamic::{DynamicRequest, DynamicRequestKind, ErrorCause, SessionIdentity};
+pub use failures::{LoginFailureLimit, LoginFailureTable};
 pub use identity::{
     NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
     PORT_TYPE_WIRELESS_80216,
@@ -42,9 +42,11 @@ pub use identity::{
 pub use lockout::LoginLockout;
 pub use prefix::ipv6_prefix;
 pub use proof::{
-    ChapResponse, ExpectedServerProof, LoginProof, MsChapResponse, MsChapV2Response, ProofError,
+    ChapResponse, ExpectedServerProof, MsChapResponse, MsChapV2Response, ServerProofError, UserCredentials,
 };
-pub use record::{AccountingRecord, RecordKind, SessionTraffic, TerminateCause, session_id, start_of};
+pub use record::{
+    AccountingRecord, AccountingRecordKind, SessionTraffic, TerminateCause, session_id, start_in_session_id,
+};
 pub use reply::{AccessReply, FramedAddress};
-pub use request::{AccessRequest, LoginContinuation};
-pub use tunnel::{fallback_user_name, is_by_certificate, is_tunnelled};
+pub use request::{AccessRequest, LoginRoundState};
+pub use tunnel::{fallback_user_name, is_eap_tls_response, is_tunnelled};

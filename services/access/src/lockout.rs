@@ -1,9 +1,9 @@
 //! The lockout of users whose passwords a service verifies itself.
 
-use crate::{FailureLimit, FailureTable};
+use crate::{LoginFailureLimit, LoginFailureTable};
 use core::hash::{BuildHasher, Hash};
-use usher_core::collections::HashState;
-use usher_core::recent::RecentKeys;
+use usher_core::collections::SeededHashState;
+use usher_core::recent::RecentKeyTable;
 use usher_core::{Duration, Instant};
 
 /// The time for which a login makes a user known at an origin.
@@ -23,17 +23,17 @@ const ORIGIN_LIMIT_FACTOR: u32 = 8;
 /// Beyond it every login from that origin is rejected. Users at other origins are unaffected.
 #[derive(Debug)]
 pub struct LoginLockout {
-    hash: HashState,
-    limit: Option<FailureLimit>,
-    failures: Option<FailureTable>,
+    hash: SeededHashState,
+    limit: Option<LoginFailureLimit>,
+    failures: Option<LoginFailureTable>,
     /// Failures of known users by origin.
-    origin_failures: Option<FailureTable>,
+    origin_failures: Option<LoginFailureTable>,
     /// Known users at their origins.
-    known_logins: RecentKeys,
+    known_logins: RecentKeyTable,
 }
 
 /// The keys of a login, by a secret hash function.
-struct LoginKeys {
+struct LockoutKeys {
     name: u64,
     origin: u64,
     both: u64,
@@ -42,8 +42,8 @@ struct LoginKeys {
 impl LoginLockout {
     /// Returns a table without failures. `None` disables the lockout.
     #[must_use]
-    pub fn new(limit: Option<FailureLimit>, hash: &HashState) -> Self {
-        let known = RecentKeys::new(KNOWN_LOGIN_CAPACITY, hash);
+    pub fn new(limit: Option<LoginFailureLimit>, hash: &SeededHashState) -> Self {
+        let known = RecentKeyTable::new(KNOWN_LOGIN_CAPACITY, hash);
         let mut lockout = Self {
             hash: hash.clone(),
             limit: None,
@@ -55,19 +55,19 @@ impl LoginLockout {
         lockout
     }
     /// Sets the limit. A different limit clears all failures and lockouts.
-    pub fn set_limit(&mut self, limit: Option<FailureLimit>) {
+    pub fn set_limit(&mut self, limit: Option<LoginFailureLimit>) {
         if limit != self.limit {
             self.limit = limit;
-            self.failures = limit.map(|limit| FailureTable::new(limit, &self.hash));
-            let of_place = |limit: FailureLimit| {
+            self.failures = limit.map(|limit| LoginFailureTable::new(limit, &self.hash));
+            let of_place = |limit: LoginFailureLimit| {
                 let count = limit.count.saturating_mul(ORIGIN_LIMIT_FACTOR);
-                FailureTable::new(FailureLimit { count, ..limit }, &self.hash)
+                LoginFailureTable::new(LoginFailureLimit { count, ..limit }, &self.hash)
             };
             self.origin_failures = limit.map(of_place);
         }
     }
-    fn login_keys(&self, name: &[u8], place: &impl Hash) -> LoginKeys {
-        LoginKeys {
+    fn login_lockout_keys(&self, name: &[u8], place: &impl Hash) -> LockoutKeys {
+        LockoutKeys {
             name: self.hash.hash_one((0_u8, name)),
             origin: self.hash.hash_one((1_u8, place)),
             both: self.hash.hash_one((2_u8, name, place)),
@@ -76,7 +76,7 @@ impl LoginLockout {
     /// True if the login must be rejected before its proof is verified.
     pub fn is_locked_out(&self, now: Instant, name: &[u8], place: &impl Hash) -> bool {
         let Some(failures) = &self.failures else { return false };
-        let keys = self.login_keys(name, place);
+        let keys = self.login_lockout_keys(name, place);
         if self.known_logins.is_recent(now, keys.both, KNOWN_LOGIN_LIFETIME) {
             let place_held =
                 self.origin_failures.as_ref().is_some_and(|places| places.is_locked_out(now, keys.origin));
@@ -86,7 +86,7 @@ impl LoginLockout {
     }
     /// Counts a wrong proof.
     pub fn record_failure(&mut self, now: Instant, name: &[u8], place: &impl Hash) {
-        let keys = self.login_keys(name, place);
+        let keys = self.login_lockout_keys(name, place);
         let known = self.known_logins.is_recent(now, keys.both, KNOWN_LOGIN_LIFETIME);
         if let Some(failures) = &mut self.failures {
             failures.record_failure(now, keys.name);
@@ -102,8 +102,8 @@ impl LoginLockout {
     /// Clears the failures of a name after a right proof. Failures of the origin remain: otherwise a user with a
     /// password could make unlimited attempts at others.
     pub fn record_success(&mut self, now: Instant, name: &[u8], place: &impl Hash) {
-        let keys = self.login_keys(name, place);
-        self.known_logins.record_key(now, keys.both);
+        let keys = self.login_lockout_keys(name, place);
+        self.known_logins.record_recent_key(now, keys.both);
         if let Some(failures) = &mut self.failures {
             failures.clear_failures(keys.name);
             failures.clear_failures(keys.both);
@@ -121,7 +121,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(secs)
     }
     fn test_lockout() -> LoginLockout {
-        let limit = FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(100));
+        let limit = LoginFailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(100));
         LoginLockout::new(Some(limit), &hash_state(&mut SecureRng::from_seed([1; 32])))
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 /// A range of addresses or prefixes in a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,17 +43,17 @@ pub struct PoolConfig {
 pub enum PoolError {
     /// The text is not a range.
     #[error(
-        "{0:?} is no range: write 192.0.2.10-192.0.2.99, 192.0.2.0/24, or 2001:db8::/40/56 for each /56 of a /40"
+        "{0:?} is not a range: write 192.0.2.10-192.0.2.99, 192.0.2.0/24, or 2001:db8::/40/56 for each /56 of a /40"
     )]
     NotARange(String),
     /// Two pools have the same name.
-    #[error("there are two pools of the name {0:?}")]
+    #[error("two pools have the name {0:?}")]
     DuplicateName(String),
     /// A pool has no ranges.
     #[error("the pool {0:?} has no ranges")]
     Empty(String),
     /// Two ranges overlap.
-    #[error("the pool {pool:?}: the range {range} has addresses that another range has too")]
+    #[error("the pool {pool:?}: the range {range} overlaps another range")]
     Overlap {
         /// The pool.
         pool: String,
@@ -124,7 +124,7 @@ impl PoolRange {
             Self::Prefixes { length, each, .. } => length <= each && each <= 128,
         }
     }
-    /// The number of leases, at most 2^32. Of a larger range the first are used.
+    /// The number of leases, at most 2^32. A larger range leases only its first addresses or prefixes.
     #[must_use]
     pub fn size(&self) -> u64 {
         if !self.is_consistent() {
@@ -242,7 +242,7 @@ struct AddressSpace {
 }
 
 impl AddressSpace {
-    fn new(ranges: Vec<PoolRange>, hash: &HashState) -> Self {
+    fn new(ranges: Vec<PoolRange>, hash: &SeededHashState) -> Self {
         Self {
             size: ranges.iter().map(PoolRange::size).sum(),
             ranges,
@@ -254,7 +254,7 @@ impl AddressSpace {
             used: 0,
         }
     }
-    fn lease_number(&self, lease: Lease) -> Option<u64> {
+    fn lease_index_in_space(&self, lease: Lease) -> Option<u64> {
         let mut before = 0;
         for range in &self.ranges {
             if let Some(offset) = range.lease_offset(lease) {
@@ -304,7 +304,7 @@ impl AddressSpace {
     }
     /// Chooses the holder's own number if it is free, or in use and `again` is true. Otherwise a number never used, or
     /// else the one free for longest.
-    fn choose_number(&mut self, holder: u64, again: bool, begin: u64) -> Option<u64> {
+    fn choose_lease_number(&mut self, holder: u64, again: bool, begin: u64) -> Option<u64> {
         if let Some(&number) = self.last.get(&holder)
             && self.states.get(&number).is_some_and(|s| s.used == 0 || again)
         {
@@ -347,7 +347,7 @@ pub struct AddressPools {
 impl AddressPools {
     /// Returns pools without leases. Inconsistent ranges lease nothing; see [`check_pools`].
     #[must_use]
-    pub fn new(config: &[PoolConfig], hash: &HashState) -> Self {
+    pub fn new(config: &[PoolConfig], hash: &SeededHashState) -> Self {
         let pools = config.iter().map(|pool| {
             let (prefixes, addresses) =
                 pool.ranges.iter().partition(|r| matches!(r, PoolRange::Prefixes { .. }));
@@ -362,7 +362,7 @@ impl AddressPools {
     }
     /// Whether a pool leases addresses, and whether it leases prefixes.
     #[must_use]
-    pub fn lease_kinds(&self, pool: usize) -> (bool, bool) {
+    pub fn leases_addresses_and_prefixes(&self, pool: usize) -> (bool, bool) {
         self.pools.get(pool).map_or((false, false), |(_, a, p)| (a.size > 0, p.size > 0))
     }
     /// Leases an address (or a prefix) to a holder. With `again` it may be the one in use by that holder. `begin` sets
@@ -378,36 +378,36 @@ impl AddressPools {
     ) -> Option<Lease> {
         let (_, addresses, prefixes) = self.pools.get_mut(pool)?;
         let space = if prefix { prefixes } else { addresses };
-        let number = space.choose_number(holder, again, begin)?;
+        let number = space.choose_lease_number(holder, again, begin)?;
         space.claim(number, holder);
         space.lease_at(number)
     }
     /// Leases this address or prefix to a holder. Returns false if it is not in the pool or in use by another.
-    pub fn take_this(&mut self, pool: usize, lease: Lease, holder: u64) -> bool {
+    pub fn claim_specific_lease(&mut self, pool: usize, lease: Lease, holder: u64) -> bool {
         let Some((_, addresses, prefixes)) = self.pools.get_mut(pool) else { return false };
         let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-        let Some(number) = space.lease_number(lease) else { return false };
+        let Some(number) = space.lease_index_in_space(lease) else { return false };
         let others = space.states.get(&number).is_some_and(|state| state.used > 0 && state.holder != holder);
         if !others {
             space.claim(number, holder);
         }
         !others
     }
-    fn find_space(&mut self, lease: Lease) -> Option<(&mut AddressSpace, u64)> {
+    fn space_containing_lease(&mut self, lease: Lease) -> Option<(&mut AddressSpace, u64)> {
         self.pools.iter_mut().find_map(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            space.lease_number(lease).map(|n| (space, n))
+            space.lease_index_in_space(lease).map(|n| (space, n))
         })
     }
     /// Marks a lease as used by a holder. Ignores leases of no pool.
     pub fn claim(&mut self, lease: Lease, holder: u64) {
-        if let Some((space, number)) = self.find_space(lease) {
+        if let Some((space, number)) = self.space_containing_lease(lease) {
             space.claim(number, holder);
         }
     }
     /// Releases a lease.
     pub fn release(&mut self, lease: Lease) {
-        if let Some((space, number)) = self.find_space(lease) {
+        if let Some((space, number)) = self.space_containing_lease(lease) {
             space.release(number);
         }
     }
@@ -416,7 +416,7 @@ impl AddressPools {
     pub fn holder(&self, lease: Lease) -> Option<u64> {
         self.pools.iter().find_map(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            let state = space.states.get(&space.lease_number(lease)?)?;
+            let state = space.states.get(&space.lease_index_in_space(lease)?)?;
             (state.used > 0).then_some(state.holder)
         })
     }
@@ -425,7 +425,7 @@ impl AddressPools {
     pub fn contains(&self, lease: Lease) -> bool {
         self.pools.iter().any(|(_, addresses, prefixes)| {
             let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            space.lease_number(lease).is_some()
+            space.lease_index_in_space(lease).is_some()
         })
     }
     /// The utilisation of each pool, in order.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use usher_radius::attribute::{AttributeValue, DataType};
+use usher_radius::attribute::{AttributeDataType, AttributeValue};
 
 /// Encodes an IPv6 prefix for an attribute or AVP (RFC 3162 §2.3). At most 128 bits; the others are cleared. The value
 /// has the fewest octets.
@@ -16,8 +16,8 @@ pub fn ipv6_prefix(prefix: Ipv6Addr, bits: u8) -> Vec<u8> {
 }
 
 /// Parses such a value of any length: a prefix and its bits.
-pub(crate) fn of_value(value: &[u8]) -> Option<(Ipv6Addr, u8)> {
-    match AttributeValue::decode(DataType::Ipv6Prefix, value) {
+pub(crate) fn decode_ipv6_prefix(value: &[u8]) -> Option<(Ipv6Addr, u8)> {
+    match AttributeValue::decode(AttributeDataType::Ipv6Prefix, value) {
         Ok(AttributeValue::Ipv6Prefix(prefix, bits)) => Some((prefix, bits)),
         _ => None,
     }
@@ -33,10 +33,10 @@ mod tests {
         assert_eq!(ipv6_prefix(prefix, 52), [0, 52, 0x20, 1, 0x0d, 0xb8, 0, 1, 0x20]);
         assert_eq!(ipv6_prefix(prefix, 0), [0, 0]);
         assert_eq!(ipv6_prefix(prefix, 200).len(), 18);
-        assert_eq!(of_value(&ipv6_prefix(prefix, 128)), Some((prefix, 128)));
+        assert_eq!(decode_ipv6_prefix(&ipv6_prefix(prefix, 128)), Some((prefix, 128)));
         let same = ("2000::".parse().unwrap(), 8);
-        assert_eq!(of_value(&[0, 8, 0x20]), Some(same));
-        assert_eq!(of_value(&[&[0, 8, 0x20][..], &[0; 15]].concat()), Some(same), "all octets");
-        assert_eq!(of_value(&[0, 8]), None);
+        assert_eq!(decode_ipv6_prefix(&[0, 8, 0x20]), Some(same));
+        assert_eq!(decode_ipv6_prefix(&[&[0, 8, 0x20][..], &[0; 15]].concat()), Some(same), "all octets");
+        assert_eq!(decode_ipv6_prefix(&[0, 8]), None);
     }
 }

@@ -10,7 +10,7 @@ use usher_radius::attribute::{AttributeList, ValueTooLong, kind, vendor};
 
 /// The proof of a user's identity in a login.
 #[derive(Clone, Copy)]
-pub enum LoginProof<'a> {
+pub enum UserCredentials<'a> {
     /// An EAP packet from the peer, forwarded unchanged (RFC 3579, RFC 4072).
     Eap(&'a [u8]),
     /// A password (RFC 2865 §5.2) of at most 128 octets: hidden over RADIUS, clear over Diameter.
@@ -23,7 +23,7 @@ pub enum LoginProof<'a> {
     MsChapV2(MsChapV2Response),
 }
 
-impl fmt::Debug for LoginProof<'_> {
+impl fmt::Debug for UserCredentials<'_> {
     /// Prints the kind only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -74,7 +74,7 @@ impl MsChapResponse {
     /// Computes the response to a challenge (RFC 2433 §A.5), without the LAN Manager response.
     #[must_use]
     pub fn from_password(identifier: u8, challenge: [u8; 8], password: &[u8]) -> Self {
-        let nt_response = mschap::v1_response(&challenge, &nt_hash(password));
+        let nt_response = mschap::mschap_v1_response(&challenge, &nt_hash(password));
         Self { identifier, challenge, lm_response: [0; 24], nt_response, use_nt: true }
     }
 }
@@ -119,12 +119,12 @@ pub struct ExpectedServerProof {
 
 /// An accepting server does not prove that it knows the password.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
-pub enum ProofError {
+pub enum ServerProofError {
     /// Its authenticator response is missing or wrong (RFC 2759 §5).
     #[error("the server's authenticator response is missing or wrong")]
     Response,
     /// Its keys do not derive from the password (RFC 3079 §3).
-    #[error("the server's keys do not follow from the password")]
+    #[error("the server's keys do not derive from the password")]
     Keys,
 }
 
@@ -133,9 +133,9 @@ impl ExpectedServerProof {
     ///
     /// # Errors
     /// The missing or wrong part.
-    pub fn verify_reply(&self, reply: &AccessReply) -> Result<(), ProofError> {
+    pub fn verify_reply(&self, reply: &AccessReply) -> Result<(), ServerProofError> {
         let proof = reply.ms_chap2_success().filter(|proof| constant_time_eq(proof, &self.success));
-        proof.ok_or(ProofError::Response)?;
+        proof.ok_or(ServerProofError::Response)?;
         match reply.mppe_keys() {
             Ok(None) => Ok(()),
             Ok(Some(k))
@@ -144,12 +144,12 @@ impl ExpectedServerProof {
             {
                 Ok(())
             }
-            Ok(Some(_)) | Err(_) => Err(ProofError::Keys),
+            Ok(Some(_)) | Err(_) => Err(ServerProofError::Keys),
         }
     }
 }
 
-impl LoginProof<'_> {
+impl UserCredentials<'_> {
     /// Appends the RADIUS attributes.
     pub(crate) fn append_attributes(&self, a: &mut AttributeList) -> Result<(), ValueTooLong> {
         match self {
@@ -189,7 +189,7 @@ impl LoginProof<'_> {
     /// Appends the proofs without an AVP of AA-Request: Microsoft's AVPs, with the numbers of its attributes.
     pub(crate) fn append_avps(&self, avps: &mut AvpBuf) {
         if let Some((challenge, kind, value)) = self.microsoft_response() {
-            let id = |kind: u8| AvpId::of_vendor(vendor::MICROSOFT, kind.into(), false);
+            let id = |kind: u8| AvpId::new_vendor_avp_id(vendor::MICROSOFT, kind.into(), false);
             avps.push(id(vendor::MS_CHAP_CHALLENGE), challenge).push(id(kind), &value);
         }
     }

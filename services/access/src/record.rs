@@ -7,12 +7,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use usher_core::Duration;
-use usher_diameter::accounting::RecordType;
+use usher_diameter::accounting::AccountingRecordType;
 use usher_radius::attribute::{AttributeList, ValueTooLong, kind};
 
 /// The kind of an accounting record (RFC 2866 §5.1, RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum RecordKind {
+pub enum AccountingRecordKind {
     /// A session has started.
     Start,
     /// The session continues.
@@ -25,9 +25,9 @@ pub enum RecordKind {
     Off,
 }
 
-impl RecordKind {
+impl AccountingRecordKind {
     /// True if it concerns the access server and no session.
-    pub(crate) const fn is_of_server(self) -> bool {
+    pub(crate) const fn is_server_record(self) -> bool {
         matches!(self, Self::On | Self::Off)
     }
 }
@@ -111,7 +111,7 @@ pub struct SessionTraffic {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingRecord<'a> {
     /// The kind.
-    pub kind: RecordKind,
+    pub kind: AccountingRecordKind,
     /// Acct-Session-Id, unique for this NAS. Over Diameter it is also the last part of the Session-Id.
     pub session: &'a str,
     /// The record's number within the session, from zero (Accounting-Record-Number).
@@ -147,7 +147,7 @@ pub struct AccountingRecord<'a> {
 impl<'a> AccountingRecord<'a> {
     /// Returns a record without optional parts.
     #[must_use]
-    pub const fn new(kind: RecordKind, session: &'a str, number: u32) -> Self {
+    pub const fn new(kind: AccountingRecordKind, session: &'a str, number: u32) -> Self {
         Self {
             kind,
             session,
@@ -168,29 +168,30 @@ impl<'a> AccountingRecord<'a> {
     /// Acct-Session-Time, seconds.
     pub(crate) fn session_seconds(&self) -> Option<u32> {
         let seconds = || u32::try_from(self.lasted.as_secs()).unwrap_or(u32::MAX);
-        matches!(self.kind, RecordKind::Interim | RecordKind::Stop).then(seconds)
+        matches!(self.kind, AccountingRecordKind::Interim | AccountingRecordKind::Stop).then(seconds)
     }
     /// The traffic, if counted and not a start.
     pub(crate) fn reported_traffic(&self) -> Option<SessionTraffic> {
-        self.traffic.filter(|_| matches!(self.kind, RecordKind::Interim | RecordKind::Stop))
+        self.traffic
+            .filter(|_| matches!(self.kind, AccountingRecordKind::Interim | AccountingRecordKind::Stop))
     }
     /// Acct-Status-Type (RFC 2866 §5.1).
     pub(crate) const fn status_type(&self) -> u32 {
         match self.kind {
-            RecordKind::Start => 1,
-            RecordKind::Stop => 2,
-            RecordKind::Interim => 3,
-            RecordKind::On => 7,
-            RecordKind::Off => 8,
+            AccountingRecordKind::Start => 1,
+            AccountingRecordKind::Stop => 2,
+            AccountingRecordKind::Interim => 3,
+            AccountingRecordKind::On => 7,
+            AccountingRecordKind::Off => 8,
         }
     }
     /// Accounting-Record-Type (RFC 6733 §9.8.1). `None` if Diameter has no such record.
-    pub(crate) const fn record_type(&self) -> Option<RecordType> {
+    pub(crate) const fn record_type(&self) -> Option<AccountingRecordType> {
         match self.kind {
-            RecordKind::Start => Some(RecordType::Start),
-            RecordKind::Interim => Some(RecordType::Interim),
-            RecordKind::Stop => Some(RecordType::Stop),
-            RecordKind::On | RecordKind::Off => None,
+            AccountingRecordKind::Start => Some(AccountingRecordType::Start),
+            AccountingRecordKind::Interim => Some(AccountingRecordType::Interim),
+            AccountingRecordKind::Stop => Some(AccountingRecordType::Stop),
+            AccountingRecordKind::On | AccountingRecordKind::Off => None,
         }
     }
     /// Appends duration, cause of the end, traffic and assigned addresses.
@@ -198,7 +199,7 @@ impl<'a> AccountingRecord<'a> {
         if let Some(seconds) = self.session_seconds() {
             a.push_u32(kind::ACCT_SESSION_TIME, seconds);
         }
-        if self.kind == RecordKind::Stop {
+        if self.kind == AccountingRecordKind::Stop {
             a.push_u32(kind::ACCT_TERMINATE_CAUSE, self.cause.radius_code());
         }
         if let Some(traffic) = self.reported_traffic() {
@@ -239,10 +240,10 @@ pub fn session_id(start: u32, number: u32) -> String {
     format!("{:08x}{start:08x}", number.wrapping_mul(SPREAD))
 }
 
-/// The start in an Acct-Session-Id. Version 0.2.0 wrote the start first and a plain number after it. Of the two
-/// readings the one with the smaller number is right.
+/// The start in an Acct-Session-Id. Version 0.2.0 wrote the start first and a plain number after it. The reading with
+/// the smaller number is right.
 #[must_use]
-pub fn start_of(session: &str) -> Option<u32> {
+pub fn start_in_session_id(session: &str) -> Option<u32> {
     let half = |range| u32::from_str_radix(session.get(range)?, 16).ok();
     let (first, last) = (half(0..8)?, half(8..16)?);
     Some(if first.wrapping_mul(GATHER) <= last { last } else { first })
@@ -263,13 +264,13 @@ mod tests {
         let ids: Vec<String> = (0..1000).map(|number| session_id(start, number)).collect();
         assert_eq!(ids[0], "00000000c0ffee00");
         for id in &ids {
-            assert_eq!((id.len(), start_of(id)), (16, Some(start)), "{id}");
+            assert_eq!((id.len(), start_in_session_id(id)), (16, Some(start)), "{id}");
         }
         let mut short: Vec<&str> = ids.iter().map(|id| &id[..6]).collect();
         short.sort_unstable();
         short.dedup();
         assert_eq!(short.len(), ids.len());
-        assert_eq!(start_of("c0ffee0000000007"), Some(start), "as 0.2.0 wrote it");
-        assert_eq!((start_of("c0ffee"), start_of("strange-session1")), (None, None));
+        assert_eq!(start_in_session_id("c0ffee0000000007"), Some(start), "as 0.2.0 wrote it");
+        assert_eq!((start_in_session_id("c0ffee"), start_in_session_id("strange-session1")), (None, None));
     }
 }

@@ -3,8 +3,8 @@
 //! The first 256 AVP codes are RADIUS's attribute numbers, with the same encoding of values (RFC 6733 §4.1). Hidden
 //! values and tunnels differ.
 
-use crate::LoginContinuation;
-use crate::prefix::of_value;
+use crate::LoginRoundState;
+use crate::prefix::decode_ipv6_prefix;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,12 +13,14 @@ use usher_crypto::SecretValue;
 use usher_crypto::legacy::mschap::MsChapKeys;
 use usher_diameter::avp::{AvpBuf, AvpId, AvpView};
 use usher_diameter::{ResultCode, codes};
-use usher_radius::attribute::{AttributeValue, DataType, HideError, TaggedValue, kind, vendor};
+use usher_radius::attribute::{
+    AttributeDataType, AttributeValue, HiddenValueError, TaggedValue, kind, vendor,
+};
 use usher_radius::client::{MppeKeys, RadiusReply};
 
 /// An AAA server's reply or later request about a user. Values are parsed on access.
 ///
-/// Of an attribute that should occur once, the first counts.
+/// The first of a repeated attribute counts, if it should occur once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessReply(pub(crate) ReplyContent);
 
@@ -62,7 +64,7 @@ const MULTI_ROUND_TIME_OUT: u32 = codes::MULTI_ROUND_TIME_OUT.code;
 const AUTHORIZATION_LIFETIME: u32 = codes::AUTHORIZATION_LIFETIME.code;
 
 /// The data types of the structured attributes read here.
-const fn data_type(number: u8) -> Option<DataType> {
+const fn data_type(number: u8) -> Option<AttributeDataType> {
     Some(match number {
         kind::SERVICE_TYPE
         | kind::FRAMED_PROTOCOL
@@ -70,35 +72,34 @@ const fn data_type(number: u8) -> Option<DataType> {
         | kind::SESSION_TIMEOUT
         | kind::IDLE_TIMEOUT
         | kind::TERMINATION_ACTION
-        | kind::ACCT_INTERIM_INTERVAL => DataType::Integer,
-        kind::FRAMED_IP_ADDRESS | kind::FRAMED_IP_NETMASK => DataType::Ipv4Addr,
-        kind::FRAMED_IPV6_PREFIX | kind::DELEGATED_IPV6_PREFIX => DataType::Ipv6Prefix,
-        kind::FRAMED_IPV6_ADDRESS | kind::DNS_SERVER_IPV6_ADDRESS => DataType::Ipv6Addr,
-        kind::FRAMED_INTERFACE_ID => DataType::Ifid,
+        | kind::ACCT_INTERIM_INTERVAL => AttributeDataType::Integer,
+        kind::FRAMED_IP_ADDRESS | kind::FRAMED_IP_NETMASK => AttributeDataType::Ipv4Addr,
+        kind::FRAMED_IPV6_PREFIX | kind::DELEGATED_IPV6_PREFIX => AttributeDataType::Ipv6Prefix,
+        kind::FRAMED_IPV6_ADDRESS | kind::DNS_SERVER_IPV6_ADDRESS => AttributeDataType::Ipv6Addr,
+        kind::FRAMED_INTERFACE_ID => AttributeDataType::Ifid,
         _ => return None,
     })
 }
 
-fn is_formed(number: u8, value: &[u8]) -> bool {
+fn is_well_formed_attribute(number: u8, value: &[u8]) -> bool {
     data_type(number).is_none_or(|form| AttributeValue::decode(form, value).is_ok())
 }
 
 impl AccessReply {
-    /// True if every structured attribute is valid. "If an Attribute is received in an Access-Accept, Access-Reject or
-    /// Access-Challenge packet with an invalid length, the packet MUST either be treated as an Access-Reject or else
-    /// silently discarded" (RFC 2865 §5).
-    pub(crate) fn is_sound(&self) -> bool {
+    /// True if every structured attribute is valid. A client must treat a reply with an attribute of invalid length as
+    /// an Access-Reject, or discard it silently (RFC 2865 §5).
+    pub(crate) fn has_valid_attributes(&self) -> bool {
         match &self.0 {
             ReplyContent::Radius(r) => r.attributes.iter().all(|a| match a.kind {
                 kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE => a.value.len() == 4,
-                number => is_formed(number, a.value),
+                number => is_well_formed_attribute(number, a.value),
             }),
             ReplyContent::Diameter(_, avps) => {
-                // RFC 7155 §3.2, RFC 4072 §3.2: every answer has Auth-Request-Type.
+                // RFC 7155, 3.2; RFC 4072, 3.2: every answer has Auth-Request-Type.
                 let mut has_type = false;
                 for a in avps.as_sequence() {
                     let sound = match (a.vendor, a.code) {
-                        (0, 0..=255) => is_formed(a.code as u8, a.data),
+                        (0, 0..=255) => is_well_formed_attribute(a.code as u8, a.data),
                         (0, AUTH_REQUEST_TYPE) => {
                             has_type = matches!(a.as_u32(), Ok(1..=3));
                             has_type
@@ -141,7 +142,7 @@ impl AccessReply {
         match &self.0 {
             ReplyContent::Radius(r) => r.attributes.get_vendor(vendor, number),
             ReplyContent::Diameter(_, avps) => {
-                avps.as_sequence().get(AvpId::of_vendor(vendor, number.into(), false)).map(|a| a.data)
+                avps.as_sequence().get(AvpId::new_vendor_avp_id(vendor, number.into(), false)).map(|a| a.data)
             }
         }
     }
@@ -177,7 +178,7 @@ impl AccessReply {
     }
     /// Replaces the content of `next` by the state for the answer to a challenge. For an accept it is the state for the
     /// [reauthentication](Self::reauthentication_delay) (RFC 2865 §5.24).
-    pub fn fill_continuation(&self, next: &mut LoginContinuation) {
+    pub fn fill_continuation(&self, next: &mut LoginRoundState) {
         let (mut host, mut state) = (&[][..], &[][..]);
         match &self.0 {
             ReplyContent::Radius(r) => state = r.attributes.get(kind::STATE).unwrap_or_default(),
@@ -189,14 +190,14 @@ impl AccessReply {
                 }
             }),
         }
-        next.set_state(host, state);
+        next.set_host_and_state(host, state);
     }
     /// The keys of server and peer (RFC 2548 §2.4; EAP-Master-Session-Key, RFC 4072 §4.1.3). `None` unless both are
     /// present.
     ///
     /// # Errors
     /// The decrypted length is invalid.
-    pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HideError> {
+    pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HiddenValueError> {
         match &self.0 {
             ReplyContent::Radius(r) => r.mppe_keys(),
             ReplyContent::Diameter(_, avps) => {
@@ -212,7 +213,7 @@ impl AccessReply {
     ///
     /// # Errors
     /// The length is invalid.
-    pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HideError> {
+    pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HiddenValueError> {
         match &self.0 {
             ReplyContent::Radius(r) => r.ms_chap_keys(),
             ReplyContent::Diameter(..) => Ok(None),
@@ -222,7 +223,7 @@ impl AccessReply {
     ///
     /// # Errors
     /// As for [`mppe_keys`](Self::mppe_keys).
-    pub fn msk(&self) -> Result<Option<SecretValue<[u8; 64]>>, HideError> {
+    pub fn msk(&self) -> Result<Option<SecretValue<[u8; 64]>>, HiddenValueError> {
         Ok(self.mppe_keys()?.and_then(|keys| keys.msk()))
     }
 
@@ -316,7 +317,7 @@ impl AccessReply {
     }
     /// Framed-IPv6-Prefix: the prefixes of the user's link, with their lengths (RFC 3162 §2.3).
     pub fn framed_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
-        self.values(kind::FRAMED_IPV6_PREFIX).filter_map(of_value)
+        self.values(kind::FRAMED_IPV6_PREFIX).filter_map(decode_ipv6_prefix)
     }
     /// Framed-Interface-Id (RFC 3162 §2.2).
     #[must_use]
@@ -330,7 +331,7 @@ impl AccessReply {
     }
     /// Delegated-IPv6-Prefix: the prefixes delegated to the user, with their lengths (RFC 4818).
     pub fn delegated_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
-        self.values(kind::DELEGATED_IPV6_PREFIX).filter_map(of_value)
+        self.values(kind::DELEGATED_IPV6_PREFIX).filter_map(decode_ipv6_prefix)
     }
     /// Delegated-IPv6-Prefix-Pool: the NAS's pool for a delegated prefix (RFC 6911 §3.4).
     #[must_use]
@@ -365,7 +366,7 @@ impl AccessReply {
         let group = match &self.0 {
             ReplyContent::Radius(r) => {
                 r.attributes.get_all(kind::TUNNEL_PRIVATE_GROUP_ID).find_map(|value| {
-                    let TaggedValue { tag, value } = TaggedValue::parse_text(value);
+                    let TaggedValue { tag, value } = TaggedValue::parse_tagged_text(value);
                     let says = |number, wanted| {
                         let all = r.attributes.get_all(number).filter_map(TaggedValue::parse_number);
                         all.into_iter().any(|t| t.tag == tag && t.value == wanted)

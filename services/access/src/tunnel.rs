@@ -14,9 +14,9 @@ const TUNNELLED: [u8; 4] = [21, 25, 43, 55];
 const TLS: u8 = 13;
 
 /// The method of an EAP packet, if it is a response.
-fn response_method(packet: &[u8]) -> Option<u8> {
+fn eap_response_method(packet: &[u8]) -> Option<u8> {
     match *packet {
-        // RFC 3748 §5.7: the same types in expanded form, with vendor 0.
+        // RFC 3748, 5.7: the same types in expanded form, with vendor 0.
         [RESPONSE, _, _, _, 254, 0, 0, 0, 0, 0, 0, kind, ..] | [RESPONSE, _, _, _, kind, ..] => Some(kind),
         _ => None,
     }
@@ -25,13 +25,13 @@ fn response_method(packet: &[u8]) -> Option<u8> {
 /// True if an EAP packet is a response of a tunnelled method, which has an inner identity.
 #[must_use]
 pub fn is_tunnelled(packet: &[u8]) -> bool {
-    response_method(packet).is_some_and(|kind| TUNNELLED.contains(&kind))
+    eap_response_method(packet).is_some_and(|kind| TUNNELLED.contains(&kind))
 }
 
 /// True if an EAP packet is a response of EAP-TLS, whose identity is the certificate's.
 #[must_use]
-pub fn is_by_certificate(packet: &[u8]) -> bool {
-    response_method(packet) == Some(TLS)
+pub fn is_eap_tls_response(packet: &[u8]) -> bool {
+    eap_response_method(packet) == Some(TLS)
 }
 
 /// The fallback user name when the AAA server sends none. It combines the outer identity with a unique text, such as
@@ -57,8 +57,8 @@ mod tests {
                 "expanded {kind}"
             );
             assert!(!is_tunnelled(&[1, 7, 0, 6, kind, 0]), "a request of type {kind} is no response");
-            assert_eq!(is_by_certificate(&[2, 7, 0, 6, kind, 0]), kind == 13, "{kind}");
-            assert!(!is_by_certificate(&[1, 7, 0, 6, kind, 0]), "a request of type {kind} is no response");
+            assert_eq!(is_eap_tls_response(&[2, 7, 0, 6, kind, 0]), kind == 13, "{kind}");
+            assert!(!is_eap_tls_response(&[1, 7, 0, 6, kind, 0]), "a request of type {kind} is no response");
         }
         assert!(!is_tunnelled(&[2, 7]));
     }

@@ -2,14 +2,14 @@
 
 use crate::login::nonzero_limit;
 use crate::service::{AccessConcentrator, AccessConcentratorEvent, ConcentratorTimer, UnacknowledgedRecord};
-use crate::session::{UserSession, session_name};
-use crate::track::{AccountingStop, LostSession, SessionEnd, SessionLogRecord, UnacknowledgedStop};
+use crate::session::{UserSession, fallback_session_user_name};
+use crate::track::{AccountingStop, SessionEnd, SessionLogRecord, SessionLostByRestart, UnacknowledgedStop};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_access::{
-    AccountingRecord, DynamicKind, DynamicRequest, ErrorCause, NasPort, RecordKind, SessionIdentity,
-    SessionTraffic, TerminateCause, ipv6_prefix,
+    AccountingRecord, AccountingRecordKind, DynamicRequest, DynamicRequestKind, ErrorCause, NasPort,
+    SessionIdentity, SessionTraffic, TerminateCause, ipv6_prefix,
 };
 use usher_core::{Duration, Instant, Machine, WallTime};
 use usher_radius::attribute::{AttributeList, kind};
@@ -29,7 +29,7 @@ impl AccessConcentrator {
     }
 
     /// Sends an accounting record of a session.
-    pub(crate) fn account_session(&mut self, now: Instant, id: u64, what: RecordKind) {
+    pub(crate) fn account_session(&mut self, now: Instant, id: u64, what: AccountingRecordKind) {
         let Some(session) = self.sessions.remove(&id) else { return };
         let session = self.account_detached_session(now, session, what);
         self.sessions.insert(id, session);
@@ -40,7 +40,7 @@ impl AccessConcentrator {
         &mut self,
         now: Instant,
         mut session: UserSession,
-        what: RecordKind,
+        what: AccountingRecordKind,
     ) -> UserSession {
         if !self.is_accounting_enabled() {
             return session;
@@ -77,7 +77,7 @@ impl AccessConcentrator {
             start: Some(self.start),
             ..AccountingRecord::new(what, &session.acct, session.records)
         };
-        if self.send_record(now, &record, self.config.logged && what == RecordKind::Stop) {
+        if self.send_record(now, &record, self.config.logged && what == AccountingRecordKind::Stop) {
             session.records += 1;
         }
         session
@@ -100,8 +100,8 @@ impl AccessConcentrator {
     }
 
     /// Sends Accounting-On or -Off of this concentrator, which ends all sessions that the AAA server knows.
-    pub(crate) fn account_server(&mut self, now: Instant, what: RecordKind) {
-        // Diameter has no equivalent.
+    pub(crate) fn send_server_accounting(&mut self, now: Instant, what: AccountingRecordKind) {
+        // Diameter has no equivalent of Accounting-On and Accounting-Off.
         let radius = self.aaa.as_ref().is_some_and(|aaa| aaa.radius_counters().is_some());
         if self.is_accounting_enabled() && radius {
             let name = usher_access::session_id(self.start, 0);
@@ -110,9 +110,14 @@ impl AccessConcentrator {
     }
 
     /// Ends a session that an earlier start left open. Returns its Stop.
-    pub(crate) fn end_lost_session(&mut self, now: Instant, lost: LostSession) -> UnacknowledgedStop {
+    pub(crate) fn end_lost_session(
+        &mut self,
+        now: Instant,
+        lost: SessionLostByRestart,
+    ) -> UnacknowledgedStop {
         self.counters.sessions_lost += 1;
-        // The last Accounting-Record-Number is unknown. This number is new for the session (RFC 6733 §9.8.3).
+        // The last Accounting-Record-Number of the session is unknown. The highest number is surely new for it (RFC
+        // 6733 §9.8.3).
         let stop =
             AccountingStop { cause: TerminateCause::NasError.radius_code(), record: u32::MAX, packets: None };
         let end = SessionEnd {
@@ -141,7 +146,7 @@ impl AccessConcentrator {
         let between = |from: WallTime, to: WallTime| {
             Duration::from_secs(to.unix_secs().saturating_sub(from.unix_secs()))
         };
-        let suffix = usher_access::fallback_user_name(b"", &session_name(&begin.session));
+        let suffix = usher_access::fallback_user_name(b"", &fallback_session_user_name(&begin.session));
         let station = begin.station.to_uppercase().replace(':', "-");
         let record = AccountingRecord {
             name: begin.user.as_bytes().strip_suffix(&suffix[..]).unwrap_or(begin.user.as_bytes()),
@@ -164,8 +169,8 @@ impl AccessConcentrator {
             framed_ip: begin.ipv4,
             framed_ipv6_prefix: begin.ipv6.first().copied(),
             attributes: Some(&attributes),
-            start: usher_access::start_of(&begin.session),
-            ..AccountingRecord::new(RecordKind::Stop, &begin.session, stop.record)
+            start: usher_access::start_in_session_id(&begin.session),
+            ..AccountingRecord::new(AccountingRecordKind::Stop, &begin.session, stop.record)
         };
         self.send_record(now, &record, self.config.logged);
     }
@@ -178,11 +183,11 @@ impl AccessConcentrator {
             self.timers.insert(*at, ConcentratorTimer::Interim(id));
         }
         if session.has_sent_start {
-            self.account_session(now, id, RecordKind::Interim);
+            self.account_session(now, id, AccountingRecordKind::Interim);
         }
     }
 
-    fn match_sessions(&self, request: &DynamicRequest) -> Vec<u64> {
+    fn sessions_matching_request(&self, request: &DynamicRequest) -> Vec<u64> {
         let is_meant = |(id, session): (&u64, &UserSession)| {
             let place = self.nas_port_info(&session.subscriber);
             let link = session.assignment.ipv6.as_ref().and_then(|ipv6| ipv6.prefix);
@@ -203,7 +208,7 @@ impl AccessConcentrator {
 
     /// Handles a dynamic authorization request. It applies to all selected sessions or to none.
     pub(crate) fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
-        let meant = self.match_sessions(request);
+        let meant = self.sessions_matching_request(request);
         let unknown = || {
             let all = request.content.filter_ids();
             let known = |name: &str| self.config.rates.iter().any(|rate| rate.name == name);
@@ -211,24 +216,27 @@ impl AccessConcentrator {
         };
         let of_vendors = request.content.bandwidth() != (None, None);
         let answer = match request.kind {
+            // RFC 5176, 3: a request about no session is refused.
             _ if meant.is_empty() => Err(ErrorCause::SessionContextNotFound),
-            DynamicKind::Disconnect => Ok(()),
-            DynamicKind::Change if request.changed_attributes().any(|kind| !CHANGES.contains(&kind)) => {
-                Err(ErrorCause::UnsupportedAttribute)
-            }
-            DynamicKind::Change
-                if request.changed_attributes().any(|n| n == kind::VENDOR_SPECIFIC) && !of_vendors =>
+            DynamicRequestKind::Disconnect => Ok(()),
+            DynamicRequestKind::Change
+                if request.changed_attribute_numbers().any(|kind| !CHANGES.contains(&kind)) =>
             {
                 Err(ErrorCause::UnsupportedAttribute)
             }
-            DynamicKind::Change if unknown() => Err(ErrorCause::InvalidAttributeValue),
-            DynamicKind::Change => Ok(()),
+            DynamicRequestKind::Change
+                if request.changed_attribute_numbers().any(|n| n == kind::VENDOR_SPECIFIC) && !of_vendors =>
+            {
+                Err(ErrorCause::UnsupportedAttribute)
+            }
+            DynamicRequestKind::Change if unknown() => Err(ErrorCause::InvalidAttributeValue),
+            DynamicRequestKind::Change => Ok(()),
             // A host reauthenticates when it renegotiates its link, which a concentrator cannot force.
-            DynamicKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
+            DynamicRequestKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
         };
         self.counters.dynamic_refused += u64::from(answer.is_err());
         if let Some(aaa) = &mut self.aaa {
-            // The request is still open in the client.
+            // The request is still pending in the client, so the answer does not fail.
             let _ = aaa.handle_command(
                 now,
                 usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer },
@@ -236,7 +244,7 @@ impl AccessConcentrator {
         }
         for id in meant {
             match (request.kind, answer) {
-                (DynamicKind::Disconnect, _) | (DynamicKind::Reauthenticate, Err(_)) => {
+                (DynamicRequestKind::Disconnect, _) | (DynamicRequestKind::Reauthenticate, Err(_)) => {
                     self.counters.sessions_disconnected += 1;
                     self.outputs.push_event(AccessConcentratorEvent::Dynamic { id, end: true });
                     if let Some(session) = self.sessions.get(&id) {
@@ -244,7 +252,7 @@ impl AccessConcentrator {
                     }
                     self.terminate_session(now, id, TerminateCause::AdminReset, "disconnected-by-aaa");
                 }
-                (DynamicKind::Change, Ok(())) => self.change_authorization(now, id, request),
+                (DynamicRequestKind::Change, Ok(())) => self.change_authorization(now, id, request),
                 _ => {}
             }
         }
@@ -261,13 +269,14 @@ impl AccessConcentrator {
             if let Some(before) = session.ends {
                 self.timers.remove(before, ConcentratorTimer::SessionEnd(id));
             }
-            // RFC 2865 §5.27: Session-Timeout counts from the begin of the session.
+            // RFC 2865, 5.27: Session-Timeout counts from the begin of the session.
             let lasts = nonzero_limit(Some(lasts)).or(self.config.limits.session_timeout);
             session.ends = lasts.map(|lasts| (session.since + lasts).max(now));
             if let Some(end) = session.ends {
                 self.timers.insert(end, ConcentratorTimer::SessionEnd(id));
             }
-            // An overdue session in its grace time has time again.
+            // The session may have been overdue, in its grace time. It has a new end now, so the old cause no longer
+            // applies.
             session.cause = None;
         }
         if let Some(idle) = content.idle_timeout().filter(|_| self.config.metered) {

@@ -97,12 +97,12 @@ const TRIES: usize = 256;
 
 impl AccessConcentrator {
     /// Reserves this side's address, even if it is in a pool.
-    pub(crate) fn claim_local(&mut self) {
+    pub(crate) fn claim_local_address(&mut self) {
         if let Some(local) = self.config.addressing.local {
             self.pools.claim(Lease::Address(local.into()), self.hash.hash_one(local));
         }
     }
-    pub(crate) fn release_local(&mut self) {
+    pub(crate) fn release_local_address(&mut self) {
         if let Some(local) = self.config.addressing.local {
             self.pools.release(Lease::Address(local.into()));
         }
@@ -173,7 +173,7 @@ impl AccessConcentrator {
         }
         let holder = self.hash.hash_one(&granted.user);
         let mut taken = |this: &mut Self, lease: Lease, of_pool: bool| {
-            // Reserve a server's address in its pool, if it is in one.
+            // An address from the AAA server is reserved in the pool that contains it, if there is one.
             if !of_pool {
                 this.pools.claim(lease, holder);
             }
@@ -264,7 +264,7 @@ impl AccessConcentrator {
     }
 
     /// Records that a session has these addresses.
-    pub(crate) fn hold_addresses(&mut self, id: u64, assignment: &AddressAssignment) {
+    pub(crate) fn record_assigned_addresses(&mut self, id: u64, assignment: &AddressAssignment) {
         self.assigned_addresses.insert(id, assignment);
     }
 }

@@ -7,9 +7,9 @@ mod model;
 mod tests;
 
 pub use model::{
-    AuthenticationTable, ConcentratorFile, DataTable, EapMethod, HookWord, IdentTable, IpfixTable,
-    LimitsTable, ListenTable, ModeWord, NatWord, PortsTable, RateTable, ServiceTable, TrackingTable,
-    WhenAwayWord,
+    AaaOutagePolicyName, AuthenticationTable, ConcentratorConfigFile, DataTable, EapMethod, EbpfHookName,
+    IdentTable, IpfixTable, LimitsTable, ListenTable, ModeWord, NatModeName, PortBlocksTable,
+    PppoeServiceTable, RateLimitTable, SessionLogTable,
 };
 
 #[cfg(feature = "tls")]
@@ -23,13 +23,13 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 #[cfg(feature = "tls")]
 use std::path::Path;
-use usher_config::ConfigFormat;
 #[cfg(feature = "tls")]
 use usher_config::tree::TreeNode;
 #[cfg(feature = "tls")]
 use usher_config::{CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, DiagnosticCollector};
+use usher_config::{ConfigFormat, RetiredKey};
 #[cfg(feature = "tls")]
-use usher_crypto::tls::{ClientConfig, WallClock};
+use usher_crypto::tls::{ClientConfig, SharedWallClock};
 
 /// Default path of the configuration file.
 pub const DEFAULT_PATH: &str = "/etc/usher/pppoe.toml";
@@ -39,15 +39,22 @@ pub const DEFAULT_CONTROL: &str = "/run/usher/pppoe.sock";
 pub const DEFAULT_FOLDER: &str = "/var/lib/usher/pppoe";
 
 /// The format of configuration files.
-pub const FORMAT: ConfigFormat =
-    ConfigFormat { description: "the PPPoE access concentrator's configuration", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat = ConfigFormat {
+    description: "the PPPoE access concentrator's configuration",
+    version: 1,
+    retired: &[
+        RetiredKey::renamed(&["authentication"], "failures_within", "failure_window"),
+        RetiredKey::renamed(&["authentication"], "failures_hold", "lockout_time"),
+        RetiredKey::renamed(&["authentication"], "when_away", "without_aaa"),
+    ],
+};
 
 /// A checked configuration.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub struct LoadedConcentratorConfig {
     /// The file's content.
-    pub file: ConcentratorFile,
+    pub file: ConcentratorConfigFile,
     /// The machine's configuration. Its ports lack the addresses of their interfaces, which the host adds.
     pub config: AccessConcentratorConfig,
     /// TLS configurations of outgoing connections to AAA servers, by address.
@@ -66,9 +73,10 @@ pub fn parse(
     origin: &str,
     text: &str,
     outside: &dyn ConfigEnvironment,
-    clock: &WallClock,
+    clock: &SharedWallClock,
 ) -> Result<LoadedConcentratorConfig, ConfigErrors> {
-    let check = |file: &mut ConcentratorFile, base: &Path| build::build_config(file, base, outside, clock);
+    let check =
+        |file: &mut ConcentratorConfigFile, base: &Path| build::build_config(file, base, outside, clock);
     usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedConcentratorConfig::from)
 }
 
@@ -79,18 +87,19 @@ pub fn read_tree(
     tree: TreeNode,
     base: &Path,
     outside: &dyn ConfigEnvironment,
-    clock: &WallClock,
+    clock: &SharedWallClock,
     faults: &mut DiagnosticCollector,
 ) -> Option<LoadedConcentratorConfig> {
-    let check = |file: &mut ConcentratorFile, base: &Path| build::build_config(file, base, outside, clock);
+    let check =
+        |file: &mut ConcentratorConfigFile, base: &Path| build::build_config(file, base, outside, clock);
     usher_config::read_tree(&FORMAT, tree, base, check, faults).map(LoadedConcentratorConfig::from)
 }
 
 #[cfg(feature = "tls")]
-impl From<CheckedConfig<ConcentratorFile, build::BuiltConfig>> for LoadedConcentratorConfig {
+impl From<CheckedConfig<ConcentratorConfigFile, build::BuiltConfig>> for LoadedConcentratorConfig {
     fn from(
         CheckedConfig { file, built_config: (config, outgoing), warnings }: CheckedConfig<
-            ConcentratorFile,
+            ConcentratorConfigFile,
             build::BuiltConfig,
         >,
     ) -> Self {
@@ -101,5 +110,5 @@ impl From<CheckedConfig<ConcentratorFile, build::BuiltConfig>> for LoadedConcent
 /// Returns the JSON Schema of the file, as in `docs/pppoe.schema.json`: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<ConcentratorFile>(&FORMAT)
+    usher_config::json_schema::<ConcentratorConfigFile>(&FORMAT)
 }

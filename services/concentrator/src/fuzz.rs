@@ -1,14 +1,14 @@
 //! Entry points for fuzzers. Each returns false on a defect.
 
 use crate::import::import_config;
-use crate::track::{AddressSearch, LogIndex, SessionLogRecord};
+use crate::track::{AddressSearch, SessionLogIndex, SessionLogRecord};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Parses octets as lines of the session log. Each record is written again and must parse to the same, but for
 /// fractions of a microsecond. A search for its addresses must not fail.
-pub fn session_log(octets: &[u8]) -> bool {
+pub fn check_session_log_roundtrip(octets: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(octets) else { return true };
-    let mut index = LogIndex::default();
+    let mut index = SessionLogIndex::default();
     index.read_lines(text);
     let (mut records, mut last) = (0_u64, None);
     for line in text.lines() {
@@ -30,20 +30,20 @@ pub fn session_log(octets: &[u8]) -> bool {
         asked.extend(begin.ipv4.map(IpAddr::from));
         asked.extend(begin.ipv6.iter().map(|(prefix, _)| IpAddr::from(*prefix)));
     }
-    // A session is found at most once.
+    // A search must find each session at most once.
     asked.into_iter().all(|address| {
         let mut search = AddressSearch::new(record.time(), [(address, Some(40_000))]);
         search.read_lines(text);
         search.unreadable_count() == index.unreadable_count()
             && search.holders().len() <= search.session_count()
             && search.session_count() as u64 <= records
-            && search.log_volume().per_subscriber_and_day().is_finite()
+            && search.log_volume().octets_per_subscriber_day().is_finite()
     }) && index.open_sessions().count() as u64 <= records
         && index.unacknowledged_stops().count() as u64 <= records
 }
 
 /// Imports octets as another concentrator's file. Each unsupported setting must name a valid line.
-pub fn foreign_file(octets: &[u8]) -> bool {
+pub fn check_foreign_config_import(octets: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(octets) else { return true };
     let made = import_config(text);
     let lines = text.lines().count();
@@ -58,7 +58,7 @@ mod tests {
         #[test]
         fn whatever_octets_a_log_or_a_file_has_nothing_is_wrong(octets: Vec<u8>, text: String) {
             for octets in [&octets[..], text.as_bytes()] {
-                prop_assert!(super::session_log(octets) && super::foreign_file(octets));
+                prop_assert!(super::check_session_log_roundtrip(octets) && super::check_foreign_config_import(octets));
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::login::UserAuthorization;
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use usher_core::{Duration, Instant, PortId};
+use usher_core::{Duration, Instant, LinkLayerPortId};
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac;
 use usher_ppp::pppoe::MacAddress;
@@ -14,7 +14,7 @@ const MOST: usize = 65_536;
 
 /// The policy while no AAA server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WhenAway {
+pub enum AaaOutagePolicy {
     /// Logins are rejected, and sessions end at their time.
     Refuse,
     /// For this time after a login by PAP, the same station may log in again by the same name and password. Overdue
@@ -31,22 +31,22 @@ pub(crate) struct CachedAuthorization {
 }
 
 /// The name, port and address of a host.
-type GraceKey = (Vec<u8>, PortId, MacAddress);
+type AuthorizationCacheKey = (Vec<u8>, LinkLayerPortId, MacAddress);
 
 /// The port and address of a host.
-pub(crate) type StationKey = (PortId, MacAddress);
+pub(crate) type StationKey = (LinkLayerPortId, MacAddress);
 
 /// The cache of authorizations.
 #[derive(Debug)]
-pub(crate) struct GraceCache {
+pub(crate) struct AuthorizationCache {
     /// The key of the password digests, so that they are useless elsewhere.
     secret: [u8; 32],
-    users: BTreeMap<GraceKey, CachedAuthorization>,
+    users: BTreeMap<AuthorizationCacheKey, CachedAuthorization>,
     /// The time since which no server answers.
     away: Option<Instant>,
 }
 
-impl GraceCache {
+impl AuthorizationCache {
     pub(crate) const fn new(secret: [u8; 32]) -> Self {
         Self { secret, users: BTreeMap::new(), away: None }
     }
@@ -54,15 +54,15 @@ impl GraceCache {
         hmac::hmac_sha256(&self.secret, &[password])
     }
     /// Records that no server answers a request.
-    pub(crate) fn mark_unavailable(&mut self, now: Instant) {
+    pub(crate) fn mark_aaa_unavailable(&mut self, now: Instant) {
         self.away.get_or_insert(now);
     }
     /// Records that a server answers.
-    pub(crate) fn mark_available(&mut self) {
+    pub(crate) fn mark_aaa_available(&mut self) {
         self.away = None;
     }
     /// Returns the time since which no server answers.
-    pub(crate) const fn unavailable_since(&self) -> Option<Instant> {
+    pub(crate) const fn aaa_unavailable_since(&self) -> Option<Instant> {
         self.away
     }
     pub(crate) fn cache_authorization(
@@ -96,19 +96,28 @@ impl GraceCache {
     }
 
     /// Revokes a rejected user's entries: those of the same station, and elsewhere those of the same password.
-    pub(crate) fn revoke_rejected(&mut self, place: StationKey, name: &[u8], digest: Option<&[u8; 32]>) {
-        self.revoke_where(name, |at, known| {
+    pub(crate) fn revoke_rejected_authorizations(
+        &mut self,
+        place: StationKey,
+        name: &[u8],
+        digest: Option<&[u8; 32]>,
+    ) {
+        self.revoke_authorizations_where(name, |at, known| {
             at == place || digest.is_some_and(|shown| constant_time_eq(&known.digest, shown))
         });
     }
     /// Revokes all entries of a user whose session a server has ended.
     pub(crate) fn revoke_user(&mut self, name: &[u8]) {
-        self.revoke_where(name, |_, _| true);
+        self.revoke_authorizations_where(name, |_, _| true);
     }
-    fn revoke_where(&mut self, name: &[u8], void: impl Fn(StationKey, &CachedAuthorization) -> bool) {
-        let first = (name.to_owned(), PortId(0), MacAddress([0; 6]));
+    fn revoke_authorizations_where(
+        &mut self,
+        name: &[u8],
+        void: impl Fn(StationKey, &CachedAuthorization) -> bool,
+    ) {
+        let first = (name.to_owned(), LinkLayerPortId(0), MacAddress([0; 6]));
         let all = self.users.range(first..).take_while(|((known, ..), _)| known == name);
-        let gone: Vec<GraceKey> = all
+        let gone: Vec<AuthorizationCacheKey> = all
             .filter(|((_, port, address), known)| void((*port, *address), known))
             .map(|(known, _)| known.clone())
             .collect();

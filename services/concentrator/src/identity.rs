@@ -4,16 +4,16 @@
 //! A query to a shared address concerns the host behind the translated connection. That host follows from the port
 //! block (RFC 7422), by computation, or from the system's translation table.
 
-use crate::service::{AccessConcentrator, ServiceJob};
+use crate::service::{AccessConcentrator, ConcentratorJob};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{Instant, JobRequest, Machine};
 use usher_ident::QueriedConnection;
-use usher_ident_service::{ConnectionOwner, IdentServiceCommand, SystemUser};
+use usher_ident_service::{ConnectionOwner, IdentServiceCommand, OwnerLookupResult};
 
 /// External addresses that several hosts share.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TranslationConfig {
+pub struct NatAddressConfig {
     /// The addresses.
     pub addresses: Vec<IpAddr>,
 }
@@ -27,18 +27,24 @@ pub(crate) struct PendingTranslation {
 
 impl AccessConcentrator {
     /// Returns the user of the session that has an address.
-    pub(crate) fn user_at(&self, address: IpAddr) -> Option<SystemUser> {
+    pub(crate) fn user_at(&self, address: IpAddr) -> Option<ConnectionOwner> {
         let session = self.sessions.get(&self.assigned_addresses.holder_of_address(address)?)?;
-        // Disclose no outer identity: a client that cuts the name at the first blank would take it for the user.
+        // An outer identity is not disclosed: a client that cuts the name at the first blank would take it for the
+        // user.
         let name = Some(session.granted.user.clone()).filter(|_| !session.granted.nameless);
-        Some(SystemUser { name, uid: None })
+        Some(ConnectionOwner { name, uid: None })
     }
 
-    pub(crate) fn owner_wanted(&mut self, now: Instant, token: u64, connection: QueriedConnection) {
+    pub(crate) fn look_up_connection_owner(
+        &mut self,
+        now: Instant,
+        token: u64,
+        connection: QueriedConnection,
+    ) {
         let local = connection.local;
         if let Some(user) = self.user_at(local.ip()) {
             self.counters.ident_by_address += 1;
-            return self.answer_ident(now, token, ConnectionOwner::User(user));
+            return self.answer_ident(now, token, OwnerLookupResult::User(user));
         }
         let block =
             self.config.blocks.as_ref().and_then(|blocks| blocks.host_of_port(local.ip(), local.port()));
@@ -48,16 +54,16 @@ impl AccessConcentrator {
             return self.answer_ident(
                 now,
                 token,
-                user.map_or(ConnectionOwner::NoOwner, ConnectionOwner::User),
+                user.map_or(OwnerLookupResult::NoOwner, OwnerLookupResult::User),
             );
         }
         if self.config.translation.addresses.contains(&local.ip()) {
             let job = self.allocate_token();
             self.pending_translations.insert(job, PendingTranslation { token });
-            return self.outputs.push_job(JobRequest::new(job, ServiceJob::Translation(connection)));
+            return self.outputs.push_job(JobRequest::new(job, ConcentratorJob::Translation(connection)));
         }
-        self.counters.ident_nobody += 1;
-        self.answer_ident(now, token, ConnectionOwner::NoOwner);
+        self.counters.ident_no_user += 1;
+        self.answer_ident(now, token, OwnerLookupResult::NoOwner);
     }
 
     /// Handles the result of a translation lookup.
@@ -72,19 +78,19 @@ impl AccessConcentrator {
             Ok(Some(inner)) => match self.user_at(inner.ip()) {
                 Some(user) => {
                     self.counters.ident_by_translation += 1;
-                    ConnectionOwner::User(user)
+                    OwnerLookupResult::User(user)
                 }
-                None => ConnectionOwner::NoOwner,
+                None => OwnerLookupResult::NoOwner,
             },
-            Ok(None) => ConnectionOwner::NoOwner,
-            Err(()) => ConnectionOwner::Unknown,
+            Ok(None) => OwnerLookupResult::NoOwner,
+            Err(()) => OwnerLookupResult::Unknown,
         };
         self.answer_ident(now, token, owner);
     }
 
-    fn answer_ident(&mut self, now: Instant, token: u64, owner: ConnectionOwner) {
+    fn answer_ident(&mut self, now: Instant, token: u64, owner: OwnerLookupResult) {
         if let Some(ident) = &mut self.ident {
-            // The client may have disconnected.
+            // If the IDENT client has disconnected, the command fails. Then no answer is needed.
             let _ = ident.handle_command(now, IdentServiceCommand::Found { token, owner });
         }
     }

@@ -36,7 +36,7 @@ enum SettingOutcome {
 }
 
 impl SettingOutcome {
-    const fn if_so(whole: bool) -> Self {
+    const fn complete_if(whole: bool) -> Self {
         if whole { Self::Complete } else { Self::No }
     }
 }
@@ -112,11 +112,11 @@ fn toml_list(all: &[String]) -> String {
 
 impl ConfigImporter {
     fn report_unsupported(&mut self, line: usize, what: &str) {
-        self.left.push((line, format!("{what} is not taken")));
+        self.left.push((line, format!("not imported: {what}")));
     }
 
-    fn report_blocking(&mut self, line: usize, what: &str) {
-        self.stops.push((line, format!("{what} is not taken, and without it more would be let in")));
+    fn report_blocking_setting(&mut self, line: usize, what: &str) {
+        self.stops.push((line, format!("not imported, and more hosts could log in without it: {what}")));
     }
 
     /// Sets a limit. The last of a repeated limit counts.
@@ -134,30 +134,25 @@ impl ConfigImporter {
     fn finish_import(mut self) -> ImportedConfig {
         let (has_pool, is_ipv6_only) = (!self.pools.is_empty(), self.denies_ipv4);
         let missing = [
-            (self.interfaces.is_empty(), "the interfaces are not in the file: write [listen] interfaces"),
+            (self.interfaces.is_empty(), "the file has no interfaces: set \"interfaces\" in [listen]"),
             (
                 self.address.is_none() && !is_ipv6_only,
-                "the concentrator's own address is not in the file: write [service] address",
+                "the file has no address of the concentrator: set \"address\" in [service]",
             ),
             (
                 !has_pool && !is_ipv6_only,
-                "addresses for hosts are not in the file: write a [[pool]], and name it in [service] pools",
+                "the file has no addresses for hosts: write a [[pool]], and name it in \"pools\" of [service]",
             ),
+            (self.radius && self.servers.is_empty(), "the file has no RADIUS servers: write [[aaa.radius]]"),
+            (!self.radius, "pppd keeps passwords in chap-secrets and pap-secrets: write a [[user]] for each"),
             (
-                self.radius && self.servers.is_empty(),
-                "the RADIUS servers are not in the file: write [[aaa.radius]]",
-            ),
-            (
-                !self.radius,
-                "passwords stand in files of pppd's, chap-secrets and pap-secrets: write a [[user]] for each",
-            ),
-            (
-                has_pool && self.first_pool().is_none(),
-                "which [[pool]] hosts get addresses of is not in the file: write [service] pools",
+                has_pool && self.default_pool_name().is_none(),
+                "the file does not name the default pool of hosts: set \"pools\" in [service]",
             ),
             (
                 self.ipv6 == Some(true) && self.prefixes.is_empty() && self.servers.is_empty(),
-                "IPv6 is wanted and prefixes for hosts are not in the file: write a [[pool]], and name it in [service] prefix_pool",
+                "IPv6 is on, but the file has no prefixes for hosts: write a [[pool]], and name it in \"prefix_pool\" \
+                 of [service]",
             ),
         ];
         let missing = missing.into_iter().filter(|(is_missing, _)| *is_missing);
@@ -169,7 +164,7 @@ impl ConfigImporter {
     }
 
     /// Returns the default pool, for users without a pool from an AAA server.
-    fn first_pool(&self) -> Option<&str> {
+    fn default_pool_name(&self) -> Option<&str> {
         let first = self.pool.as_deref().unwrap_or("default");
         self.pools.iter().map(|(name, _)| name.as_str()).find(|name| *name == first)
     }
@@ -186,7 +181,7 @@ impl ConfigImporter {
                 },
                 address: self.address.or(Some(Ipv4Addr::new(192, 0, 2, 1))),
                 pool: self
-                    .first_pool()
+                    .default_pool_name()
                     .or_else(|| self.pools.first().map(|(name, _)| name.as_str()))
                     .map(str::to_owned),
                 ..self.clone()
@@ -198,11 +193,15 @@ impl ConfigImporter {
                 whole
             }
         };
-        let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
-        let parsed =
-            crate::config::parse("pppoe.toml", &filled.to_toml(), &usher_config::NoEnvironment, &clock);
+        let clock = usher_crypto::tls::SharedWallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+        let parsed = crate::config::parse(
+            "pppoe.toml",
+            &filled.to_toml(),
+            &usher_config::EmptyConfigEnvironment,
+            &clock,
+        );
         for fault in parsed.err().map(|faults| faults.faults).unwrap_or_default() {
-            self.left.push((0, format!("what is made of it is not right yet: {}", fault.message)));
+            self.left.push((0, format!("the imported configuration has a fault: {}", fault.message)));
         }
     }
 
@@ -216,7 +215,9 @@ impl ConfigImporter {
         }
         if !self.denies_ipv4 {
             out.extend(self.address.map(|address| format!("address = \"{address}\"")));
-            out.extend(self.first_pool().map(|first| format!("pools = {}", toml_list(&[first.to_owned()]))));
+            out.extend(
+                self.default_pool_name().map(|first| format!("pools = {}", toml_list(&[first.to_owned()]))),
+            );
         }
         out.extend(self.ipv6.map(|ipv6| format!("ipv6 = {ipv6}")));
         let with_ipv6 = self.ipv6 != Some(false);

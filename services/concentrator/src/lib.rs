@@ -16,7 +16,7 @@
 //! - Getters, such as [`session_count`](AccessConcentrator::session_count).
 //! - `handle_input` takes frames of hosts, packets of AAA servers and IDENT queries.
 //! - `handle_command` takes an [`AccessConcentratorCommand`].
-//! - `poll_output` gives transmissions, events ([`AccessConcentratorEvent`]), work and jobs ([`ServiceJob`]).
+//! - `poll_output` gives transmissions, events ([`AccessConcentratorEvent`]), work and jobs ([`ConcentratorJob`]).
 //!   `poll_timeout` gives the time of the next timeout.
 //!
 //! A host is accepted only after the session log has stored the session. The log therefore names the user of every
@@ -43,13 +43,14 @@ pub mod track;
 mod users;
 
 pub use addresses::AddressingConfig;
-pub use grace::WhenAway;
-pub use identity::TranslationConfig;
+pub use grace::AaaOutagePolicy;
+pub use identity::NatAddressConfig;
 pub use import::{ImportedConfig, import_config};
 pub use service::{
     AAA_SLOT, AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig,
-    AccessConcentratorCounters, AccessConcentratorEvent, AuthenticationBackend, DYNAMIC_SOCKET,
-    IDENT_LISTENER, IDENT_SLOT, LoginFailure, NewError, PPP_SLOT, ServiceJob, SessionSelector,
+    AccessConcentratorCounters, AccessConcentratorEvent, AuthenticationBackend, ConcentratorConfigError,
+    ConcentratorJob, DYNAMIC_SOCKET, IDENT_LISTENER, IDENT_SLOT, LoginFailure, PPP_SLOT,
+    PppoeSessionSelector,
 };
 pub use session::{RateProfile, SessionEntry, SessionLimits, SessionUsage};
 pub use status::{ConcentratorStatus, PoolStatus, SessionStatus};

@@ -1,6 +1,6 @@
 //! Logins: each proof of a host goes to the AAA server or the local users, and the verdict comes back.
 
-use crate::grace::{CachedAuthorization, WhenAway};
+use crate::grace::{AaaOutagePolicy, CachedAuthorization};
 use crate::service::{
     AccessConcentrator, AccessConcentratorEvent, AuthenticationBackend, LoginFailure, UnacknowledgedRecord,
 };
@@ -11,11 +11,11 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
-use usher_access::{AaaFailure, AccessReply, AccessRequest, FramedAddress, LoginContinuation, NasPort};
-use usher_core::{CommandError, Duration, Instant, Machine, PortId};
+use usher_access::{AaaRequestFailure, AccessReply, AccessRequest, FramedAddress, LoginRoundState, NasPort};
+use usher_core::{CommandError, Duration, Instant, LinkLayerPortId, Machine};
 use usher_eap::packet::{EapPacket, EapType};
 use usher_ppp::auth::AuthenticationProof;
-use usher_ppp::concentrator::{AuthenticationReply, ConcentratorCommand, SessionId, SubscriberInfo};
+use usher_ppp::concentrator::{AuthenticationReply, ConcentratorCommand, PppoeSessionId, SubscriberInfo};
 use usher_ppp::pppoe::MacAddress;
 use usher_radius::attribute::{AttributeList, kind, vendor};
 
@@ -60,26 +60,26 @@ impl UserAuthorization {
 
 /// The kind of a proof. It determines the form of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ProofKind {
+enum CredentialsKind {
     Password,
     MsChapV2,
     Eap,
 }
 
 /// The line of a login: a port, with the circuit or the station.
-type LoginLine = (PortId, Option<Vec<u8>>, Option<MacAddress>);
+type AccessLineKey = (LinkLayerPortId, Option<Vec<u8>>, Option<MacAddress>);
 
 /// A login in progress.
 #[derive(Debug)]
 pub(crate) struct PendingLogin {
     name: Vec<u8>,
-    kind: ProofKind,
+    kind: CredentialsKind,
     /// The digest of a password, for the grace cache.
     digest: Option<[u8; 32]>,
     token: u64,
     /// True if a request to the AAA server is open.
     is_request_pending: bool,
-    next: LoginContinuation,
+    next: LoginRoundState,
     local: Option<EapConversation>,
     /// True if the login has failed and was counted for the lockout.
     counted: bool,
@@ -102,7 +102,7 @@ impl NasPortInfo {
         ports: &[String],
         ppp: &[usher_ppp::concentrator::ConcentratorPort],
     ) -> Self {
-        // RFC 3580 §3.21: the format of station addresses.
+        // RFC 3580, 3.21: the format of station addresses.
         let dashed = |address: [u8; 6]| {
             let octets: Vec<String> = address.iter().map(|octet| alloc::format!("{octet:02X}")).collect();
             octets.join("-")
@@ -114,7 +114,7 @@ impl NasPortInfo {
             (vendor::AGENT_CIRCUIT_ID, &subscriber.circuit_id),
             (vendor::AGENT_REMOTE_ID, &subscriber.remote_id),
         ] {
-            // Omit a line identifier that exceeds an attribute.
+            // A line identifier too long for one attribute is left out.
             if let Some(id) = id {
                 let _ = attributes.push_vendor(vendor::ADSL_FORUM, number, id);
             }
@@ -143,7 +143,7 @@ impl NasPortInfo {
 }
 
 /// True if a name is UTF-8 (RFC 2865 §5.1) without control characters, which would falsify its display.
-fn is_text(name: &[u8]) -> bool {
+fn is_printable_utf8(name: &[u8]) -> bool {
     core::str::from_utf8(name).is_ok_and(|name| !name.contains(char::is_control))
 }
 
@@ -161,11 +161,12 @@ impl AccessConcentrator {
     pub(crate) fn authenticate_host(
         &mut self,
         now: Instant,
-        (session, mtu): (SessionId, u16),
+        (session, mtu): (PppoeSessionId, u16),
         user: Vec<u8>,
         proof: &AuthenticationProof,
     ) {
-        // The host has renegotiated its link: its earlier session ends.
+        // A proof for a session that is running means that the host has renegotiated its link. Its earlier session
+        // ends.
         if let Some(id) = self.current.get(&session).copied() {
             self.finish_session(now, id, usher_access::TerminateCause::UserRequest, "renegotiated");
         }
@@ -174,16 +175,16 @@ impl AccessConcentrator {
         if !goes_on {
             self.drop_login(now, session);
             let kind = match proof {
-                AuthenticationProof::Eap(_) => ProofKind::Eap,
-                AuthenticationProof::MsChapV2 { .. } => ProofKind::MsChapV2,
-                AuthenticationProof::Pap(_) | AuthenticationProof::Chap { .. } => ProofKind::Password,
+                AuthenticationProof::Eap(_) => CredentialsKind::Eap,
+                AuthenticationProof::MsChapV2 { .. } => CredentialsKind::MsChapV2,
+                AuthenticationProof::Pap(_) | AuthenticationProof::Chap { .. } => CredentialsKind::Password,
             };
             let digest = match proof {
                 AuthenticationProof::Pap(password) => Some(self.grace.password_digest(&password[..])),
                 _ => None,
             };
             let token = self.allocate_token();
-            let (name, next) = (user, LoginContinuation::new());
+            let (name, next) = (user, LoginRoundState::new());
             let login = PendingLogin {
                 name,
                 kind,
@@ -199,11 +200,11 @@ impl AccessConcentrator {
         }
         if let (Some(login), AuthenticationProof::Eap(packet)) = (self.logins.get_mut(&session), proof) {
             let by_certificate =
-                !self.config.trust_certificate_names && usher_access::is_by_certificate(packet);
+                !self.config.trust_certificate_names && usher_access::is_eap_tls_response(packet);
             login.hidden |= by_certificate || usher_access::is_tunnelled(packet);
         }
         let name = self.logins.get(&session).map_or(&[][..], |login| &login.name[..]);
-        let (nameless, no_text) = (name.is_empty(), !is_text(name));
+        let (nameless, no_text) = (name.is_empty(), !is_printable_utf8(name));
         match self.config.judge {
             _ if nameless => self.reject_login(now, session, LoginFailure::NoName, Vec::new()),
             _ if no_text => self.reject_login(now, session, LoginFailure::BadName, Vec::new()),
@@ -216,7 +217,7 @@ impl AccessConcentrator {
     fn send_aaa_request(
         &mut self,
         now: Instant,
-        (session, mtu): (SessionId, u16),
+        (session, mtu): (PppoeSessionId, u16),
         proof: &AuthenticationProof,
     ) {
         let Some(place) = self.attached.get(&session).map(|subscriber| self.nas_port_info(subscriber)) else {
@@ -226,23 +227,23 @@ impl AccessConcentrator {
             return self.fail_login(now, session, LoginFailure::NoAaa);
         };
         let shown = match proof {
-            AuthenticationProof::Pap(password) => usher_access::LoginProof::Pap(&password[..]),
+            AuthenticationProof::Pap(password) => usher_access::UserCredentials::Pap(&password[..]),
             AuthenticationProof::Chap { identifier, challenge, response } => {
-                usher_access::LoginProof::Chap(usher_access::ChapResponse {
+                usher_access::UserCredentials::Chap(usher_access::ChapResponse {
                     identifier: *identifier,
                     challenge,
                     response: *response,
                 })
             }
             AuthenticationProof::MsChapV2 { identifier, challenge, peer_challenge, response } => {
-                usher_access::LoginProof::MsChapV2(usher_access::MsChapV2Response {
+                usher_access::UserCredentials::MsChapV2(usher_access::MsChapV2Response {
                     identifier: *identifier,
                     challenge: *challenge,
                     peer_challenge: *peer_challenge,
                     response: *response,
                 })
             }
-            AuthenticationProof::Eap(packet) => usher_access::LoginProof::Eap(packet),
+            AuthenticationProof::Eap(packet) => usher_access::UserCredentials::Eap(packet),
         };
         let request = AccessRequest {
             port: usher_access::NasPort { mtu: Some(mtu), ..place.nas_port() },
@@ -253,9 +254,10 @@ impl AccessConcentrator {
         let token = login.token;
         match aaa.send_request(now, token, &request) {
             Ok(()) => {}
-            // The servers answer but the client is overloaded: no reason to use the grace cache.
+            // The servers answer, but this client has too many pending requests. That is no outage, so the grace cache
+            // is not used.
             Err(CommandError::Full(_)) => return self.fail_login(now, session, LoginFailure::Unanswered),
-            // The host's name does not fit a request.
+            // The host's name does not fit into a request, so no server could answer.
             Err(_) => return self.reject_login(now, session, LoginFailure::NoName, Vec::new()),
         }
         login.is_request_pending = true;
@@ -263,20 +265,21 @@ impl AccessConcentrator {
     }
 
     /// Returns the line of a host's login: its port, and its circuit if it is trusted or else its station.
-    fn login_line(&self, session: SessionId) -> Option<LoginLine> {
+    fn login_access_line(&self, session: PppoeSessionId) -> Option<AccessLineKey> {
         let subscriber = self.attached.get(&session)?;
         let station = subscriber.circuit_id.is_none().then_some(subscriber.address);
         Some((subscriber.port, subscriber.circuit_id.clone(), station))
     }
 
     /// Verifies a proof by the local users.
-    fn authenticate_locally(&mut self, now: Instant, session: SessionId, proof: &AuthenticationProof) {
+    fn authenticate_locally(&mut self, now: Instant, session: PppoeSessionId, proof: &AuthenticationProof) {
         let wall = now.to_wall_time(self.epoch);
-        let line = self.login_line(session);
+        let line = self.login_access_line(session);
         let Some(login) = self.logins.get_mut(&session) else { return };
-        // Parallel attempts are limited too: check the lockout before the proof. A failed login is verified no further.
+        // The lockout is checked before each proof, so that parallel attempts are limited, too. A login that has
+        // already failed is not checked again.
         if !login.counted && self.lockout.is_locked_out(now, &login.name, &line) {
-            self.counters.logins_held_back += 1;
+            self.counters.logins_locked_out += 1;
             return self.reject_login(now, session, LoginFailure::LockedOut, Vec::new());
         }
         let verdict = match proof {
@@ -289,7 +292,7 @@ impl AccessConcentrator {
                     None => self.config.users.start_conversation(&login.name, packet, wall, &mut self.rng),
                 };
                 let conversation = login.local.insert(conversation);
-                let verdict = conversation.next_verdict();
+                let verdict = conversation.next_eap_verdict();
                 for work in conversation.drain_work() {
                     self.outputs.push_work(work);
                 }
@@ -327,7 +330,7 @@ impl AccessConcentrator {
     pub(crate) fn reject_login(
         &mut self,
         now: Instant,
-        session: SessionId,
+        session: PppoeSessionId,
         why: LoginFailure,
         message: Vec<u8>,
     ) {
@@ -340,7 +343,7 @@ impl AccessConcentrator {
     }
 
     /// Fails a login without a verdict.
-    pub(crate) fn fail_login(&mut self, now: Instant, session: SessionId, why: LoginFailure) {
+    pub(crate) fn fail_login(&mut self, now: Instant, session: PppoeSessionId, why: LoginFailure) {
         self.counters.logins_unanswered += 1;
         self.report_failed_login(session, why);
         self.send_ppp_command(
@@ -349,7 +352,7 @@ impl AccessConcentrator {
         );
     }
 
-    fn report_failed_login(&mut self, session: SessionId, why: LoginFailure) {
+    fn report_failed_login(&mut self, session: PppoeSessionId, why: LoginFailure) {
         let login = self.logins.remove(&session);
         let Some(subscriber) = self.attached.get(&session).cloned() else { return };
         let user = login.map(|login| login.name).unwrap_or_default();
@@ -357,19 +360,22 @@ impl AccessConcentrator {
     }
 
     /// Handles a login that no AAA server answers.
-    fn handle_aaa_outage(&mut self, now: Instant, session: SessionId) {
-        self.grace.mark_unavailable(now);
-        let known = match (self.config.when_away, self.logins.get(&session), self.attached.get(&session)) {
-            (WhenAway::Grace(lasts), Some(login), Some(subscriber)) => login.digest.and_then(|digest| {
-                let place = (subscriber.port, subscriber.address);
-                self.grace.cached_authorization(now, lasts, place, &login.name, &digest)
-            }),
+    fn handle_aaa_outage(&mut self, now: Instant, session: PppoeSessionId) {
+        self.grace.mark_aaa_unavailable(now);
+        let known = match (self.config.without_aaa, self.logins.get(&session), self.attached.get(&session)) {
+            (AaaOutagePolicy::Grace(lasts), Some(login), Some(subscriber)) => {
+                login.digest.and_then(|digest| {
+                    let place = (subscriber.port, subscriber.address);
+                    self.grace.cached_authorization(now, lasts, place, &login.name, &digest)
+                })
+            }
             _ => None,
         };
         match known {
             Some(granted) => {
                 self.counters.logins_in_grace += 1;
-                // The server has not accepted this session, so it gets no commands by the old token.
+                // The server has not accepted this session. Without the old token, the server gets no commands about
+                // it.
                 let granted = UserAuthorization { token: None, ..granted };
                 self.admit_user(now, session, granted, Vec::new());
             }
@@ -387,16 +393,18 @@ impl AccessConcentrator {
                 let Some((session, kind)) = self.take_answered_login(now, token) else { return };
                 let mut message = Vec::new();
                 match kind {
-                    ProofKind::Eap => drop(reply.read_eap(&mut message)),
-                    ProofKind::MsChapV2 => message = reply.ms_chap_error().unwrap_or_default().to_owned(),
-                    ProofKind::Password => message = reply_messages(&reply),
+                    CredentialsKind::Eap => drop(reply.read_eap(&mut message)),
+                    CredentialsKind::MsChapV2 => {
+                        message = reply.ms_chap_error().unwrap_or_default().to_owned()
+                    }
+                    CredentialsKind::Password => message = reply_messages(&reply),
                 }
                 self.recycle_reply(reply);
                 if let (Some(login), Some(subscriber)) =
                     (self.logins.get(&session), self.attached.get(&session))
                 {
                     let place = (subscriber.port, subscriber.address);
-                    self.grace.revoke_rejected(place, &login.name, login.digest.as_ref());
+                    self.grace.revoke_rejected_authorizations(place, &login.name, login.digest.as_ref());
                 }
                 self.reject_login(now, session, LoginFailure::Rejected, message);
             }
@@ -406,11 +414,11 @@ impl AccessConcentrator {
                     login.is_request_pending = false;
                 }
                 match failure {
-                    AaaFailure::BadAnswer => self.fail_login(now, session, LoginFailure::BadAnswer),
-                    AaaFailure::Timeout
-                    | AaaFailure::Unavailable
-                    | AaaFailure::ConnectionLost
-                    | AaaFailure::Fault(_) => self.handle_aaa_outage(now, session),
+                    AaaRequestFailure::BadAnswer => self.fail_login(now, session, LoginFailure::BadAnswer),
+                    AaaRequestFailure::Timeout
+                    | AaaRequestFailure::Unavailable
+                    | AaaRequestFailure::ConnectionLost
+                    | AaaRequestFailure::Fault(_) => self.handle_aaa_outage(now, session),
                 }
             }
             AccessClientEvent::Accounted { token, result: kept } => {
@@ -441,9 +449,9 @@ impl AccessConcentrator {
     }
 
     /// Returns the login of an answered request.
-    fn take_answered_login(&mut self, now: Instant, token: u64) -> Option<(SessionId, ProofKind)> {
+    fn take_answered_login(&mut self, now: Instant, token: u64) -> Option<(PppoeSessionId, CredentialsKind)> {
         let session = self.aaa_requests.remove(&token)?;
-        self.grace.mark_available();
+        self.grace.mark_aaa_available();
         self.end_overdue_sessions(now);
         let login = self.logins.get_mut(&session)?;
         login.is_request_pending = false;
@@ -459,7 +467,7 @@ impl AccessConcentrator {
     fn handle_challenge(&mut self, now: Instant, token: u64, reply: AccessReply) {
         let Some((session, kind)) = self.take_answered_login(now, token) else { return };
         let mut packet = Vec::new();
-        let asks = reply.read_eap(&mut packet) && kind == ProofKind::Eap;
+        let asks = reply.read_eap(&mut packet) && kind == CredentialsKind::Eap;
         if let Some(login) = self.logins.get_mut(&session) {
             reply.fill_continuation(&mut login.next);
         }
@@ -470,7 +478,7 @@ impl AccessConcentrator {
                 ConcentratorCommand::Answer { session, answer: AuthenticationReply::Continue(packet) },
             );
         } else {
-            // PAP and CHAP have no second round.
+            // A server cannot challenge PAP or CHAP, which have no second round.
             self.fail_login(now, session, LoginFailure::BadAnswer);
         }
     }
@@ -480,10 +488,10 @@ impl AccessConcentrator {
         let Some(login) = self.logins.get(&session) else { return };
         let mut message = Vec::new();
         match kind {
-            ProofKind::Eap => drop(reply.read_eap(&mut message)),
-            ProofKind::Password => message = reply_messages(&reply),
-            // RFC 2759 §5: without the authenticator response the host rejects this side.
-            ProofKind::MsChapV2 => match reply.ms_chap2_success() {
+            CredentialsKind::Eap => drop(reply.read_eap(&mut message)),
+            CredentialsKind::Password => message = reply_messages(&reply),
+            // RFC 2759, 5: without the authenticator response the host rejects this side.
+            CredentialsKind::MsChapV2 => match reply.ms_chap2_success() {
                 Some(success) => {
                     message = success.to_owned();
                     message.extend_from_slice(b" M=");
@@ -493,7 +501,7 @@ impl AccessConcentrator {
             },
         }
         let user = reply.user_name().filter(|name| !name.is_empty()).unwrap_or(&login.name);
-        if !is_text(user) {
+        if !is_printable_utf8(user) {
             return self.fail_login(now, session, LoginFailure::BadAnswer);
         }
         let granted = UserAuthorization {
@@ -522,8 +530,8 @@ impl AccessConcentrator {
             },
             token: Some(token),
         };
-        if let (WhenAway::Grace(lasts), Some(digest), Some(subscriber)) =
-            (self.config.when_away, login.digest, self.attached.get(&session))
+        if let (AaaOutagePolicy::Grace(lasts), Some(digest), Some(subscriber)) =
+            (self.config.without_aaa, login.digest, self.attached.get(&session))
         {
             let place = (subscriber.port, subscriber.address);
             let one = CachedAuthorization { digest, granted: granted.clone(), granted_at: now };
@@ -534,13 +542,13 @@ impl AccessConcentrator {
     }
 
     /// Drops a login and cancels its request.
-    pub(crate) fn drop_login(&mut self, now: Instant, session: SessionId) {
+    pub(crate) fn drop_login(&mut self, now: Instant, session: PppoeSessionId) {
         let Some(login) = self.logins.remove(&session) else { return };
         if login.is_request_pending {
             self.counters.logins_unanswered += 1;
             self.aaa_requests.remove(&login.token);
             if let Some(aaa) = &mut self.aaa {
-                // The client knows every open request.
+                // The client knows every open request, so the command does not fail.
                 let _ =
                     aaa.handle_command(now, usher_access::AccessClientCommand::Cancel { token: login.token });
             }
@@ -548,7 +556,13 @@ impl AccessConcentrator {
     }
 
     /// Admits a user, once the log has stored the session.
-    fn admit_user(&mut self, now: Instant, session: SessionId, granted: UserAuthorization, message: Vec<u8>) {
+    fn admit_user(
+        &mut self,
+        now: Instant,
+        session: PppoeSessionId,
+        granted: UserAuthorization,
+        message: Vec<u8>,
+    ) {
         let token = granted.token;
         if let Err(why) = self.open_session(now, session, granted, message) {
             // The server has accepted the session and counts it as open: end it there.

@@ -1,12 +1,12 @@
 //! The machine of the service, its configuration, commands and events.
 
 use crate::addresses::{AddressingConfig, AssignedAddresses};
-use crate::grace::{GraceCache, WhenAway};
-use crate::identity::{PendingTranslation, TranslationConfig};
+use crate::grace::{AaaOutagePolicy, AuthorizationCache};
+use crate::identity::{NatAddressConfig, PendingTranslation};
 use crate::login::PendingLogin;
 use crate::session::{RateProfile, SessionEntry, SessionLimits, SessionUsage, UserSession};
 use crate::status::ConcentratorStatus;
-use crate::track::{LostSession, PortBlocks, SessionLogRecord, UnacknowledgedStop};
+use crate::track::{PortBlockMapping, SessionLogRecord, SessionLostByRestart, UnacknowledgedStop};
 use crate::users::LocalUsers;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -14,19 +14,19 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use usher_access::pool::{AddressPools, PoolConfig};
-use usher_access::{AaaClientConfig, AccessClient, LoginLockout, RecordKind, TerminateCause};
-use usher_core::collections::{HashState, hash_state};
+use usher_access::{AaaClientConfig, AccessClient, AccountingRecordKind, LoginLockout, TerminateCause};
+use usher_core::collections::{SeededHashState, hash_state};
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
     ChildMachine, CommandError, Duration, Instant, JobRequest, ListenerId, Machine, MachineInput,
-    MachineOutput, OutputOf, OutputQueue, OwnerPath, SecureRng, SocketId, WallTime,
+    MachineOutput, MachineOutputOf, MachineOwnerPath, OutputQueue, SecureRng, SocketId, WallTime,
 };
 use usher_ident::QueriedConnection;
 use usher_ident_service::{self as ident, IdentService};
 use usher_ppp::EndReason;
 use usher_ppp::concentrator::{
     ConcentratorCommand, ConcentratorConfig, ConcentratorCounters, ConcentratorEvent, ConfigError,
-    PppoeConcentrator, SessionId, SubscriberInfo,
+    PppoeConcentrator, PppoeSessionId, SubscriberInfo,
 };
 
 /// The slot of PPPoE within the service.
@@ -38,7 +38,7 @@ pub const IDENT_SLOT: u16 = 2;
 /// The socket for dynamic authorization requests of RADIUS servers (RFC 5176).
 pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slot(AAA_SLOT);
 /// The listener for IDENT queries.
-pub const IDENT_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(IDENT_SLOT), n: 0 };
+pub const IDENT_LISTENER: ListenerId = ListenerId { owner: MachineOwnerPath::from_slot(IDENT_SLOT), n: 0 };
 
 /// The verifier of proofs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub struct AccessConcentratorConfig {
     /// True if the AAA server accepts EAP-TLS only for certificates that contain the host's outer identity.
     pub trust_certificate_names: bool,
     /// The policy while no AAA server answers.
-    pub when_away: WhenAway,
+    pub without_aaa: AaaOutagePolicy,
     /// The addresses for hosts.
     pub addressing: AddressingConfig,
     /// Address pools, consistent by [`usher_access::pool::check_pools`].
@@ -74,27 +74,27 @@ pub struct AccessConcentratorConfig {
     pub rates: Vec<RateProfile>,
     /// The limits of sessions.
     pub limits: SessionLimits,
-    /// True if sessions are logged and a host is accepted only after that. Otherwise no [`ServiceJob::Log`] is given.
+    /// True if sessions are logged and a host is accepted only after that. Otherwise no [`ConcentratorJob::Log`] is given.
     pub logged: bool,
     /// The port blocks that map external addresses and ports to hosts (RFC 7422).
-    pub blocks: Option<PortBlocks>,
+    pub blocks: Option<PortBlockMapping>,
     /// The IDENT service, and the clients that it answers.
     pub ident: Option<ident::IdentServiceConfig>,
     /// The external addresses that several hosts share.
-    pub translation: TranslationConfig,
+    pub translation: NatAddressConfig,
     /// True if the host carries packets and reports usage. It must then give [`AccessConcentratorCommand::UsageReport`]
     /// periodically, and [`AccessConcentratorCommand::Removed`] for each removed session. The Stop record waits for the
     /// latter.
     pub metered: bool,
     /// Sessions that are open in the log although the concentrator has restarted: it was killed.
-    pub lost: Vec<LostSession>,
+    pub lost: Vec<SessionLostByRestart>,
     /// Ended sessions of earlier starts whose Stop record no AAA server has acknowledged.
     pub unacknowledged_stops: Vec<UnacknowledgedStop>,
 }
 
 /// A job of a concentrator.
 #[derive(Clone, PartialEq, Debug)]
-pub enum ServiceJob {
+pub enum ConcentratorJob {
     /// Append this to the session log and sync it to disk. The reply is [`AccessConcentratorCommand::Logged`].
     Log(Box<SessionLogRecord>),
     /// Look up the internal address and port of this connection's local end in the system's translation table. The
@@ -104,7 +104,7 @@ pub enum ServiceJob {
 
 /// A selection of sessions.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SessionSelector {
+pub enum PppoeSessionSelector {
     /// All sessions.
     All,
     /// The session of this number ([`SessionStatus::id`](crate::SessionStatus::id)).
@@ -116,14 +116,14 @@ pub enum SessionSelector {
 /// A command to a concentrator.
 #[derive(Clone, Debug)]
 pub enum AccessConcentratorCommand {
-    /// The result of [`ServiceJob::Log`].
+    /// The result of [`ConcentratorJob::Log`].
     Logged {
         /// The token of the job.
         token: u64,
         /// True if the record is on disk.
         is_stored: bool,
     },
-    /// The result of [`ServiceJob::Translation`].
+    /// The result of [`ConcentratorJob::Translation`].
     Translated {
         /// The token of the job.
         token: u64,
@@ -154,7 +154,7 @@ pub enum AccessConcentratorCommand {
         /// Returned with the reply.
         token: u64,
         /// The sessions to end.
-        selection: SessionSelector,
+        selection: PppoeSessionSelector,
     },
     /// Replaces the configuration. Existing sessions keep theirs. AAA servers, pools and the log stay those of the
     /// start.
@@ -273,74 +273,75 @@ pub enum AccessConcentratorEvent {
 }
 
 usher_core::counters! {
-    /// What an [`AccessConcentrator`] did, beside what its parts count.
+    /// The events of an [`AccessConcentrator`] beside those of its parts.
     pub struct AccessConcentratorCounters {
-        /// Hosts let in.
+        /// Logins accepted.
         logins_accepted,
-        /// Hosts turned away.
+        /// Logins rejected.
         logins_rejected,
-        /// Those of them that were not weighed, since too many of the name or of the station had failed.
-        logins_held_back,
-        /// Logins that nobody decided.
+        /// Logins rejected without a check because of a lockout of the name or the station.
+        logins_locked_out,
+        /// Logins that no AAA server decided.
         logins_unanswered,
-        /// Hosts let in while no AAA server answered, as it had let them in before.
+        /// Logins accepted by the grace policy while no AAA server answered.
         logins_in_grace,
-        /// Sessions that went on beyond their time, since no AAA server answered.
+        /// Sessions continued beyond their session timeout because no AAA server answered.
         sessions_in_grace,
-        /// Hosts that got no address, since no pool has one left.
+        /// Logins rejected: the address pools are exhausted.
         addresses_exhausted,
-        /// Hosts that got no address, since somebody else has the one that an AAA server gave.
+        /// Logins rejected: the address from the AAA server is in use.
         addresses_in_use,
-        /// Hosts turned away since their user has as many sessions as it may.
+        /// Logins rejected: the user has reached its session limit.
         users_full,
-        /// Sessions ended since their user began another and may not have both.
+        /// Sessions replaced by a newer one of the same user, at its session limit.
         users_replaced,
-        /// Sessions ended since the same station has logged in anew, for an address that the AAA server gives it.
+        /// Sessions replaced by a new login of the same station.
         hosts_replaced,
-        /// Hosts turned away since the log of sessions could not be written.
+        /// Logins rejected: the session log cannot be written.
         not_logged,
-        /// Sessions whose packets could not be let through.
+        /// Sessions ended: the data plane could not install them.
         not_installed,
-        /// Records of accounting sent.
+        /// Accounting records sent.
         records,
-        /// Records of accounting that no server kept for as long as they were sent.
+        /// Accounting records lost: no server acknowledged them in time.
         records_lost,
-        /// Stops that no server had acknowledged when this one ended; the log has them for the next start.
+        /// Accounting Stops without an acknowledgment at the end of this program. The session log keeps them for the
+        /// next start.
         stops_left,
-        /// Stops of sessions of earlier starts that were sent again.
-        stops_owed,
-        /// Sessions of an earlier start that were ended in accounting.
+        /// Accounting Stops of earlier starts sent again.
+        stops_resent,
+        /// Sessions of an earlier start that accounting now ends.
         sessions_lost,
-        /// Sessions ended, since their time was over.
+        /// Sessions ended by their session timeout.
         sessions_timed_out,
-        /// Sessions ended, since they carried nothing.
+        /// Sessions ended by their idle timeout.
         sessions_idle,
         /// Sessions ended by an AAA server.
         sessions_disconnected,
         /// Sessions changed by an AAA server.
         sessions_changed,
-        /// Requests of AAA servers that were refused.
+        /// Requests of AAA servers refused.
         dynamic_refused,
-        /// Octets of packets that have come from hosts.
+        /// Octets of packets from hosts.
         octets_in,
-        /// Octets of packets that have gone to hosts.
+        /// Octets of packets to hosts.
         octets_out,
-        /// Packets that have come from hosts.
+        /// Packets from hosts.
         packets_in,
-        /// Packets that have gone to hosts.
+        /// Packets to hosts.
         packets_out,
-        /// Packets of hosts from addresses that are not theirs.
+        /// Packets from hosts with a foreign source address, dropped.
         spoofed,
-        /// Packets beyond a host's rate.
+        /// Packets beyond a host's rate limit, dropped.
         limited,
-        /// Connections whose user was found by the address.
+        /// IDENT queries whose user was found by the address.
         ident_by_address,
-        /// Connections whose user was found by what was translated.
+        /// IDENT queries whose user was found by the translation.
         ident_by_translation,
-        /// Connections whose user was found by a block of ports.
+        /// IDENT queries whose user was found by the port block.
         ident_by_block,
-        /// Connections of nobody's who is here.
-        ident_nobody,
+        /// IDENT queries without a user.
+        ident_no_user,
     }
 }
 
@@ -392,15 +393,15 @@ pub struct AccessConcentrator {
     pub(crate) epoch: WallTime,
     pub(crate) rng: SecureRng,
     /// PPPoE sessions.
-    pub(crate) attached: BTreeMap<SessionId, SubscriberInfo>,
+    pub(crate) attached: BTreeMap<PppoeSessionId, SubscriberInfo>,
     /// Logins in progress.
-    pub(crate) logins: BTreeMap<SessionId, PendingLogin>,
+    pub(crate) logins: BTreeMap<PppoeSessionId, PendingLogin>,
     /// Requests to AAA servers, by token.
-    pub(crate) aaa_requests: BTreeMap<u64, SessionId>,
+    pub(crate) aaa_requests: BTreeMap<u64, PppoeSessionId>,
     /// Sessions of users, by number.
     pub(crate) sessions: BTreeMap<u64, UserSession>,
     /// The numbers of users' sessions, by PPPoE session.
-    pub(crate) current: BTreeMap<SessionId, u64>,
+    pub(crate) current: BTreeMap<PppoeSessionId, u64>,
     /// The numbers of users' sessions, by SESSION_ID.
     pub(crate) numbers: BTreeMap<u16, u64>,
     /// Ended sessions that wait for their usage or for the log.
@@ -410,8 +411,8 @@ pub struct AccessConcentrator {
     /// The sessions of assigned addresses.
     pub(crate) assigned_addresses: AssignedAddresses,
     pub(crate) pools: AddressPools,
-    pub(crate) hash: HashState,
-    pub(crate) grace: GraceCache,
+    pub(crate) hash: SeededHashState,
+    pub(crate) grace: AuthorizationCache,
     pub(crate) lockout: LoginLockout,
     /// Sessions that wait for the log, by the job's token.
     pub(crate) writing: BTreeMap<u64, u64>,
@@ -428,19 +429,19 @@ pub struct AccessConcentrator {
     pub(crate) leaving: bool,
     farewell: Option<ShutdownPhase>,
     pub(crate) counters: AccessConcentratorCounters,
-    pub(crate) outputs: OutputQueue<AccessConcentratorEvent, ServiceJob>,
+    pub(crate) outputs: OutputQueue<AccessConcentratorEvent, ConcentratorJob>,
 }
 
 /// The reason why a configuration is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NewError {
+pub enum ConcentratorConfigError {
     /// PPPoE.
     Ppp(ConfigError),
     /// The AAA client.
     Aaa(usher_access::ConfigError),
 }
 
-impl core::fmt::Display for NewError {
+impl core::fmt::Display for ConcentratorConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Ppp(error) => write!(f, "{error}"),
@@ -449,19 +450,25 @@ impl core::fmt::Display for NewError {
     }
 }
 
-impl core::error::Error for NewError {}
+impl core::error::Error for ConcentratorConfigError {}
 
 impl AccessConcentrator {
     /// Creates a concentrator. `rng` makes cookies, challenges and Acct-Session-Ids.
     ///
     /// # Errors
     /// The configuration is invalid.
-    pub fn new(config: AccessConcentratorConfig, mut rng: SecureRng) -> Result<Self, NewError> {
+    pub fn new(
+        config: AccessConcentratorConfig,
+        mut rng: SecureRng,
+    ) -> Result<Self, ConcentratorConfigError> {
         let aaa = config.aaa.as_ref().map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
-        let aaa = aaa.transpose().map_err(NewError::Aaa)?.map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
+        let aaa = aaa
+            .transpose()
+            .map_err(ConcentratorConfigError::Aaa)?
+            .map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
         let ident = config.ident.clone().map(|ident| ChildMachine::new(IDENT_SLOT, IdentService::new(ident)));
         let ppp = PppoeConcentrator::new(config.ppp.clone(), SecureRng::from_seed(rng.random_array()));
-        let ppp = ChildMachine::new(PPP_SLOT, ppp.map_err(NewError::Ppp)?);
+        let ppp = ChildMachine::new(PPP_SLOT, ppp.map_err(ConcentratorConfigError::Ppp)?);
         let hash = hash_state(&mut rng);
         let (start, secret) = (rng.next_u32(), rng.random_array());
         let mut this = Self {
@@ -479,7 +486,7 @@ impl AccessConcentrator {
             users: BTreeMap::new(),
             assigned_addresses: AssignedAddresses::default(),
             pools: AddressPools::new(&config.pools, &hash),
-            grace: GraceCache::new(secret),
+            grace: AuthorizationCache::new(secret),
             lockout: LoginLockout::new(config.users.failures, &hash),
             hash,
             writing: BTreeMap::new(),
@@ -497,7 +504,7 @@ impl AccessConcentrator {
             rng,
             config,
         };
-        this.claim_local();
+        this.claim_local_address();
         Ok(this)
     }
     /// Returns the counters of the service and of PPPoE.
@@ -522,7 +529,7 @@ impl AccessConcentrator {
     }
     /// Gives PPPoE a command. Ignores a session that has ended.
     pub(crate) fn send_ppp_command(&mut self, now: Instant, command: ConcentratorCommand) {
-        // The session may have ended meanwhile.
+        // The command fails if the session has ended meanwhile. Then it is not needed.
         let _ = self.ppp.handle_command(now, command);
     }
 
@@ -542,9 +549,9 @@ impl AccessConcentrator {
             self.outputs
                 .push_event(AccessConcentratorEvent::Log(Box::new(SessionLogRecord::service_started(at))));
         }
-        self.account_server(now, RecordKind::On);
+        self.send_server_accounting(now, AccountingRecordKind::On);
         for one in owed {
-            self.counters.stops_owed += 1;
+            self.counters.stops_resent += 1;
             self.account_unacknowledged_stop(now, &one);
         }
         for one in lost {
@@ -586,14 +593,14 @@ impl AccessConcentrator {
                 self.handle_aaa_event(now, event);
                 continue;
             }
-            if !self.drain_ident(now) {
+            if !self.apply_next_ident_output(now) {
                 return;
             }
         }
     }
 
     /// Applies the next output of the IDENT service; false if it has none.
-    fn drain_ident(&mut self, now: Instant) -> bool {
+    fn apply_next_ident_output(&mut self, now: Instant) -> bool {
         let Some(ident) = &mut self.ident else { return false };
         let mut buf = self.outputs.take_buffer();
         let said = loop {
@@ -614,7 +621,7 @@ impl AccessConcentrator {
                 job: ident::IdentServiceJob::Owner(connection),
                 ..
             })) => {
-                self.owner_wanted(now, token, connection);
+                self.look_up_connection_owner(now, token, connection);
             }
             Some(MachineOutput::Event(event)) => {
                 self.outputs.push_event(AccessConcentratorEvent::Ident(event))
@@ -634,23 +641,23 @@ impl AccessConcentrator {
                 self.authenticate_host(now, (session, mtu), user, &proof);
             }
             ConcentratorEvent::Install { session, mtu, network, .. } => {
-                self.install_network(now, session, mtu, network)
+                self.handle_network_up(now, session, mtu, network)
             }
             ConcentratorEvent::Remove { session, family } => self.remove_network(session, family),
             ConcentratorEvent::Mtu { session, mtu } => self.raise_mtu(session, mtu),
-            ConcentratorEvent::Ended { session, reason } => self.off_the_wire(now, session, reason),
+            ConcentratorEvent::Ended { session, reason } => self.handle_ppp_session_end(now, session, reason),
         }
     }
 
     /// Handles the end of a PPPoE session.
-    fn off_the_wire(&mut self, now: Instant, session: SessionId, reason: EndReason) {
+    fn handle_ppp_session_end(&mut self, now: Instant, session: PppoeSessionId, reason: EndReason) {
         self.drop_login(now, session);
         let subscriber = self.attached.remove(&session);
         match (self.current.get(&session).copied(), subscriber) {
             (Some(id), _) => {
                 self.finish_session(now, id, crate::session::terminate_cause(reason), reason.name())
             }
-            // An end by this side has been reported already.
+            // If this side has closed the session, it has reported the end already.
             (None, Some(subscriber)) if reason != EndReason::Closed => {
                 self.outputs.push_event(AccessConcentratorEvent::LoginAborted { subscriber, reason });
             }
@@ -691,7 +698,7 @@ impl AccessConcentrator {
         if farewell == ShutdownPhase::Sessions {
             self.farewell = Some(ShutdownPhase::Off);
             self.give_up();
-            self.account_server(now, RecordKind::Off);
+            self.send_server_accounting(now, AccountingRecordKind::Off);
             if !self.records.is_empty() {
                 self.timers.insert(now + FAREWELL, ConcentratorTimer::Farewell);
                 return;
@@ -722,7 +729,7 @@ impl AccessConcentrator {
 impl Machine for AccessConcentrator {
     type Command = AccessConcentratorCommand;
     type Event = AccessConcentratorEvent;
-    type Job = ServiceJob;
+    type Job = ConcentratorJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.epoch = epoch;
@@ -770,14 +777,14 @@ impl Machine for AccessConcentrator {
     ) -> Result<(), CommandError> {
         match command {
             AccessConcentratorCommand::Logged { token, is_stored: kept } => {
-                self.handle_log_result(now, token, kept)
+                self.handle_session_log_result(now, token, kept)
             }
             AccessConcentratorCommand::Translated { token, inner } => {
                 self.handle_translation(now, token, inner)
             }
             AccessConcentratorCommand::UsageReport(all) => {
-                // Usage of a SESSION_ID belongs to the session that is being removed, even if a new session has the
-                // same ID.
+                // Usage of a SESSION_ID belongs to the session that is being removed, even if a new session already has
+                // the same ID.
                 let ending = self.closing.iter().rev().filter(|(_, session)| !session.silent);
                 let ending: BTreeMap<u16, u64> =
                     ending.map(|(id, session)| (session.subscriber.number, *id)).collect();
@@ -787,7 +794,9 @@ impl Machine for AccessConcentrator {
                     }
                 }
             }
-            AccessConcentratorCommand::Removed { id, usage } => self.handle_removed(now, id, usage.as_ref()),
+            AccessConcentratorCommand::Removed { id, usage } => {
+                self.handle_data_plane_removal(now, id, usage.as_ref())
+            }
             AccessConcentratorCommand::NotInstalled { id } => self.not_installed(now, id),
             AccessConcentratorCommand::Status { token } => {
                 let status = Box::new(self.status(now));
@@ -804,7 +813,7 @@ impl Machine for AccessConcentrator {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 
@@ -822,15 +831,16 @@ impl AccessConcentrator {
         if let (Some(ident), Some(config)) = (&mut self.ident, config.ident.clone()) {
             ident.handle_command(now, ident::IdentServiceCommand::Configure(config))?;
         }
-        self.release_local();
-        // The verifier of the start stays. A file that selects another has no local users, so keep the earlier ones.
+        self.release_local_address();
+        // A running concentrator keeps the verifier with which it started. A file that selects another has no local
+        // users, so the earlier ones stay.
         let users = if config.judge == self.config.judge {
             config.users
         } else {
             core::mem::take(&mut self.config.users)
         };
         self.lockout.set_limit(users.failures);
-        let AccessConcentratorConfig { ppp, ports, trust_certificate_names, when_away, addressing, .. } =
+        let AccessConcentratorConfig { ppp, ports, trust_certificate_names, without_aaa, addressing, .. } =
             config;
         let AccessConcentratorConfig { rates, limits, translation, .. } = config;
         self.config = AccessConcentratorConfig {
@@ -838,7 +848,7 @@ impl AccessConcentrator {
             ports,
             users,
             trust_certificate_names,
-            when_away,
+            without_aaa,
             addressing,
             rates,
             limits,
@@ -851,7 +861,7 @@ impl AccessConcentrator {
             unacknowledged_stops: Vec::new(),
             ..self.config
         };
-        self.claim_local();
+        self.claim_local_address();
         Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! Sessions of users: their limits, their usage, and their end.
 
 use crate::addresses::assigned_prefixes;
-use crate::grace::WhenAway;
+use crate::grace::AaaOutagePolicy;
 use crate::login::{UserAuthorization, accept_reply};
 use crate::service::{
-    AccessConcentrator, AccessConcentratorEvent, ConcentratorTimer, LoginFailure, ServiceJob, SessionSelector,
+    AccessConcentrator, AccessConcentratorEvent, ConcentratorJob, ConcentratorTimer, LoginFailure,
+    PppoeSessionSelector,
 };
 use crate::track::{AccountingStop, SessionEnd, SessionLogRecord, SessionStart};
 use alloc::boxed::Box;
@@ -13,13 +14,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_access::pool::Lease;
-use usher_access::{RecordKind, TerminateCause};
-use usher_core::{Duration, Instant, JobRequest, Machine, PortId};
+use usher_access::{AccountingRecordKind, TerminateCause};
+use usher_core::{Duration, Instant, JobRequest, LinkLayerPortId, Machine};
 use usher_ppp::concentrator::{
-    AuthenticationReply, ConcentratorCommand, ExcessSessionPolicy, SessionId, SubscriberInfo,
+    AuthenticationReply, ConcentratorCommand, ExcessSessionPolicy, PppoeSessionId, SubscriberInfo,
 };
 use usher_ppp::pppoe::MacAddress;
-use usher_ppp::{AddressAssignment, AddressFamily, EndReason, LinkNetwork};
+use usher_ppp::{AddressAssignment, AddressFamily, EndReason, NegotiatedAddresses};
 
 /// Maximum wait for the usage of a removed session.
 const LAST_WORD: Duration = Duration::from_secs(5);
@@ -70,7 +71,7 @@ pub struct SessionUsage {
 }
 
 impl SessionUsage {
-    fn zip_with(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+    fn combine_counters(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             octets_in: with(self.octets_in, other.octets_in),
             octets_out: with(self.octets_out, other.octets_out),
@@ -90,7 +91,7 @@ pub struct SessionEntry {
     /// SESSION_ID.
     pub number: u16,
     /// The port.
-    pub port: PortId,
+    pub port: LinkLayerPortId,
     /// The host's address at the port.
     pub peer: MacAddress,
     /// Octets of the longest packet.
@@ -113,7 +114,7 @@ pub struct SessionEntry {
 
 /// The state of a session's log record.
 #[derive(Clone, PartialEq, Debug)]
-enum LogState {
+enum SessionLogState {
     /// The record is being written. Then the host gets this reply.
     Writing(Option<AuthenticationReply>),
     /// The record was written, failed, or is not needed.
@@ -123,13 +124,13 @@ enum LogState {
 /// A session of a user.
 #[derive(Debug)]
 pub(crate) struct UserSession {
-    pub(crate) wire: SessionId,
+    pub(crate) wire: PppoeSessionId,
     pub(crate) subscriber: SubscriberInfo,
     pub(crate) granted: UserAuthorization,
     pub(crate) assignment: AddressAssignment,
     pub(crate) leases: Vec<Lease>,
-    logged: LogState,
-    networks: BTreeMap<AddressFamily, LinkNetwork>,
+    logged: SessionLogState,
+    networks: BTreeMap<AddressFamily, NegotiatedAddresses>,
     pub(crate) mtu: u16,
     installed: bool,
     /// True once an accounting Start was sent.
@@ -165,12 +166,14 @@ impl UserSession {
     pub(crate) fn ipv6_prefixes(&self) -> Vec<(Ipv6Addr, u8)> {
         assigned_prefixes(&self.assignment).map(|prefix| (prefix.address(), prefix.prefix_length())).collect()
     }
-    fn to_entry(&self, id: u64, clamp_mss: bool) -> SessionEntry {
+    fn to_data_plane_entry(&self, id: u64, clamp_mss: bool) -> SessionEntry {
         let (mut ipv4, mut gateway, mut ipv6, mut link_local) = (None, None, Vec::new(), None);
         for network in self.networks.values() {
             match network {
-                LinkNetwork::Ipv4 { local, remote, .. } => (ipv4, gateway) = (Some(*remote), Some(*local)),
-                LinkNetwork::Ipv6 { remote, prefixes, .. } => {
+                NegotiatedAddresses::Ipv4 { local, remote, .. } => {
+                    (ipv4, gateway) = (Some(*remote), Some(*local))
+                }
+                NegotiatedAddresses::Ipv6 { remote, prefixes, .. } => {
                     ipv6 = prefixes.iter().map(|prefix| (prefix.address(), prefix.prefix_length())).collect();
                     link_local = remote.octets().last_chunk::<8>().copied();
                 }
@@ -213,12 +216,12 @@ pub(crate) fn display_octets(octets: &[u8]) -> String {
 }
 
 /// Returns the port and address of a host.
-const fn station_key(of: &SubscriberInfo) -> (PortId, MacAddress) {
+const fn subscriber_station_key(of: &SubscriberInfo) -> (LinkLayerPortId, MacAddress) {
     (of.port, of.address)
 }
 
 /// Returns the fallback user name of a session whose AAA server names no user. It is unique to the session.
-pub(crate) fn session_name(acct: &str) -> String {
+pub(crate) fn fallback_session_user_name(acct: &str) -> String {
     alloc::format!("session {acct}")
 }
 
@@ -261,7 +264,7 @@ impl AccessConcentrator {
     pub(crate) fn open_session(
         &mut self,
         now: Instant,
-        wire: SessionId,
+        wire: PppoeSessionId,
         mut granted: UserAuthorization,
         message: Vec<u8>,
     ) -> Result<(), LoginFailure> {
@@ -270,12 +273,13 @@ impl AccessConcentrator {
         let id = self.next_session;
         let acct = usher_access::session_id(self.start, id as u32);
         if granted.nameless {
-            granted.user = usher_access::fallback_user_name(&granted.login, &session_name(&acct));
+            granted.user =
+                usher_access::fallback_user_name(&granted.login, &fallback_session_user_name(&acct));
         }
         self.enforce_session_limit(now, &subscriber, &granted.user)?;
         self.take_back(now, &subscriber, &granted);
         let (assignment, leases) = self.assign_addresses(&granted)?;
-        self.hold_addresses(id, &assignment);
+        self.record_assigned_addresses(id, &assignment);
         let limits = self.config.limits;
         let accounting = self.config.aaa.as_ref().filter(|aaa| aaa.accounting);
         let interim = accounting.and_then(|aaa| granted.interim.or(aaa.interim));
@@ -288,7 +292,7 @@ impl AccessConcentrator {
             interim,
             subscriber: subscriber.clone(),
             leases,
-            logged: LogState::Done,
+            logged: SessionLogState::Done,
             networks: BTreeMap::new(),
             mtu: 0,
             installed: false,
@@ -325,9 +329,9 @@ impl AccessConcentrator {
                 let token = self.allocate_token();
                 self.writing.insert(token, id);
                 if let Some(session) = self.sessions.get_mut(&id) {
-                    session.logged = LogState::Writing(Some(answer));
+                    session.logged = SessionLogState::Writing(Some(answer));
                 }
-                let what = ServiceJob::Log(Box::new(SessionLogRecord::session_started(begin)));
+                let what = ConcentratorJob::Log(Box::new(SessionLogRecord::session_started(begin)));
                 self.outputs.push_job(JobRequest::new(token, what));
             }
             None => self.let_in(now, id, answer),
@@ -348,11 +352,12 @@ impl AccessConcentrator {
             && ids.len() >= limits.sessions_per_user
         {
             let own = |id: &&u64| {
-                self.sessions
-                    .get(*id)
-                    .is_some_and(|old| station_key(&old.subscriber) == station_key(subscriber))
+                self.sessions.get(*id).is_some_and(|old| {
+                    subscriber_station_key(&old.subscriber) == subscriber_station_key(subscriber)
+                })
             };
-            // After a power loss a host returns before its dead session is detected.
+            // After a power loss, a host returns before its dead session is detected. So its own session is replaced,
+            // even if the policy is to refuse.
             match (limits.excess, ids.first().copied(), ids.iter().find(own).copied()) {
                 (ExcessSessionPolicy::Replace, Some(oldest), _) => {
                     self.counters.users_replaced += 1;
@@ -372,11 +377,9 @@ impl AccessConcentrator {
     /// returns before its dead session is detected.
     fn take_back(&mut self, now: Instant, subscriber: &SubscriberInfo, granted: &UserAuthorization) {
         for id in self.conflicting_sessions(granted) {
-            if self
-                .sessions
-                .get(&id)
-                .is_some_and(|old| station_key(&old.subscriber) == station_key(subscriber))
-            {
+            if self.sessions.get(&id).is_some_and(|old| {
+                subscriber_station_key(&old.subscriber) == subscriber_station_key(subscriber)
+            }) {
                 self.counters.hosts_replaced += 1;
                 self.terminate_session(now, id, TerminateCause::LostCarrier, "replaced");
             }
@@ -394,21 +397,24 @@ impl AccessConcentrator {
             number: session.subscriber.number,
             circuit: session.subscriber.circuit_id.as_deref().map(display_octets),
             ipv4: session.ipv4_address(),
-            block: session.ipv4_address().and_then(|inner| self.config.blocks.as_ref()?.block_of_host(inner)),
+            block: session
+                .ipv4_address()
+                .and_then(|inner| self.config.blocks.as_ref()?.port_block_of_host(inner)),
             ipv6: session.ipv6_prefixes(),
             classes: session.granted.classes.clone(),
         }
     }
 
     /// Handles the result of a session's log record.
-    pub(crate) fn handle_log_result(&mut self, now: Instant, token: u64, kept: bool) {
+    pub(crate) fn handle_session_log_result(&mut self, now: Instant, token: u64, kept: bool) {
         let Some(id) = self.writing.remove(&token) else { return };
         if let Some(session) = self.closing.get_mut(&id) {
-            session.logged = LogState::Done;
+            session.logged = SessionLogState::Done;
             return self.close_session(now, id);
         }
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let LogState::Writing(answer) = core::mem::replace(&mut session.logged, LogState::Done) else {
+        let SessionLogState::Writing(answer) = core::mem::replace(&mut session.logged, SessionLogState::Done)
+        else {
             return;
         };
         match answer.filter(|_| kept) {
@@ -438,7 +444,13 @@ impl AccessConcentrator {
     }
 
     /// Handles a network of a session that has come up.
-    pub(crate) fn install_network(&mut self, now: Instant, wire: SessionId, mtu: u16, network: LinkNetwork) {
+    pub(crate) fn handle_network_up(
+        &mut self,
+        now: Instant,
+        wire: PppoeSessionId,
+        mtu: u16,
+        network: NegotiatedAddresses,
+    ) {
         let Some(id) = self.current.get(&wire).copied() else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.networks.insert(network.family(), network);
@@ -449,7 +461,7 @@ impl AccessConcentrator {
             .get_mut(&id)
             .is_some_and(|session| !core::mem::replace(&mut session.has_sent_start, true));
         if begins {
-            self.account_session(now, id, RecordKind::Start);
+            self.account_session(now, id, AccountingRecordKind::Start);
         }
     }
 
@@ -460,23 +472,23 @@ impl AccessConcentrator {
             return;
         };
         session.installed = true;
-        let entry = Box::new(session.to_entry(id, clamp));
+        let entry = Box::new(session.to_data_plane_entry(id, clamp));
         self.outputs.push_event(AccessConcentratorEvent::Install(entry));
     }
 
     /// Handles a network of a session that has gone down.
-    pub(crate) fn remove_network(&mut self, wire: SessionId, family: AddressFamily) {
+    pub(crate) fn remove_network(&mut self, wire: PppoeSessionId, family: AddressFamily) {
         let Some(id) = self.current.get(&wire).copied() else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.networks.remove(&family);
         if session.networks.is_empty() {
-            self.take_away(id);
+            self.remove_from_data_plane(id);
         } else {
             self.update_data_plane(id);
         }
     }
 
-    fn take_away(&mut self, id: u64) {
+    fn remove_from_data_plane(&mut self, id: u64) {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| session.installed) else { return };
         session.installed = false;
         session.networks.clear();
@@ -486,7 +498,7 @@ impl AccessConcentrator {
     }
 
     /// Raises the MTU after a long test packet has passed.
-    pub(crate) fn raise_mtu(&mut self, wire: SessionId, mtu: u16) {
+    pub(crate) fn raise_mtu(&mut self, wire: PppoeSessionId, mtu: u16) {
         let Some(id) = self.current.get(&wire).copied() else { return };
         if let Some(session) = self.sessions.get_mut(&id) {
             session.mtu = mtu;
@@ -504,8 +516,8 @@ impl AccessConcentrator {
     /// Records the usage of a session since its installation.
     pub(crate) fn record_usage(&mut self, now: Instant, id: u64, usage: &SessionUsage) {
         let Some(session) = self.session_mut(id) else { return };
-        let usage = session.before.zip_with(*usage, u64::saturating_add);
-        let new = usage.zip_with(core::mem::replace(&mut session.usage, usage), u64::saturating_sub);
+        let usage = session.before.combine_counters(*usage, u64::saturating_add);
+        let new = usage.combine_counters(core::mem::replace(&mut session.usage, usage), u64::saturating_sub);
         if new.packets_in > 0 || new.packets_out > 0 {
             session.busy = now;
         }
@@ -519,7 +531,7 @@ impl AccessConcentrator {
     }
 
     /// Handles the removal of a session from the data plane, with its final usage.
-    pub(crate) fn handle_removed(&mut self, now: Instant, id: u64, usage: Option<&SessionUsage>) {
+    pub(crate) fn handle_data_plane_removal(&mut self, now: Instant, id: u64, usage: Option<&SessionUsage>) {
         if let Some(usage) = usage {
             self.record_usage(now, id, usage);
         }
@@ -540,10 +552,11 @@ impl AccessConcentrator {
     pub(crate) fn session_end(&mut self, now: Instant, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.ends = None;
-        if let (WhenAway::Grace(lasts), Some(since)) = (self.config.when_away, self.grace.unavailable_since())
+        if let (AaaOutagePolicy::Grace(lasts), Some(since)) =
+            (self.config.without_aaa, self.grace.aaa_unavailable_since())
             && since + lasts > now
         {
-            // Check again when a server answers, and at the end of the grace time.
+            // The session end is checked again when a server answers, and at the end of the grace time.
             session.ends = Some(since + lasts);
             self.timers.insert(since + lasts, ConcentratorTimer::SessionEnd(id));
             self.counters.sessions_in_grace += 1;
@@ -556,7 +569,7 @@ impl AccessConcentrator {
 
     /// Ends overdue sessions once a server answers again.
     pub(crate) fn end_overdue_sessions(&mut self, now: Instant) {
-        if !matches!(self.config.when_away, WhenAway::Grace(_)) {
+        if !matches!(self.config.without_aaa, AaaOutagePolicy::Grace(_)) {
             return;
         }
         let over = |(id, session): (&u64, &UserSession)| {
@@ -591,11 +604,11 @@ impl AccessConcentrator {
     }
 
     /// Ends the selected sessions. Returns their number.
-    pub(crate) fn close_all(&mut self, now: Instant, which: &SessionSelector) -> usize {
+    pub(crate) fn close_all(&mut self, now: Instant, which: &PppoeSessionSelector) -> usize {
         let meant = |(id, session): (&u64, &UserSession)| match which {
-            SessionSelector::All => Some(*id),
-            SessionSelector::Session(n) => (id == n).then_some(*id),
-            SessionSelector::Named(name) => session.is_called(name).then_some(*id),
+            PppoeSessionSelector::All => Some(*id),
+            PppoeSessionSelector::Session(n) => (id == n).then_some(*id),
+            PppoeSessionSelector::Named(name) => session.is_called(name).then_some(*id),
         };
         let meant: Vec<u64> = self.sessions.iter().filter_map(meant).collect();
         for id in &meant {
@@ -606,7 +619,7 @@ impl AccessConcentrator {
 
     /// Finishes a session: removes it from the data plane and frees its addresses.
     pub(crate) fn finish_session(&mut self, now: Instant, id: u64, cause: TerminateCause, reason: &str) {
-        self.take_away(id);
+        self.remove_from_data_plane(id);
         let Some(mut session) = self.sessions.remove(&id) else { return };
         if let Some(at) = session.ends {
             self.timers.remove(at, ConcentratorTimer::SessionEnd(id));
@@ -642,15 +655,16 @@ impl AccessConcentrator {
 
     /// Reports the end of a session, once its usage is known and its begin is logged.
     pub(crate) fn close_session(&mut self, now: Instant, id: u64) {
-        let ready = |session: &UserSession| session.silent && !matches!(session.logged, LogState::Writing(_));
+        let ready =
+            |session: &UserSession| session.silent && !matches!(session.logged, SessionLogState::Writing(_));
         if !self.closing.get(&id).is_some_and(ready) {
             return;
         }
         let Some(mut session) = self.closing.remove(&id) else { return };
         let (at, reason) = session.ending.clone().unwrap_or((now, String::new()));
         let cause = session.cause.unwrap_or_default();
-        // The log marks the Stop as unacknowledged before it is sent. Even if the write of the begin failed, it may be
-        // on disk.
+        // The log marks the Stop as unacknowledged before it is sent. This is done even if the write of the begin
+        // failed, since the begin may be on disk.
         if self.config.logged {
             let SessionUsage { octets_in, octets_out, packets_in, packets_out, .. } = session.usage;
             let packets = self.config.metered.then_some((packets_in, packets_out));
@@ -668,10 +682,10 @@ impl AccessConcentrator {
             self.outputs.push_event(AccessConcentratorEvent::Log(Box::new(end)));
         }
         if session.has_sent_start {
-            session = self.account_detached_session(now, session, RecordKind::Stop);
+            session = self.account_detached_session(now, session, AccountingRecordKind::Stop);
         }
         if let (Some(token), Some(aaa)) = (session.granted.token, &mut self.aaa) {
-            // The session ends regardless of the server's reply.
+            // The session ends here whatever the server replies.
             let _ = aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
         }
         let status = Box::new(self.session_status(now, id, &session));

@@ -10,26 +10,26 @@ mod radius;
 use crate::config::{LoadedConcentratorConfig, parse};
 use crate::track::SessionLogRecord;
 use crate::{
-    AAA_SLOT, AccessConcentrator, AccessConcentratorCommand, AccessConcentratorEvent, LoginFailure,
-    ServiceJob, SessionEntry, SessionSelector, SessionStatus,
+    AAA_SLOT, AccessConcentrator, AccessConcentratorCommand, AccessConcentratorEvent, ConcentratorJob,
+    LoginFailure, PppoeSessionSelector, SessionEntry, SessionStatus,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use usher_config::NoEnvironment;
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_config::EmptyConfigEnvironment;
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, JobRequest, MachineInput, PortId, SecureRng, WallTime};
-use usher_crypto::tls::WallClock;
-use usher_eap::method::md5::Md5Password;
+use usher_core::{Duration, JobRequest, LinkLayerPortId, MachineInput, SecureRng, WallTime};
+use usher_crypto::tls::SharedWallClock;
+use usher_eap::method::md5::EapMd5Password;
 use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
 use usher_ppp::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
 use usher_ppp::pppoe::MacAddress;
-use usher_ppp::{EndReason, LinkNetwork};
+use usher_ppp::{EndReason, NegotiatedAddresses};
 
-pub(super) const PORT: PortId = PortId(0);
+pub(super) const PORT: LinkLayerPortId = LinkLayerPortId(0);
 pub(super) const AC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xac]);
 pub(super) const CONCENTRATOR: &str = "192.0.2.1";
 pub(super) const SERVER: &str = "203.0.113.1";
@@ -83,8 +83,9 @@ down = "100 Mb/s"
 "#;
 
 pub(super) fn load_config(text: &str) -> LoadedConcentratorConfig {
-    let mut loaded = parse("pppoe.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
-        .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+    let mut loaded =
+        parse("pppoe.toml", text, &EmptyConfigEnvironment, &SharedWallClock::from_time(WallTime::UNIX_EPOCH))
+            .unwrap_or_else(|faults| panic!("{faults}\n{text}"));
     loaded.config.ppp.ports[0].address = AC;
     loaded
 }
@@ -101,8 +102,8 @@ pub(super) struct MockDisk {
 
 pub(super) struct ConcentratorTestNetwork {
     pub(super) net: MachineNetwork,
-    pub(super) ac: HostHandle<AccessConcentrator>,
-    pub(super) clients: Vec<HostHandle<PppoeClient>>,
+    pub(super) ac: NetworkHostHandle<AccessConcentrator>,
+    pub(super) clients: Vec<NetworkHostHandle<PppoeClient>>,
     pub(super) disk: Rc<RefCell<MockDisk>>,
     /// The number of stored lines at the first installation of each session.
     pub(super) line_counts_at_install: Rc<RefCell<Vec<usize>>>,
@@ -119,7 +120,7 @@ pub(super) fn client_config(
         name: name.as_bytes().to_vec(),
         password: password.as_bytes().into(),
         protocols: vec![protocol],
-        eap_methods: Arc::new([Box::new(Md5Password::new(password.as_bytes()))]),
+        eap_methods: Arc::new([Box::new(EapMd5Password::new(password.as_bytes()))]),
     };
     ClientConfig { delegation: true, ..ClientConfig::new(PORT, host_mac(n), credentials) }
 }
@@ -135,7 +136,7 @@ impl ConcentratorTestNetwork {
     pub(super) fn on_one_ethernet(loaded: LoadedConcentratorConfig, clients: Vec<ClientConfig>) -> Self {
         let mut world = Self::unconnected(loaded, clients);
         let ports: Vec<_> = (0..=world.clients.len()).map(|number| (number, PORT)).collect();
-        world.net.join_ports(&ports);
+        world.net.join_ports_in_segment(&ports);
         world
     }
     /// Creates a network with no Ethernet yet.
@@ -154,7 +155,7 @@ impl ConcentratorTestNetwork {
         let disk = Rc::new(RefCell::new(MockDisk { line_delay: millis(4), ..MockDisk::default() }));
         let keeps = disk.clone();
         net.on_job(ac, move |JobRequest { token, job: what, .. }| match what {
-            ServiceJob::Log(record) => {
+            ConcentratorJob::Log(record) => {
                 let mut disk = keeps.borrow_mut();
                 let kept = !disk.full;
                 if kept {
@@ -162,7 +163,7 @@ impl ConcentratorTestNetwork {
                 }
                 Some((disk.line_delay, AccessConcentratorCommand::Logged { token, is_stored: kept }))
             }
-            ServiceJob::Translation(_) => None,
+            ConcentratorJob::Translation(_) => None,
         });
         let kept_at_install = Rc::new(RefCell::new(Vec::new()));
         let (keeps, notes) = (disk.clone(), kept_at_install.clone());
@@ -230,7 +231,7 @@ impl ConcentratorTestNetwork {
         let all = own.iter().chain(ppp.iter());
         all.filter(|(known, _)| *known == name).map(|(_, n)| n).sum()
     }
-    pub(super) fn client_networks(&self, n: usize) -> Vec<LinkNetwork> {
+    pub(super) fn client_networks(&self, n: usize) -> Vec<NegotiatedAddresses> {
         let events = self.net.recorded_events(self.clients[n]).iter();
         let all = events.filter_map(|(_, event)| match event {
             ClientEvent::Install { network, .. } => Some(network.clone()),
@@ -246,7 +247,7 @@ impl ConcentratorTestNetwork {
         });
         all.collect()
     }
-    pub(super) fn close_sessions(&mut self, which: SessionSelector) -> usize {
+    pub(super) fn close_sessions(&mut self, which: PppoeSessionSelector) -> usize {
         self.net
             .send_command(self.ac, AccessConcentratorCommand::Close { token: 5, selection: which })
             .unwrap();

@@ -4,10 +4,10 @@
 //! host is accepted, and its `end` follows. A start of the concentrator is a record too: sessions that are open there
 //! ended with the previous process.
 //!
-//! Hosts can share addresses in two ways. With port blocks ([`PortBlocks`]), the `begin` names the block, and
+//! Hosts can share addresses in two ways. With port blocks ([`PortBlockMapping`]), the `begin` names the block, and
 //! connections need no records. Otherwise each connection has a [`TranslationRecord`] in a log of its own.
 //!
-//! [`AddressSearch`] finds the user of an address and port at a given second. [`LogIndex`] finds the sessions that an
+//! [`AddressSearch`] finds the user of an address and port at a given second. [`SessionLogIndex`] finds the sessions that an
 //! earlier process left open.
 
 mod blocks;
@@ -16,15 +16,15 @@ mod record;
 mod search;
 mod translation;
 
-pub use blocks::{BlocksError, PortBlock, PortBlocks};
-pub use index::LogIndex;
+pub use blocks::{PortBlock, PortBlockMapping, PortBlockMappingError};
+pub use index::SessionLogIndex;
 pub use record::{AccountingStop, SessionEnd, SessionLogRecord, SessionStart, parse_time};
-pub use search::{AddressSearch, AddressUse, LogVolume, TransportAddress};
+pub use search::{AddressAndOptionalPort, AddressSearch, AddressUse, LogVolume};
 pub use translation::{TranslatedConnection, TranslationRecord, TranslationSearch};
 
 /// A session that is open in the log although its concentrator has restarted.
 #[derive(Clone, PartialEq, Debug)]
-pub struct LostSession {
+pub struct SessionLostByRestart {
     /// The begin of the session.
     pub begin: SessionStart,
 }

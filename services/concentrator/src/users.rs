@@ -5,12 +5,14 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_access::FailureLimit;
+use usher_access::LoginFailureLimit;
 use usher_core::{SecureRng, WallTime, WorkRecord};
 use usher_crypto::SecretValue;
 use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::{mschap, nt_hash};
-use usher_eap::method::{MethodContext, ServerOffer, UserAnswer, UserSecret, md5 as eap_md5, mschapv2};
+use usher_eap::method::{
+    EapMethodContext, ServerMethodFactory, UserQueryAnswer, UserSecret, md5 as eap_md5, mschapv2,
+};
 use usher_eap::packet::EapType;
 use usher_eap::server::{EapServer, EapServerEvent};
 use usher_ppp::auth::AuthenticationProof;
@@ -23,7 +25,7 @@ pub struct LocalUsers {
     /// Passwords by user name.
     pub passwords: Arc<BTreeMap<Vec<u8>, SecretValue>>,
     /// Failed attempts of a name or station that lead to a lockout; `None`: no lockout.
-    pub failures: Option<FailureLimit>,
+    pub failures: Option<LoginFailureLimit>,
 }
 
 impl fmt::Debug for LocalUsers {
@@ -47,11 +49,11 @@ pub(crate) enum LocalVerdict {
     Reject(Vec<u8>),
 }
 
-fn server_offer(kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerOffer>> {
+fn server_offer(kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerMethodFactory>> {
     match kind {
-        EapType::MD5 => Some(Box::new(eap_md5::Md5Password::new(secret))),
+        EapType::MD5 => Some(Box::new(eap_md5::EapMd5Password::new(secret))),
         EapType::MSCHAPV2 => {
-            let hash = mschapv2::MsChapV2Verifier::new(&UserSecret::Clear(secret.clone()))?;
+            let hash = mschapv2::MsChapV2ServerFactory::new(&UserSecret::Clear(secret.clone()))?;
             Some(Box::new(hash))
         }
         _ => None,
@@ -94,7 +96,7 @@ impl LocalUsers {
         let secret = self.passwords.get(name).cloned().unwrap_or_else(stand_in);
         let offers = self.methods.iter().filter_map(|kind| server_offer(*kind, &secret)).collect();
         let identifier = packet.get(1).copied().unwrap_or(0);
-        let context = MethodContext { rng, wall, mtu: None, without_extended_master_secret: false };
+        let context = EapMethodContext { rng, wall, mtu: None, without_extended_master_secret: false };
         EapConversation { server: EapServer::new(offers, identifier, context) }
     }
 }
@@ -113,16 +115,16 @@ impl EapConversation {
     pub(crate) fn has_refused(&self) -> bool {
         self.server.is_refusing()
     }
-    pub(crate) fn next_verdict(&mut self) -> LocalVerdict {
+    pub(crate) fn next_eap_verdict(&mut self) -> LocalVerdict {
         let mut packet = Vec::new();
         let sends = self.server.poll_transmit(&mut packet);
         match self.server.poll_event() {
             Some(EapServerEvent::Success { .. }) => LocalVerdict::Accept(packet),
             Some(EapServerEvent::Failure { .. }) => LocalVerdict::Reject(packet),
             Some(EapServerEvent::Query(_)) => {
-                // The supported methods ask for no user data.
-                self.server.apply_answer(UserAnswer::Unavailable);
-                self.next_verdict()
+                // No supported EAP method needs data about the user, so this query gets none.
+                self.server.apply_answer(UserQueryAnswer::Unavailable);
+                self.next_eap_verdict()
             }
             None if sends => LocalVerdict::Continue(packet),
             // The response was discarded: repeat the request.

@@ -1,6 +1,6 @@
 //! Parsing of a configuration together with the checks of its service.
 
-use crate::document::{ConfigEnvironment, ConfigFormat, read_document, rewrite_retired};
+use crate::document::{ConfigEnvironment, ConfigFormat, read_document, rewrite_retired_keys};
 use crate::fault::{ConfigDiagnostic, ConfigErrors, DiagnosticCollector};
 use crate::read_typed;
 use crate::tree::TreeNode;
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// The keys that lead to a fault's place, and its message. Indices of arrays count as keys.
-pub type KeyedError = (Vec<String>, String);
+pub type KeyPathError = (Vec<String>, String);
 
 /// A configuration without faults.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub fn parse<F: DeserializeOwned, M>(
     origin: &str,
     text: &str,
     outside: &dyn ConfigEnvironment,
-    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyedError>),
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyPathError>),
 ) -> Result<CheckedConfig<F, M>, ConfigErrors> {
     let mut faults = DiagnosticCollector::new(origin, text);
     let folder = Path::new(origin).parent().unwrap_or(Path::new(""));
@@ -49,17 +49,17 @@ pub fn read_tree<F: DeserializeOwned, M>(
     format: &ConfigFormat,
     mut tree: TreeNode,
     base: &Path,
-    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyedError>),
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyPathError>),
     faults: &mut DiagnosticCollector,
 ) -> Option<CheckedConfig<F, M>> {
-    rewrite_retired(&mut tree, format, faults);
+    rewrite_retired_keys(&mut tree, format, faults);
     check_tree(tree, base, check, faults)
 }
 
 fn check_tree<F: DeserializeOwned, M>(
     mut tree: TreeNode,
     base: &Path,
-    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyedError>),
+    check: impl FnOnce(&mut F, &Path) -> (Option<M>, Vec<KeyPathError>),
     faults: &mut DiagnosticCollector,
 ) -> Option<CheckedConfig<F, M>> {
     let read = read_typed::<F>(&mut tree, |_| false, faults);
@@ -76,7 +76,7 @@ fn check_tree<F: DeserializeOwned, M>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::NoEnvironment;
+    use crate::document::EmptyConfigEnvironment;
     use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
@@ -87,23 +87,27 @@ mod tests {
     const FORMAT: ConfigFormat =
         ConfigFormat { description: "a test's configuration", version: 1, retired: &[] };
 
-    fn check_port_file(file: &mut PortFile, base: &Path) -> (Option<String>, Vec<KeyedError>) {
+    fn check_port_file(file: &mut PortFile, base: &Path) -> (Option<String>, Vec<KeyPathError>) {
         let found = (file.port == 0).then(|| (vec!["port".to_owned()], "0 is no port".to_owned()));
         (Some(format!("{}:{}", base.display(), file.port)), found.into_iter().collect())
     }
 
     #[test]
     fn what_is_wrong_has_its_line_and_nothing_is_made() {
-        let right = parse(&FORMAT, "etc/a.toml", "port = 7\n", &NoEnvironment, check_port_file).unwrap();
+        let right =
+            parse(&FORMAT, "etc/a.toml", "port = 7\n", &EmptyConfigEnvironment, check_port_file).unwrap();
         assert_eq!((right.file.port, right.built_config.as_str()), (7, "etc:7"));
-        let wrong = parse(&FORMAT, "etc/a.toml", "\nport = 0\n", &NoEnvironment, check_port_file)
+        let wrong = parse(&FORMAT, "etc/a.toml", "\nport = 0\n", &EmptyConfigEnvironment, check_port_file)
             .unwrap_err()
             .to_string();
         assert!(wrong.contains("etc/a.toml:2:") && wrong.contains("0 is no port"), "{wrong}");
-        let unread =
-            parse(&FORMAT, "etc/a.toml", "port = \"x\"\n", &NoEnvironment, |_: &mut PortFile, _: &Path| {
-                unreachable!("nothing is checked of what cannot be read")
-            });
+        let unread = parse(
+            &FORMAT,
+            "etc/a.toml",
+            "port = \"x\"\n",
+            &EmptyConfigEnvironment,
+            |_: &mut PortFile, _: &Path| unreachable!("nothing is checked of what cannot be read"),
+        );
         let unread: Result<CheckedConfig<PortFile, ()>, _> = unread;
         assert!(unread.is_err());
     }

@@ -43,7 +43,7 @@ impl DeserializeError {
         self.span.get_or_insert_with(|| span.clone());
         self
     }
-    fn with_step(mut self, step: PathStep) -> Self {
+    fn with_path_step(mut self, step: PathStep) -> Self {
         self.path.push(step);
         self
     }
@@ -62,7 +62,7 @@ impl fmt::Display for DeserializeError {
 impl std::error::Error for DeserializeError {}
 
 /// Describes the value found, in the terms of a file's author.
-fn describe_found(unexpected: &Unexpected<'_>) -> String {
+fn describe_found_value(unexpected: &Unexpected<'_>) -> String {
     match unexpected {
         Unexpected::Bool(b) => b.to_string(),
         Unexpected::Unsigned(n) => n.to_string(),
@@ -77,14 +77,18 @@ fn describe_found(unexpected: &Unexpected<'_>) -> String {
 }
 
 /// Describes the value needed, in the terms of a file's author.
-fn describe_needed(expected: &dyn Expected) -> String {
+fn describe_expected_value(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
         "u8" => "a whole number from 0 to 255".to_owned(),
         "u16" => "a whole number from 0 to 65535".to_owned(),
         "u32" => "a whole number from 0 to 4294967295".to_owned(),
         "u64" | "usize" => "a whole number of zero or more".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
+        "IP address" => "an IP address in quotes".to_owned(),
+        "socket address" => "an IP address and port in quotes".to_owned(),
+        "path string" => "a path in quotes".to_owned(),
         "a string" => "a text in quotes".to_owned(),
         "a sequence" => "an array".to_owned(),
         _ if text.starts_with("struct ") => "a table".to_owned(),
@@ -92,15 +96,38 @@ fn describe_needed(expected: &dyn Expected) -> String {
     }
 }
 
+/// Describes the error of a parser of the standard library in the terms of a file's author or a command's user. `None`
+/// for other texts.
+#[must_use]
+pub fn describe_parse_error(message: &str) -> Option<&'static str> {
+    Some(match message {
+        "invalid IP address syntax" => "expected an IP address, such as \"192.0.2.1\" or \"2001:db8::1\"",
+        "invalid IPv4 address syntax" => "expected an IPv4 address, such as \"192.0.2.1\"",
+        "invalid IPv6 address syntax" => "expected an IPv6 address, such as \"2001:db8::1\"",
+        "invalid socket address syntax" => {
+            "expected an IP address and port, such as \"192.0.2.1:1812\" or \"[2001:db8::1]:1812\""
+        }
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "expected a whole number"
+        }
+        "number too large to fit in target type" => "the number is too large",
+        "number too small to fit in target type" => "the number is too small",
+        "number would be zero for non-zero type" => "expected 1 or more",
+        "invalid float literal" | "cannot parse float from empty string" => "expected a number",
+        _ => return None,
+    })
+}
+
 impl de::Error for DeserializeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::from_message(message.to_string())
+        let message = message.to_string();
+        Self::from_message(describe_parse_error(&message).map_or(message, str::to_owned))
     }
     fn invalid_type(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::from_message(format!(
-            "{} where {} is needed",
-            describe_found(&unexpected),
-            describe_needed(expected)
+            "found {}, expected {}",
+            describe_found_value(&unexpected),
+            describe_expected_value(expected)
         ))
     }
     fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -135,7 +162,7 @@ pub fn read_typed<T: DeserializeOwned>(
             };
         let path: Vec<PathStep> = error.path.iter().rev().cloned().collect();
         let mut parent = path.clone();
-        // The missing key had a fault of its own, which is reported already.
+        // The key is missing only because it was left out for a fault of its own, which is reported already.
         let known = match &error.kind {
             DeserializeErrorKind::Missing(key) => {
                 parent.push(PathStep::Key((*key).to_owned()));
@@ -243,11 +270,10 @@ impl<'de> de::Deserializer<'de> for NodeDeserializer<'_> {
         visitor: V,
     ) -> Result<V::Value, DeserializeError> {
         match &self.node.item {
-            TreeItem::Array(nodes) if nodes.len() != len => Err(DeserializeError::from_message(format!(
-                "{len} values are needed, here are {}",
-                nodes.len()
-            ))
-            .with_position(&self.node.span)),
+            TreeItem::Array(nodes) if nodes.len() != len => {
+                Err(DeserializeError::from_message(format!("expected {len} values, found {}", nodes.len()))
+                    .with_position(&self.node.span))
+            }
             _ => self.deserialize_any(visitor),
         }
     }
@@ -286,12 +312,14 @@ impl<'de> de::Deserializer<'de> for NodeDeserializer<'_> {
             }
             _ if literal => LITERAL,
             _ => {
-                let message = format!("one of {} is needed", quote_names(&kinds));
+                let message = format!("expected one of {}", quote_names(&kinds));
                 return Err(DeserializeError::from_message(message).with_position(&self.node.span));
             }
         };
         let content = Self { kind: (chosen != LITERAL).then_some(chosen), ..self };
-        visitor.visit_enum(ChoiceAccess { chosen, content }).map_err(|e| e.with_position(self.table_position))
+        visitor
+            .visit_enum(ChosenVariantAccess { chosen, content })
+            .map_err(|e| e.with_position(self.table_position))
     }
 
     serde::forward_to_deserialize_any! {
@@ -318,13 +346,13 @@ impl<'de> MapAccess<'de> for TableAccess<'_> {
         let key: StrDeserializer<'_, DeserializeError> = entry.key.as_str().into_deserializer();
         seed.deserialize(key)
             .map(Some)
-            .map_err(|e| e.with_position(&entry.key_span).with_step(PathStep::Key(entry.key.clone())))
+            .map_err(|e| e.with_position(&entry.key_span).with_path_step(PathStep::Key(entry.key.clone())))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeserializeError> {
         let Some(entry) = self.current else { return Err(DeserializeError::custom("a key without a value")) };
         seed.deserialize(NodeDeserializer { node: &entry.node, table_position: &entry.key_span, kind: None })
-            .map_err(|e| e.with_position(&entry.node.span).with_step(PathStep::Key(entry.key.clone())))
+            .map_err(|e| e.with_position(&entry.node.span).with_path_step(PathStep::Key(entry.key.clone())))
     }
 }
 
@@ -342,16 +370,16 @@ impl<'de> SeqAccess<'de> for ArrayAccess<'_> {
         let Some((i, node)) = self.nodes.find(|(_, n)| !n.dead) else { return Ok(None) };
         seed.deserialize(NodeDeserializer { node, table_position: &node.span, kind: None })
             .map(Some)
-            .map_err(|e| e.with_position(&node.span).with_step(PathStep::Index(i)))
+            .map_err(|e| e.with_position(&node.span).with_path_step(PathStep::Index(i)))
     }
 }
 
-struct ChoiceAccess<'a> {
+struct ChosenVariantAccess<'a> {
     chosen: &'a str,
     content: NodeDeserializer<'a>,
 }
 
-impl<'de, 'a> EnumAccess<'de> for ChoiceAccess<'a> {
+impl<'de, 'a> EnumAccess<'de> for ChosenVariantAccess<'a> {
     type Error = DeserializeError;
     type Variant = NodeDeserializer<'a>;
 
@@ -375,7 +403,7 @@ impl<'de> VariantAccess<'de> for NodeDeserializer<'_> {
                     let message = format!("unknown key \"{}\": \"{kind}\" has no settings", extra.key);
                     Err(DeserializeError::from_message(message)
                         .with_position(&extra.key_span)
-                        .with_step(PathStep::Key(extra.key.clone())))
+                        .with_path_step(PathStep::Key(extra.key.clone())))
                 }
                 None => Ok(()),
             },

@@ -56,8 +56,8 @@ pub fn check_private(path: &Path) -> Result<(), String> {
     }
     let shown = path.display();
     Err(format!(
-        "{shown} holds a secret and has mode {:04o}, so that others can read or change it; give it to the group that the \
-         server runs with and say: chmod 0640 {shown}, or to its user and: chmod 0600 {shown}",
+        "{shown} holds a secret, but its mode {:04o} lets other users read or change it; give the file to the server's \
+         group and run: chmod 0640 {shown}, or to the server's user and run: chmod 0600 {shown}",
         mode & 0o7777
     ))
 }

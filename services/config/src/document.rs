@@ -57,11 +57,11 @@ pub trait ConfigEnvironment {
 
 /// The environment of a text without files and variables.
 #[derive(Clone, Copy, Debug)]
-pub struct NoEnvironment;
+pub struct EmptyConfigEnvironment;
 
-impl ConfigEnvironment for NoEnvironment {
+impl ConfigEnvironment for EmptyConfigEnvironment {
     fn read_text(&self, path: &Path) -> Result<String, String> {
-        Err(format!("{}: a text that is no file includes none", path.display()))
+        Err(format!("cannot read {}: this configuration cannot use files", path.display()))
     }
     fn read_secret(&self, path: &Path) -> Result<String, String> {
         self.read_text(path)
@@ -91,8 +91,30 @@ pub struct RetiredKey {
     pub key: &'static str,
     /// The replacement, for messages.
     pub instead: &'static str,
-    /// Rewrites a table that has the key.
-    pub rewrite: fn(&mut TreeNode),
+    /// Rewrites a table that has the key. `None` renames the key to `instead`.
+    pub rewrite: Option<fn(&mut TreeNode)>,
+}
+
+impl RetiredKey {
+    /// A key that has a new name.
+    #[must_use]
+    pub const fn renamed(table: &'static [&'static str], key: &'static str, name: &'static str) -> Self {
+        Self { table, key, instead: name, rewrite: None }
+    }
+
+    /// Rewrites a table that has the key. If it has the new name too, both stay, and the old one causes an error later.
+    fn rewrite_table(&self, table: &mut TreeNode) {
+        if let Some(rewrite) = self.rewrite {
+            rewrite(table);
+        } else if let TreeItem::Table(entries) = &mut table.item
+            && entries.iter().all(|e| e.key != self.instead)
+        {
+            entries
+                .iter_mut()
+                .filter(|e| e.key == self.key)
+                .for_each(|e| self.instead.clone_into(&mut e.key));
+        }
+    }
 }
 
 /// Reads the file of the collector and the files that it includes. Rewrites retired keys, with a warning for each.
@@ -107,52 +129,53 @@ pub fn read_document(
     let name = PathBuf::from(&faults.from_sources().first()?.name);
     let mut read = FileLoader { format, outside, loaded_paths: vec![name] };
     let mut root = read.load_file(0, &mut Vec::new(), faults)?;
-    rewrite_retired(&mut root, format, faults);
+    rewrite_retired_keys(&mut root, format, faults);
     Some(root)
 }
 
 /// Reads a further file and its includes, as [`read_document`] does, such as the service configuration that a study
 /// names. `place` is the position of its name. Its positions belong to the same collector.
-pub fn read_another_document(
+pub fn read_additional_document(
     path: &Path,
     place: &OptionalPosition,
     format: &ConfigFormat,
     outside: &dyn ConfigEnvironment,
     faults: &mut DiagnosticCollector,
 ) -> Option<TreeNode> {
-    // Files read before count towards the limit, but have no part in this file's include cycles.
+    // Files read before count toward the limit on files, but cannot be part of an include cycle of this file. Empty
+    // paths stand for them.
     let seen = vec![PathBuf::new(); faults.from_sources().len()];
     let mut read = FileLoader { format, outside, loaded_paths: seen };
     let source = read.open_file(path.to_owned(), place, faults)?;
     let mut root = read.load_file(source, &mut Vec::new(), faults)?;
-    rewrite_retired(&mut root, format, faults);
+    rewrite_retired_keys(&mut root, format, faults);
     Some(root)
 }
 
 /// Rewrites retired keys in the tree of a file, or in a table with the keys of such a file. Adds a warning for each.
-pub fn rewrite_retired(root: &mut TreeNode, format: &ConfigFormat, faults: &mut DiagnosticCollector) {
+pub fn rewrite_retired_keys(root: &mut TreeNode, format: &ConfigFormat, faults: &mut DiagnosticCollector) {
     for retired in format.retired {
-        each_table(root, retired.table, &mut |table| {
+        for_each_table_at(root, retired.table, &mut |table| {
             let old = table.entries().iter().find(|e| e.key == retired.key);
             let Some(place) = old.map(|e| e.key_span.clone()) else { return };
             let message = format!(
-                "\"{}\" is on its way out, and the next release does not know it; write {} (usher config upgrade does)",
+                "\"{}\" is deprecated, and the next release rejects it; write {} (`usher config upgrade` does this)",
                 retired.key, retired.instead
             );
             faults.add_warning(place, message);
-            (retired.rewrite)(table);
+            retired.rewrite_table(table);
         });
     }
 }
 
 /// Calls `found` with each table at the path of keys.
-fn each_table(node: &mut TreeNode, keys: &[&str], found: &mut dyn FnMut(&mut TreeNode)) {
+fn for_each_table_at(node: &mut TreeNode, keys: &[&str], found: &mut dyn FnMut(&mut TreeNode)) {
     match (&mut node.item, keys) {
-        (TreeItem::Array(nodes), _) => nodes.iter_mut().for_each(|node| each_table(node, keys, found)),
+        (TreeItem::Array(nodes), _) => nodes.iter_mut().for_each(|node| for_each_table_at(node, keys, found)),
         (TreeItem::Table(_), []) => found(node),
         (TreeItem::Table(entries), [first, rest @ ..]) => {
             if let Some(entry) = entries.iter_mut().find(|e| e.key == *first) {
-                each_table(&mut entry.node, rest, found);
+                for_each_table_at(&mut entry.node, rest, found);
             }
         }
         _ => {}
@@ -180,7 +203,7 @@ impl FileLoader<'_> {
         let TreeItem::Array(names) = &include.node.item else {
             faults.add(
                 include.node.span,
-                "include is an array of files, such as [\"clients.toml\"]".to_owned(),
+                "include must be an array of file names, such as [\"clients.toml\"]".to_owned(),
             );
             return None;
         };
@@ -188,7 +211,7 @@ impl FileLoader<'_> {
         let mut whole: Option<TreeNode> = None;
         for name in names {
             let TreeItem::Text(text) = &name.item else {
-                faults.add(name.span.clone(), "the name of a file is needed, in quotes".to_owned());
+                faults.add(name.span.clone(), "expected a file name in quotes".to_owned());
                 return None;
             };
             let node = match self.include_file(source, text, &name.span, above, faults)? {
@@ -259,10 +282,10 @@ impl FileLoader<'_> {
         let message = match version.node.item {
             TreeItem::Integer(n) if (1..=i64::from(newest)).contains(&n) => return,
             TreeItem::Integer(n) if n > i64::from(newest) => format!(
-                "this file is {} of version {n}, and this program reads up to version {newest}; take a newer program",
+                "this file is {} of version {n}, but this program reads versions up to {newest}; use a newer release",
                 self.format.description
             ),
-            _ => format!("a version is a whole number from 1 to {newest}"),
+            _ => format!("version must be a whole number from 1 to {newest}"),
         };
         faults.add(version.node.span, message);
     }
@@ -306,16 +329,7 @@ mod tests {
     const FORMAT: ConfigFormat = ConfigFormat {
         description: "a test",
         version: 2,
-        retired: &[RetiredKey {
-            table: &["pool", "range"],
-            key: "size",
-            instead: "length",
-            rewrite: |table| {
-                if let TreeItem::Table(entries) = &mut table.item {
-                    entries.iter_mut().filter(|e| e.key == "size").for_each(|e| e.key = "length".to_owned());
-                }
-            },
-        }],
+        retired: &[RetiredKey::renamed(&["pool", "range"], "size", "length")],
     };
 
     /// Files by name.
@@ -349,13 +363,16 @@ mod tests {
 
     #[test]
     fn without_a_folder_a_file_has_the_name_that_it_is_given() {
-        assert_eq!(NoEnvironment.canonical_name(Path::new("f/../a.toml")), Ok("f/../a.toml".into()));
+        assert_eq!(EmptyConfigEnvironment.canonical_name(Path::new("f/../a.toml")), Ok("f/../a.toml".into()));
         assert!(
-            NoEnvironment.read_text(Path::new("a")).is_err()
-                && NoEnvironment.read_secret(Path::new("a")).is_err()
+            EmptyConfigEnvironment.read_text(Path::new("a")).is_err()
+                && EmptyConfigEnvironment.read_secret(Path::new("a")).is_err()
         );
         assert_eq!(
-            (NoEnvironment.variable("PATH"), NoEnvironment.check_database("postgresql://h/d")),
+            (
+                EmptyConfigEnvironment.variable("PATH"),
+                EmptyConfigEnvironment.check_database("postgresql://h/d")
+            ),
             (None, Ok(()))
         );
         // A host that reads only texts still honours the limit of octets.
@@ -389,11 +406,11 @@ mod tests {
         assert!(later.starts_with("f/a.toml:1:11: this file is a test of version 3"), "{later}");
         assert_eq!(
             read_as_text(&[("m", "version = \"1\"\n")]),
-            "m:1:11: a version is a whole number from 1 to 2"
+            "m:1:11: version must be a whole number from 1 to 2"
         );
         assert_eq!(read_as_text(&[("m", "version = 2\nx = 1\n")]), "{ x = 1 }");
-        assert!(read_as_text(&[("m", "include = \"a\"\n")]).starts_with("m:1:11: include is an array"));
-        assert!(read_as_text(&[("m", "include = [1]\n")]).starts_with("m:1:12: the name of a file"));
+        assert!(read_as_text(&[("m", "include = \"a\"\n")]).starts_with("m:1:11: include must be an array"));
+        assert!(read_as_text(&[("m", "include = [1]\n")]).starts_with("m:1:12: expected a file name"));
     }
 
     #[test]
@@ -422,7 +439,7 @@ mod tests {
         let value = value.unwrap().unwrap().to_string();
         assert_eq!(value, "{ pool = [{ range = [{ length = 1 }], more = { size = 2 } }] }");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].starts_with("m:3:1: \"size\" is on its way out"), "{warnings:?}");
+        assert!(warnings[0].starts_with("m:3:1: \"size\" is deprecated"), "{warnings:?}");
         assert!(warnings[0].contains("write length"), "{warnings:?}");
     }
 }

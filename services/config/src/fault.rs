@@ -130,7 +130,7 @@ impl DiagnosticCollector {
     /// The warnings, in the order of lines.
     #[must_use]
     pub fn warnings(&self) -> Vec<ConfigDiagnostic> {
-        by_line(self.warnings.clone())
+        sort_diagnostics_by_line(self.warnings.clone())
     }
 
     /// True if no fault was added.
@@ -154,13 +154,13 @@ impl DiagnosticCollector {
             Some(value) if self.faults.is_empty() => Ok(value),
             _ => {
                 let file = self.sources.first().map_or(String::new(), |s| s.name.clone());
-                Err(ConfigErrors { file, faults: by_line(self.faults) })
+                Err(ConfigErrors { file, faults: sort_diagnostics_by_line(self.faults) })
             }
         }
     }
 }
 
-fn by_line(mut faults: Vec<(usize, ConfigDiagnostic)>) -> Vec<ConfigDiagnostic> {
+fn sort_diagnostics_by_line(mut faults: Vec<(usize, ConfigDiagnostic)>) -> Vec<ConfigDiagnostic> {
     faults
         .sort_by(|(a, x), (b, y)| (a, x.line, x.column, &x.message).cmp(&(b, y.line, y.column, &y.message)));
     faults.into_iter().map(|(_, fault)| fault).collect()
@@ -188,7 +188,7 @@ pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> St
         Some(near) => format!("; did you mean \"{near}\"?"),
         None if known.is_empty() => String::new(),
         None if known.len() > 30 => String::new(),
-        None => format!("; known are {}", quote_names(&known)),
+        None => format!("; expected one of {}", quote_names(&known)),
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(nearest_name("rat", known), Some("rate"));
         assert_eq!(nearest_name("Dleay", known), Some("delay"));
         assert_eq!(nearest_name("bandwidth", known), None);
-        assert_eq!(name_hint("x", known), "; known are \"rate\", \"delay\", \"queue\"");
+        assert_eq!(name_hint("x", known), "; expected one of \"rate\", \"delay\", \"queue\"");
         assert_eq!(name_hint("x", []), "");
     }
 

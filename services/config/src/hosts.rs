@@ -25,11 +25,19 @@ fn parse_host(url: &str) -> Option<(String, u16)> {
 pub fn host_entry_error(entry: &str) -> Option<String> {
     let name = entry.strip_prefix("*.").unwrap_or(entry);
     if entry == "*" {
-        return Some("\"*\": whoever issues a certificate below ca could have this server ask anything that it reaches; name the hosts that publish lists".to_owned());
+        return Some(
+            "\"*\" is not allowed: any issuer below `ca` could make this server fetch from any host in its \
+             reach; name the hosts that publish lists"
+                .to_owned(),
+        );
     }
     let url = format!("http://{name}");
-    (name.contains(['/', '?', '#', '*']) || parse_host(&url).is_none())
-        .then(|| format!("\"{entry}\": a host, or *. and a domain, with a port where it is not 80"))
+    (name.contains(['/', '?', '#', '*']) || parse_host(&url).is_none()).then(|| {
+        format!(
+            "\"{entry}\" is not a host such as \"crl.example.org\", \"*.example.org\" or \
+             \"crl.example.org:8080\""
+        )
+    })
 }
 
 /// True if the host and port of a URL match an entry of `hosts`.

@@ -30,11 +30,11 @@ pub mod units;
 mod upgrade;
 mod value;
 
-pub use checked::{CheckedConfig, KeyedError, parse, read_tree};
-pub use de::{ReadOutcome, read_typed};
+pub use checked::{CheckedConfig, KeyPathError, parse, read_tree};
+pub use de::{ReadOutcome, describe_parse_error, read_typed};
 pub use document::{
-    ConfigEnvironment, ConfigFormat, NoEnvironment, RetiredKey, read_another_document, read_document,
-    rewrite_retired,
+    ConfigEnvironment, ConfigFormat, EmptyConfigEnvironment, RetiredKey, read_additional_document,
+    read_document, rewrite_retired_keys,
 };
 pub use fault::{
     ConfigDiagnostic, ConfigErrors, DiagnosticCollector, OptionalPosition, SourceFile, SourcePosition,
@@ -42,6 +42,6 @@ pub use fault::{
 };
 pub use ordered::OrderedMap;
 pub use prefix::Prefix;
-pub use schema::{json_schema, with_literal, with_names};
+pub use schema::{add_literal_alternative, json_schema, with_names};
 pub use upgrade::upgrade_text;
 pub use value::ConfigValue;

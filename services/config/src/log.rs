@@ -3,38 +3,38 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Logs, to standard error.
+/// The log, which goes to standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// For people or for programs.
+    /// The format of log lines.
     pub format: LogFormat,
-    /// The least important that is said.
+    /// The lowest level that is logged.
     pub level: LogLevel,
 }
 
-/// For people or for programs.
+/// The format of log lines.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Lines of text.
+    /// Text, for people.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// The least important that is said.
+/// The lowest level that is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What needs somebody.
+    /// Errors, which need the operator.
     Error,
-    /// And what may.
+    /// Also warnings, which may need the operator.
     Warn,
-    /// And what is done: each login or question, start, stop and reload.
+    /// Also each login or query, start, stop and reload.
     #[default]
     Info,
-    /// And the details: each accounting record.
+    /// Also details, such as each accounting record.
     Debug,
 }

@@ -59,17 +59,17 @@ pub fn read_list<'de, T: NamedValue, D: Deserializer<'de>>(deserializer: D) -> R
 
 /// Returns the schema of a list of words.
 pub fn list_schema<T: NamedValue>(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": schema_of::<T>(|_| true) })
+    json_schema!({ "type": "array", "items": named_value_schema::<T>(|_| true) })
 }
 
 /// Returns the schema of all words.
 pub fn schema<T: NamedValue>(_: &mut SchemaGenerator) -> Schema {
-    schema_of::<T>(|_| true)
+    named_value_schema::<T>(|_| true)
 }
 
 /// Returns the schema of the words for which `taken` returns true.
 #[must_use]
-pub fn schema_of<T: NamedValue>(taken: fn(T) -> bool) -> Schema {
+pub fn named_value_schema<T: NamedValue>(taken: fn(T) -> bool) -> Schema {
     let known = T::ALL.iter().copied().filter(|value| taken(*value));
     let each = |value: T| json_schema!({ "description": value.description(), "type": "string", "const": value.name() });
     json_schema!({ "oneOf": known.map(each).collect::<Vec<_>>() })
@@ -89,7 +89,7 @@ macro_rules! some_of {
                 $crate::named::deserialize_one_of($taken, from)
             }
             pub fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                $crate::named::schema_of::<$type>($taken)
+                $crate::named::named_value_schema::<$type>($taken)
             }
         }
     };

@@ -6,8 +6,8 @@ use serde::de::{Deserialize, Deserializer, Error};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A network: `"192.0.2.0/24"`, `"2001:db8::/32"`; an address alone is a network of one. What is IPv4 within IPv6
-/// (`::ffff:0:0/96`) is IPv4.
+/// A network such as `"192.0.2.0/24"` or `"2001:db8::/32"`, or a single address. An IPv4-mapped IPv6 network
+/// (`::ffff:0:0/96`) is an IPv4 network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
     /// The address.
@@ -24,7 +24,7 @@ impl Prefix {
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "\"{text}\" is no network; write an address, with a slash and the number of leading bits where it is more than one, such as \"192.0.2.0/24\""
+                "\"{text}\" is not a network such as \"192.0.2.0/24\", or an address such as \"192.0.2.1\""
             )
         };
         let (address, bits) = match text.split_once('/') {
@@ -73,7 +73,7 @@ impl JsonSchema for Prefix {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A network: \"192.0.2.0/24\", \"2001:db8::/32\"; an address alone is a network of one."
+            "description": "A network such as \"192.0.2.0/24\" or \"2001:db8::/32\", or a single address."
         })
     }
 }

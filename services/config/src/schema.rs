@@ -4,7 +4,7 @@ use crate::document::{ConfigFormat, INCLUDE, VERSION};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 /// The other alternatives of a choice that may also be written as a plain value of `T`.
-pub fn with_literal<T: JsonSchema>(schema: &mut Schema) {
+pub fn add_literal_alternative<T: JsonSchema>(schema: &mut Schema) {
     let literal = T::json_schema(&mut SchemaGenerator::default());
     add_alternative(schema, literal);
 }
@@ -20,7 +20,7 @@ pub fn with_names(schema: &mut Schema) {
     }
     add_alternative(
         schema,
-        json_schema!({ "enum": names, "description": "The kind alone, with its defaults." }),
+        json_schema!({ "enum": names, "description": "The kind alone; its settings have their defaults." }),
     );
 }
 
@@ -37,12 +37,13 @@ pub fn json_schema<T: JsonSchema>(format: &ConfigFormat) -> String {
     if let Some(keys) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
         let version = json_schema!({
             "type": "integer", "minimum": 1, "maximum": format.version,
-            "description": "The version of the format that the file is written in. Without it, the newest.",
+            "description": "The version of the file's format. Default: the newest.",
         });
         let include = json_schema!({
             "type": "array", "items": { "type": "string" },
-            "description": "Files whose settings are taken in, sought from this file's folder. What a file says itself stands against \
-                            what it includes, a later file against an earlier; tables are joined, and arrays of tables appended.",
+            "description": "Files to include. Relative paths start at this file's folder. A file's own settings \
+                            override those of the files that it includes; a later include overrides an earlier one. \
+                            Tables are merged, arrays of tables appended.",
         });
         keys.insert(VERSION.to_owned(), version.into());
         keys.insert(INCLUDE.to_owned(), include.into());

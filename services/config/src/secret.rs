@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use usher_crypto::SecretValue;
 
-/// A text that is not shown: `Debug` tells nothing of it.
+/// A secret text. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct SecretText(
@@ -26,7 +26,7 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// What a file of its own holds, without the line end.
+/// Returns the secret in a file of its own, without the line end.
 ///
 /// # Errors
 /// A sentence that says what to do.
@@ -55,7 +55,7 @@ pub fn resolve_secret(
     match (inline, file, env) {
         (None, None, None) => Ok(None),
         (Some(text), None, None) if text.0.is_empty() => {
-            Err((key.to_owned(), format!("\"{key}\" is empty; write it, or take it away")))
+            Err((key.to_owned(), format!("\"{key}\" is empty; set it, or remove it")))
         }
         (Some(text), None, None) => Ok(Some(text.clone())),
         (None, Some(file), None) => {
@@ -70,7 +70,7 @@ pub fn resolve_secret(
         },
         _ => {
             let message =
-                format!("\"{key}\", \"{key}_file\" and \"{key}_env\" say the same; keep one of them");
+                format!("\"{key}\", \"{key}_file\" and \"{key}_env\" exclude each other; keep one of them");
             Err((String::new(), message))
         }
     }

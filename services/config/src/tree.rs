@@ -220,7 +220,7 @@ impl TreeNode {
 
     /// True if the node at a path, or one below it, is faulty.
     #[must_use]
-    pub fn is_damaged(&self, path: &[PathStep]) -> bool {
+    pub fn has_faulty_node_at(&self, path: &[PathStep]) -> bool {
         path.iter().try_fold(self, |node, step| node.child(step)).is_some_and(Self::contains_dead_nodes)
     }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use usher_core::Duration;
 
-/// What a quantity measures.
+/// The dimension of a quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dimension {
     /// Seconds.
@@ -114,7 +114,7 @@ impl Dimension {
     fn unit_factor(self, unit: &str) -> Option<f64> {
         UNITS.iter().find(|u| u.0 == unit && u.1 == self).map(|u| u.2)
     }
-    /// What it is called in messages, with an example.
+    /// Its name in messages, with an example.
     fn noun_and_example(self) -> (&'static str, &'static str) {
         match self {
             Self::Time => ("a time", "10 ms"),
@@ -137,7 +137,7 @@ pub struct Quantity {
     pub number: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// What it measures.
+    /// Its dimension.
     pub dimension: Dimension,
 }
 
@@ -168,7 +168,7 @@ impl Quantity {
     /// metres per second).
     pub fn in_base_unit(self) -> f64 {
         let factor = self.dimension.unit_factor(self.unit).unwrap_or(1.0);
-        if factor < 1.0 { self.number / reciprocal(factor) } else { self.number * factor }
+        if factor < 1.0 { self.number / rounded_reciprocal(factor) } else { self.number * factor }
     }
     /// The number in another unit of the same dimension.
     pub fn convert_to(self, unit: &str) -> Option<f64> {
@@ -177,7 +177,7 @@ impl Quantity {
         }
         let factor = self.dimension.unit_factor(unit)?;
         Some(if factor < 1.0 {
-            self.in_base_unit() * reciprocal(factor)
+            self.in_base_unit() * rounded_reciprocal(factor)
         } else {
             self.in_base_unit() / factor
         })
@@ -185,7 +185,7 @@ impl Quantity {
 }
 
 /// One over a factor, to a tenth: dividing by it keeps decimal fractions as exact as they were written.
-fn reciprocal(factor: f64) -> f64 {
+fn rounded_reciprocal(factor: f64) -> f64 {
     (10.0 / factor).round() / 10.0
 }
 
@@ -193,7 +193,10 @@ fn reciprocal(factor: f64) -> f64 {
 fn read_unsigned(text: &str, dimension: Dimension) -> Result<f64, String> {
     let base = read_signed(text, dimension)?;
     if base < 0.0 {
-        return Err(format!("\"{text}\" is negative, and {} cannot be", dimension.noun_and_example().0));
+        return Err(format!(
+            "\"{text}\" is negative; {} must be zero or more",
+            dimension.noun_and_example().0
+        ));
     }
     Ok(base)
 }
@@ -306,7 +309,7 @@ impl BitRate {
         let rate = read_unsigned(text, Dimension::BitRate)?.round();
         if rate < 1.0 {
             return Err(format!(
-                "\"{text}\" is no rate at which anything is sent; write \"unlimited\" for a link without a rate"
+                "\"{text}\" is below the lowest rate, 1 b/s; write \"unlimited\" for a link without a rate limit"
             ));
         }
         if rate > 1e15 {
@@ -415,7 +418,7 @@ impl EventRate {
     pub fn parse(text: &str) -> Result<Self, String> {
         let rate = read_unsigned(text, Dimension::Rate)?;
         if rate < 1e-9 {
-            return Err(format!("\"{text}\" never happens; a rate must be above zero"));
+            return Err(format!("\"{text}\" is below the lowest rate, 1e-9 /s"));
         }
         if rate > 1e9 {
             return Err(format!("\"{text}\" is more than 1e9 /s"));
@@ -439,7 +442,7 @@ text_quantity!(
     EventRate,
     Dimension::Rate,
     r"^\s*\+?[0-9.]+([eE][+-]?[0-9]+)?\s*/(s|min|h)\s*$",
-    "How often something happens, with its unit: /s, /min or /h.",
+    "A rate of events with its unit: /s, /min or /h.",
     ["5 /s"]
 );
 
@@ -468,7 +471,7 @@ impl QueueCapacity {
             return ByteSize::parse(text).map(|s| Self::Bytes(s.bytes()));
         }
         let packets = read_unsigned(text, Dimension::Packets)
-            .map_err(|e| format!("{e}; a queue is so many packets, a size (\"64 kB\") or \"unlimited\""))?;
+            .map_err(|e| format!("{e}; expected a number of packets, a size (\"64 kB\") or \"unlimited\""))?;
         if packets.fract() != 0.0 || packets > 1e9 {
             return Err(format!("\"{text}\" is not a whole number of packets up to 1e9"));
         }
@@ -479,7 +482,7 @@ text_quantity!(
     QueueCapacity,
     Dimension::Packets,
     r"^\s*(unlimited|\+?[0-9.]+([eE][+-]?[0-9]+)?\s*(packets|[kMG]?B|[KMG]iB))\s*$",
-    "How much may wait: so many packets, so many bytes, or unlimited.",
+    "The capacity of a queue: a number of packets, a number of bytes, or unlimited.",
     ["50 packets", "64 kB", "unlimited"]
 );
 
@@ -506,7 +509,7 @@ impl InitialWindow {
             _ => {}
         }
         let n = read_unsigned(text, Dimension::Segments)
-            .map_err(|e| format!("{e}; an initial window is \"rfc3390\", \"rfc6928\" or so many segments"))?;
+            .map_err(|e| format!("{e}; expected \"rfc3390\", \"rfc6928\" or a number of segments"))?;
         if n.fract() != 0.0 || !(1.0..=1e6).contains(&n) {
             return Err(format!("\"{text}\" is not a whole number of segments from 1 to 1e6"));
         }
@@ -517,7 +520,7 @@ text_quantity!(
     InitialWindow,
     Dimension::Segments,
     r"^\s*(rfc3390|rfc6928|\+?[0-9.]+([eE][+-]?[0-9]+)?\s*segments)\s*$",
-    "An initial congestion window: rfc3390, rfc6928 or so many segments.",
+    "An initial congestion window: rfc3390, rfc6928 or a number of segments.",
     ["rfc6928", "4 segments"]
 );
 
@@ -654,8 +657,8 @@ mod word {
         D: Deserializer<'de>,
         T: Deserialize<'de>,
     {
-        struct OrWord<T>(&'static str, PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for OrWord<T> {
+        struct ValueOrWordVisitor<T>(&'static str, PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ValueOrWordVisitor<T> {
             type Value = Option<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "a value or \"{}\"", self.0)
@@ -664,7 +667,8 @@ mod word {
                 if text.trim() == self.0 {
                     return Ok(None);
                 }
-                // A number was meant as a value; only other texts may be a misspelt word.
+                // A text that begins like a number was meant as a value. Any other may be a misspelt word, so the error
+                // names the word.
                 let number = text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
                 T::deserialize(text.into_deserializer()).map(Some).map_err(|e: E| match number {
                     true => e,
@@ -682,7 +686,7 @@ mod word {
                     .map_err(|e: E| E::custom(format!("{e}, or \"{}\"", self.0)))
             }
         }
-        deserializer.deserialize_any(OrWord(word, PhantomData))
+        deserializer.deserialize_any(ValueOrWordVisitor(word, PhantomData))
     }
 }
 

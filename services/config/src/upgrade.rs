@@ -1,6 +1,6 @@
 //! Rewrites a file in the newest version of its format and keeps comments and layout.
 
-use crate::document::{ConfigFormat, VERSION, rewrite_retired};
+use crate::document::{ConfigFormat, VERSION, rewrite_retired_keys};
 use crate::fault::{ConfigErrors, DiagnosticCollector};
 use crate::ordered::OrderedMap;
 use crate::tree;
@@ -15,7 +15,7 @@ pub fn upgrade_text(name: &str, text: &str, format: &ConfigFormat) -> Result<Str
     let mut faults = DiagnosticCollector::new(name, text);
     let trees = tree::parse_source(0, &mut faults).and_then(|old| {
         let mut new = old.clone();
-        rewrite_retired(&mut new, format, &mut faults);
+        rewrite_retired_keys(&mut new, format, &mut faults);
         Some((old.to_value()?, new.to_value()?))
     });
     let document = text.parse::<DocumentMut>();
@@ -37,7 +37,7 @@ pub fn upgrade_text(name: &str, text: &str, format: &ConfigFormat) -> Result<Str
             rewrite_table(root, &old, &new);
         }
         // A date or a non-finite number is never valid; the reader reports it.
-        _ => drop(root.insert(VERSION, to_item(&version))),
+        _ => drop(root.insert(VERSION, to_toml_item(&version))),
     }
     Ok(document.to_string())
 }
@@ -59,8 +59,8 @@ fn rewrite_table(table: &mut dyn TableLike, old: &OrderedMap<ConfigValue>, new: 
     for (key, wanted) in new.iter() {
         match (old.get(key), table.get_mut(key)) {
             (Some(is), _) if is == wanted => continue,
-            (Some(is), Some(item)) => change_item(item, is, wanted),
-            _ => drop(table.insert(key, to_item(wanted))),
+            (Some(is), Some(item)) => update_toml_item(item, is, wanted),
+            _ => drop(table.insert(key, to_toml_item(wanted))),
         }
         if let Some(mut key) = table.key_mut(key) {
             let decor = key.leaf_decor_mut();
@@ -71,7 +71,7 @@ fn rewrite_table(table: &mut dyn TableLike, old: &OrderedMap<ConfigValue>, new: 
     }
 }
 
-fn change_item(there: &mut Item, old: &ConfigValue, new: &ConfigValue) {
+fn update_toml_item(there: &mut Item, old: &ConfigValue, new: &ConfigValue) {
     match (old, new) {
         (ConfigValue::Table(old), ConfigValue::Table(new)) => {
             if let Some(table) = there.as_table_like_mut() {
@@ -97,7 +97,7 @@ fn change_item(there: &mut Item, old: &ConfigValue, new: &ConfigValue) {
     *there = Item::Value(value);
 }
 
-fn to_item(new: &ConfigValue) -> Item {
+fn to_toml_item(new: &ConfigValue) -> Item {
     Item::Value(to_plain_value(new))
 }
 
@@ -118,32 +118,12 @@ fn to_plain_value(new: &ConfigValue) -> toml_edit::Value {
 mod tests {
     use super::*;
     use crate::document::RetiredKey;
-    use crate::tree::{TreeItem, TreeNode};
 
     const FORMAT: ConfigFormat = ConfigFormat {
         description: "a test",
         version: 3,
-        retired: &[
-            RetiredKey {
-                table: &["a"],
-                key: "old",
-                instead: "new",
-                rewrite: |table| rename_key(table, "old", "new"),
-            },
-            RetiredKey {
-                table: &["l"],
-                key: "n",
-                instead: "m",
-                rewrite: |table| rename_key(table, "n", "m"),
-            },
-        ],
+        retired: &[RetiredKey::renamed(&["a"], "old", "new"), RetiredKey::renamed(&["l"], "n", "m")],
     };
-
-    fn rename_key(table: &mut TreeNode, old: &str, new: &str) {
-        if let TreeItem::Table(entries) = &mut table.item {
-            entries.iter_mut().filter(|e| e.key == old).for_each(|e| e.key = new.to_owned());
-        }
-    }
 
     #[test]
     fn comments_and_layout_stay() {

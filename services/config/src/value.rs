@@ -94,6 +94,6 @@ impl JsonSchema for ConfigValue {
         "Value".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "description": "Any value that the setting takes." })
+        json_schema!({ "description": "Any value that the setting accepts." })
     }
 }

@@ -6,16 +6,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_access::{
-    AccountingRecord, DynamicKind, DynamicRequest, ErrorCause, NasPort, RecordKind, SessionIdentity,
-    SessionTraffic, TerminateCause,
+    AccountingRecord, AccountingRecordKind, DynamicRequest, DynamicRequestKind, ErrorCause, NasPort,
+    SessionIdentity, SessionTraffic, TerminateCause,
 };
 use usher_core::{Instant, Machine};
-use usher_ike::machine::{self as ike, SaId};
+use usher_ike::machine::{self as ike, IkeSaId};
 use usher_radius::attribute::kind;
 
 impl IkeGateway {
     /// Sends an accounting record of a session that a peer initiated.
-    pub(crate) fn account_session(&mut self, now: Instant, sa: SaId, what: RecordKind) {
+    pub(crate) fn account_session(&mut self, now: Instant, sa: IkeSaId, what: AccountingRecordKind) {
         let Some(session) = self.sessions.remove(&sa) else { return };
         let session = self.send_record(now, session, what);
         self.sessions.insert(sa, session);
@@ -26,13 +26,14 @@ impl IkeGateway {
         &mut self,
         now: Instant,
         mut session: IkeSession,
-        what: RecordKind,
+        what: AccountingRecordKind,
     ) -> IkeSession {
         if session.initiator || !self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting) {
             return session;
         }
         let token = self.next_token();
         let Some(aaa) = &mut self.aaa else { return session };
+        // RFC 2865, 5.25: each record carries Class unchanged.
         let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
         let mut v4 = session.addresses.iter().filter_map(|address| match address {
             IpAddr::V4(v4) => Some(*v4),
@@ -71,13 +72,15 @@ impl IkeGateway {
 
     /// Sends Accounting-On: it ends all sessions of an earlier start (RFC 2866 §5.1). Only the first shard sends it.
     /// Diameter has no such message.
-    pub(crate) fn account_begin(&mut self, now: Instant) {
+    pub(crate) fn send_accounting_on(&mut self, now: Instant) {
         let accounts = self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting);
         let token = self.next_token();
         let Some(aaa) = self.aaa.as_mut().filter(|aaa| aaa.radius_counters().is_some()) else { return };
         if accounts && self.config.endpoint.shard.number == 0 {
             let name = usher_access::session_id(self.start, 0);
-            let sent = aaa.send_record(now, token, &AccountingRecord::new(RecordKind::On, &name, 0)).is_ok();
+            let sent = aaa
+                .send_record(now, token, &AccountingRecord::new(AccountingRecordKind::On, &name, 0))
+                .is_ok();
             self.count_record(token, name, sent);
         }
     }
@@ -94,18 +97,18 @@ impl IkeGateway {
     }
 
     /// Sends an interim record.
-    pub(crate) fn send_interim(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn send_interim(&mut self, now: Instant, sa: IkeSaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         if let Some((every, at)) = &mut session.interim {
             *at = now + *every;
             self.timers.insert(*at, GatewayTimer::Interim(sa));
         }
-        self.account_session(now, sa, RecordKind::Interim);
+        self.account_session(now, sa, AccountingRecordKind::Interim);
     }
 
     /// Handles a dynamic authorization request. It applies to all matching sessions or to none.
     pub(crate) fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
-        let meant: Vec<SaId> = self
+        let meant: Vec<IkeSaId> = self
             .sessions
             .iter()
             .filter_map(|(sa, session)| {
@@ -135,17 +138,19 @@ impl IkeGateway {
         let times = [kind::SESSION_TIMEOUT, kind::ACCT_INTERIM_INTERVAL];
         let answer = match request.kind {
             _ if meant.is_empty() => Err(ErrorCause::SessionContextNotFound),
-            DynamicKind::Disconnect => Ok(()),
-            DynamicKind::Change if request.changed_attributes().any(|kind| !times.contains(&kind)) => {
+            DynamicRequestKind::Disconnect => Ok(()),
+            DynamicRequestKind::Change
+                if request.changed_attribute_numbers().any(|kind| !times.contains(&kind)) =>
+            {
                 Err(ErrorCause::UnsupportedAttribute)
             }
-            DynamicKind::Change => Ok(()),
+            DynamicRequestKind::Change => Ok(()),
             // A gateway cannot make an initiator reauthenticate (RFC 4478 is not supported).
-            DynamicKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
+            DynamicRequestKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
         };
         self.counters.dynamic_refused += u64::from(answer.is_err());
         if let Some(aaa) = &mut self.aaa {
-            // The request has just arrived, so its token is known.
+            // The request has just arrived, so the client knows its token and the answer does not fail.
             let _ = aaa.handle_command(
                 now,
                 usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer },
@@ -153,16 +158,16 @@ impl IkeGateway {
         }
         for sa in meant {
             match (request.kind, answer) {
-                (DynamicKind::Disconnect, _) | (DynamicKind::Reauthenticate, Err(_)) => {
+                (DynamicRequestKind::Disconnect, _) | (DynamicRequestKind::Reauthenticate, Err(_)) => {
                     self.disconnect_session(now, sa)
                 }
-                (DynamicKind::Change, Ok(())) => self.change_session(now, sa, request),
+                (DynamicRequestKind::Change, Ok(())) => self.change_session(now, sa, request),
                 _ => {}
             }
         }
     }
 
-    fn disconnect_session(&mut self, now: Instant, sa: SaId) {
+    fn disconnect_session(&mut self, now: Instant, sa: IkeSaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.cause = TerminateCause::AdminReset;
         self.counters.sessions_disconnected += 1;
@@ -170,7 +175,7 @@ impl IkeGateway {
         self.send_ike_command(now, ike::IkeCommand::Delete(sa));
     }
 
-    fn change_session(&mut self, now: Instant, sa: SaId, request: &DynamicRequest) {
+    fn change_session(&mut self, now: Instant, sa: IkeSaId, request: &DynamicRequest) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         if let Some(lasts) = request.content.session_timeout() {
             if let Some(before) = session.ends {

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_access::pool::{AddressPools, Lease, PoolConfig};
-use usher_core::collections::{HashMap, HashState, hash_state};
+use usher_core::collections::{HashMap, SeededHashState, hash_state};
 use usher_core::{Instant, JobRequest, SecureRng};
 use usher_ike::code::ConfigurationType;
-use usher_ike::machine::{self as ike, SaId};
+use usher_ike::machine::{self as ike, IkeSaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
 /// The address pools and their leases, of one gateway or of all its shards. It also tracks addresses that an AAA
@@ -21,15 +21,15 @@ pub struct AddressLeases {
     pools: AddressPools,
     /// Addresses outside of the pools: the holder, and the number of its IKE_SAs that have it.
     unpooled_leases: HashMap<IpAddr, (u64, u32)>,
-    hash: HashState,
+    hash: SeededHashState,
     begin: u64,
 }
 
 /// A request for addresses of the pools.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeaseWish {
+pub struct AddressLeaseRequest {
     /// Its IKE_SA.
-    pub sa: SaId,
+    pub sa: IkeSaId,
     /// The holder: connection and identity. A returning holder gets the same address while it is free.
     pub holder: (String, Identification),
     /// Addresses from the AAA server, in a pool or not. They are leased unless another holder has them.
@@ -43,11 +43,11 @@ pub struct LeaseWish {
     pub addresses: Vec<IpAddr>,
 }
 
-impl LeaseWish {
+impl AddressLeaseRequest {
     /// Leases addresses of the shared pools. The result of [`GatewayJob::Lease`].
     #[must_use]
     pub fn answer_from(self, by: &mut AddressLeases) -> GatewayCommand {
-        let leases = by.take_leases(&self);
+        let leases = by.allocate_requested_leases(&self);
         GatewayCommand::Leased { sa: self.sa, leases }
     }
 }
@@ -60,7 +60,7 @@ impl AddressLeases {
         Self::with_hash(pools, hash, rng.next_u32())
     }
     /// Creates pools without leases, with a given hash and start.
-    pub(crate) fn with_hash(pools: &[PoolConfig], hash: HashState, begin: u32) -> Self {
+    pub(crate) fn with_hash(pools: &[PoolConfig], hash: SeededHashState, begin: u32) -> Self {
         let others = HashMap::with_hasher(hash.clone());
         Self { pools: AddressPools::new(pools, &hash), unpooled_leases: others, hash, begin: begin.into() }
     }
@@ -75,7 +75,7 @@ impl AddressLeases {
             self.unpooled_leases.entry(address).or_insert((holder, 0)).1 += 1;
         }
     }
-    fn take_leases(&mut self, wish: &LeaseWish) -> Vec<Lease> {
+    fn allocate_requested_leases(&mut self, wish: &AddressLeaseRequest) -> Vec<Lease> {
         let holder = self.hash.hash_one(&wish.holder);
         let mut granted = Vec::new();
         for address in &wish.granted {
@@ -89,19 +89,19 @@ impl AddressLeases {
         let taken = wish.addresses.iter().filter_map(|wanted| self.take_lease(wish, holder, *wanted));
         granted.into_iter().chain(taken).collect()
     }
-    fn take_lease(&mut self, wish: &LeaseWish, holder: u64, wanted: IpAddr) -> Option<Lease> {
+    fn take_lease(&mut self, wish: &AddressLeaseRequest, holder: u64, wanted: IpAddr) -> Option<Lease> {
         if !wanted.is_unspecified() {
             let this = Lease::Address(wanted);
             let pools = wish.pools.iter().filter_map(|name| self.pools.find_pool(name));
             let pools: Vec<usize> = pools.collect();
             let another = wish.is_exclusive && self.lease_holder(wanted).is_some();
-            if !another && pools.into_iter().any(|pool| self.pools.take_this(pool, this, holder)) {
+            if !another && pools.into_iter().any(|pool| self.pools.claim_specific_lease(pool, this, holder)) {
                 return Some(this);
             }
         }
         for name in &wish.pools {
             let Some(pool) = self.pools.find_pool(name) else { continue };
-            // A holder that returns before its old IKE_SA has ended keeps its address, if only one IKE_SA is allowed.
+            // A holder may return before its old IKE_SA has ended. If only one IKE_SA is allowed, it keeps its address.
             let Some(lease) = self.pools.take_lease(pool, false, holder, !wish.is_exclusive, self.begin)
             else {
                 continue;
@@ -137,21 +137,21 @@ impl AddressLeases {
 const FAMILIES: [(ConfigurationType, bool); 2] =
     [(ConfigurationType::INTERNAL_IP4_ADDRESS, true), (ConfigurationType::INTERNAL_IP6_ADDRESS, false)];
 
-fn has_wish(wishes: &[ConfigurationAttribute], kind: ConfigurationType) -> bool {
+fn requests_attribute(wishes: &[ConfigurationAttribute], kind: ConfigurationType) -> bool {
     wishes.iter().any(|wish| wish.kind == kind)
 }
 
 impl IkeGateway {
     /// Handles the address request of an authenticated initiator.
-    pub(crate) fn address_wanted(
+    pub(crate) fn handle_address_request(
         &mut self,
         now: Instant,
-        (sa, identity, connection, remote): (SaId, Identification, String, SocketAddr),
+        (sa, identity, connection, remote): (IkeSaId, Identification, String, SocketAddr),
         wishes: Vec<ConfigurationAttribute>,
     ) {
         let holder = (connection.clone(), identity.clone());
-        // A reauthenticating client has the address and requests it from the same outer address. Another device does
-        // not.
+        // A client that reauthenticates already has this address and requests it from the same outer address. Another
+        // device does not.
         let renews = |address: &IpAddr| {
             self.sessions.values().any(|session| {
                 (&session.connection, &session.identity) == (&holder.0, &holder.1)
@@ -180,23 +180,24 @@ impl IkeGateway {
         };
         login.requested_attributes = wishes;
         let granted = login.granted.addresses.clone();
-        let wish = LeaseWish { sa, holder, granted, pools, is_exclusive: alone, addresses };
+        let wish = AddressLeaseRequest { sa, holder, granted, pools, is_exclusive: alone, addresses };
         match &mut self.leases {
             Some(own) => {
-                let leases = own.take_leases(&wish);
+                let leases = own.allocate_requested_leases(&wish);
                 self.apply_leases(now, sa, leases);
             }
             None => {
-                let job = JobRequest::new(sa.0, GatewayJob::Lease(wish)).with_origin(login.job_origin());
+                let job =
+                    JobRequest::new(sa.0, GatewayJob::Lease(wish)).with_origin(login.login_job_origin());
                 self.outputs.push_job(job);
             }
         }
     }
 
     /// Applies the leases of a request, as far as pools had free addresses.
-    pub(crate) fn apply_leases(&mut self, now: Instant, sa: SaId, leases: Vec<Lease>) {
+    pub(crate) fn apply_leases(&mut self, now: Instant, sa: IkeSaId, leases: Vec<Lease>) {
         let Some(login) = self.logins.get_mut(&sa) else {
-            // The initiator has gone meanwhile.
+            // The initiator has gone while its leases were requested, so they are released.
             return leases.into_iter().for_each(|lease| self.release_lease(lease));
         };
         login.leases.extend(leases);
@@ -208,7 +209,7 @@ impl IkeGateway {
         // Addresses from the AAA server come first, unless another holder has them.
         let known: Vec<IpAddr> = leased.collect();
         let mut attributes = Vec::new();
-        for (_, is_v4) in FAMILIES.into_iter().filter(|(kind, _)| has_wish(&wishes, *kind)) {
+        for (_, is_v4) in FAMILIES.into_iter().filter(|(kind, _)| requests_attribute(&wishes, *kind)) {
             let Some(address) = known.iter().copied().find(|address| address.is_ipv4() == is_v4) else {
                 continue;
             };
@@ -234,10 +235,10 @@ impl IkeGateway {
                 } else {
                     ConfigurationType::INTERNAL_IP6_DNS
                 };
-                has_wish(&wishes, kind)
+                requests_attribute(&wishes, kind)
             });
             attributes.extend(dns.map(ConfigurationAttribute::from_name_server));
-            if has_wish(&wishes, ConfigurationType::INTERNAL_DNS_DOMAIN) {
+            if requests_attribute(&wishes, ConfigurationType::INTERNAL_DNS_DOMAIN) {
                 let domains = peer.iter().flat_map(|peer| &peer.domains);
                 attributes.extend(domains.map(|domain| ConfigurationAttribute {
                     kind: ConfigurationType::INTERNAL_DNS_DOMAIN,

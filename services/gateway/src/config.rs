@@ -8,10 +8,10 @@ mod revocation;
 #[cfg(test)]
 mod tests;
 
-pub use data::{ChildSaPolicy, DataPlaneKind, DataTable, PolicyTable, PolicyWord, build_policies};
+pub use data::{ChildSaPolicy, DataPlaneKind, DataTable, PolicyActionName, PolicyTable, build_policies};
 pub use model::{
-    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, GatewayFile, LimitsTable, ListenTable,
-    LocalAuth, ModeWord, Reauthentication, RemoteAuth,
+    AuthMethod, ChildSaTable, ChildlessSaPolicy, ConnectionTable, GatewayConfigFile, GatewayEapTable,
+    LimitsTable, ListenTable, LocalAuth, ModeWord, Reauthentication, RemoteAuth,
 };
 
 pub use revocation::{DEFAULT_STATE, OcspPolicy, RevocationTable};
@@ -26,14 +26,14 @@ use alloc::{collections::BTreeMap, sync::Arc};
 use core::net::{IpAddr, SocketAddr};
 #[cfg(feature = "tls")]
 use std::path::Path;
-use usher_config::ConfigFormat;
 #[cfg(feature = "tls")]
 use usher_config::tree::TreeNode;
 #[cfg(feature = "tls")]
 use usher_config::{CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, DiagnosticCollector};
+use usher_config::{ConfigFormat, RetiredKey};
 use usher_core::SocketId;
 #[cfg(feature = "tls")]
-use usher_crypto::tls::{ClientConfig, WallClock};
+use usher_crypto::tls::{ClientConfig, SharedWallClock};
 #[cfg(feature = "tls")]
 use usher_ike::credentials::IkeCredentials;
 
@@ -43,15 +43,26 @@ pub const DEFAULT_PATH: &str = "/etc/usher/ike.toml";
 pub const DEFAULT_CONTROL: &str = "/run/usher/ike.sock";
 
 /// The format of configuration files.
-pub const FORMAT: ConfigFormat =
-    ConfigFormat { description: "the IKEv2 gateway's configuration", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat = ConfigFormat {
+    description: "the IKEv2 gateway's configuration",
+    version: 1,
+    retired: &[
+        RetiredKey::renamed(&["eap"], "failures_within", "failure_window"),
+        RetiredKey::renamed(&["eap"], "failures_hold", "lockout_time"),
+        RetiredKey::renamed(&["limits"], "half_open_per_network", "half_open_per_host"),
+        RetiredKey::renamed(&["data"], "carry", "mode"),
+        RetiredKey::renamed(&["data"], "held_packets", "queued_packets"),
+        RetiredKey::renamed(&["data"], "held_for", "queue_time"),
+        RetiredKey::renamed(&["connection"], "unprotected", "without_child_sa"),
+    ],
+};
 
 /// A checked configuration, with its keys and certificates.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub struct LoadedGatewayConfig {
     /// The file as written.
-    pub file: GatewayFile,
+    pub file: GatewayConfigFile,
     /// The configuration of the machine.
     pub config: GatewayConfig,
     /// The credentials that answer its jobs.
@@ -72,9 +83,9 @@ pub fn parse(
     origin: &str,
     text: &str,
     outside: &dyn ConfigEnvironment,
-    clock: &WallClock,
+    clock: &SharedWallClock,
 ) -> Result<LoadedGatewayConfig, ConfigErrors> {
-    let check = |file: &mut GatewayFile, base: &Path| build::build_config(file, base, outside, clock);
+    let check = |file: &mut GatewayConfigFile, base: &Path| build::build_config(file, base, outside, clock);
     usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedGatewayConfig::from)
 }
 
@@ -85,18 +96,18 @@ pub fn read_tree(
     tree: TreeNode,
     base: &Path,
     outside: &dyn ConfigEnvironment,
-    clock: &WallClock,
+    clock: &SharedWallClock,
     faults: &mut DiagnosticCollector,
 ) -> Option<LoadedGatewayConfig> {
-    let check = |file: &mut GatewayFile, base: &Path| build::build_config(file, base, outside, clock);
+    let check = |file: &mut GatewayConfigFile, base: &Path| build::build_config(file, base, outside, clock);
     usher_config::read_tree(&FORMAT, tree, base, check, faults).map(LoadedGatewayConfig::from)
 }
 
 #[cfg(feature = "tls")]
-impl From<CheckedConfig<GatewayFile, build::BuiltGatewayConfig>> for LoadedGatewayConfig {
+impl From<CheckedConfig<GatewayConfigFile, build::BuiltGatewayConfig>> for LoadedGatewayConfig {
     fn from(
         CheckedConfig { file, built_config: made, warnings }: CheckedConfig<
-            GatewayFile,
+            GatewayConfigFile,
             build::BuiltGatewayConfig,
         >,
     ) -> Self {
@@ -107,7 +118,7 @@ impl From<CheckedConfig<GatewayFile, build::BuiltGatewayConfig>> for LoadedGatew
 
 /// Returns the sockets on which the gateway listens, with their addresses.
 #[must_use]
-pub fn listen_sockets(file: &GatewayFile) -> Vec<(SocketId, SocketAddr)> {
+pub fn listen_sockets(file: &GatewayConfigFile) -> Vec<(SocketId, SocketAddr)> {
     let listen = &file.listen;
     let of = |address: &IpAddr| {
         let ids = if address.is_ipv4() { [SOCKET, NAT_SOCKET] } else { [SOCKET_V6, NAT_SOCKET_V6] };
@@ -122,5 +133,5 @@ pub fn listen_sockets(file: &GatewayFile) -> Vec<(SocketId, SocketAddr)> {
 /// The JSON Schema of the file, as `docs/ike.schema.json` holds it: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
-    usher_config::json_schema::<GatewayFile>(&FORMAT)
+    usher_config::json_schema::<GatewayConfigFile>(&FORMAT)
 }

@@ -5,7 +5,7 @@ use crate::service::{GatewayTimer, IkeGateway};
 use alloc::vec::Vec;
 use usher_access::TerminateCause;
 use usher_core::{Duration, Instant};
-use usher_ike::machine::{self as ike, EndReason, SaId};
+use usher_ike::machine::{self as ike, EndReason, IkeSaId};
 
 /// The longest wait for the acknowledgement of the last accounting records.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -17,9 +17,9 @@ impl IkeGateway {
         for session in self.sessions.values_mut() {
             session.cause = TerminateCause::AdminReboot;
         }
-        let closing: Vec<SaId> = self.closing.keys().copied().collect();
+        let closing: Vec<IkeSaId> = self.closing.keys().copied().collect();
         closing.into_iter().for_each(|sa| self.close_session(now, sa));
-        let all: Vec<SaId> = self.sessions.keys().copied().collect();
+        let all: Vec<IkeSaId> = self.sessions.keys().copied().collect();
         for sa in all {
             self.send_ike_command(now, ike::IkeCommand::Delete(sa));
             self.drain_outputs(now);

@@ -42,13 +42,13 @@ mod tests;
 mod traffic;
 mod users;
 
-pub use addresses::{AddressLeases, LeaseWish};
+pub use addresses::{AddressLeaseRequest, AddressLeases};
 pub use service::{
-    AAA_SLOT, DYNAMIC_SOCKET, EapJudge, GatewayCommand, GatewayConfig, GatewayCounters, GatewayEvent,
-    GatewayJob, GatewayPeer, IKE_SLOT, IkeGateway, LoginFailure, NAT_SOCKET, NAT_SOCKET_V6, SOCKET,
-    SOCKET_V6, SaSelection,
+    AAA_SLOT, DYNAMIC_SOCKET, EapServerLocation, GatewayCommand, GatewayConfig, GatewayConnectionConfig,
+    GatewayCounters, GatewayEvent, GatewayJob, IKE_SLOT, IkeGateway, IkeSaSelector, LoginFailure, NAT_SOCKET,
+    NAT_SOCKET_V6, SOCKET, SOCKET_V6,
 };
-pub use status::{ChildStatus, GatewayStatus, SaStatus};
+pub use status::{ChildSaStatus, GatewayStatus, IkeSaStatus};
 pub use swanctl::{IncludeLoader, SwanctlError, SwanctlImport, import_swanctl};
-pub use users::{EapJudgement, LocalUsers};
+pub use users::{EapStepJob, LocalUsers};
 pub use usher_access::{AaaClientConfig, AccountingRetryConfig};

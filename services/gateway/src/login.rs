@@ -1,18 +1,20 @@
 //! EAP logins of initiators: each packet goes to the AAA server or to the local users, and the reply comes back.
 
-use crate::service::{EapJudge, GatewayEvent, GatewayJob, IkeGateway, LoginFailure};
-use crate::users::{EapJudgement, EapVerdict, LocalConversation};
+use crate::service::{EapServerLocation, GatewayEvent, GatewayJob, IkeGateway, LoginFailure};
+use crate::users::{EapStepJob, EapStepOutcome, LocalEapConversation};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_access::pool::Lease;
-use usher_access::{AaaFailure, AccessReply, AccessRequest, FramedAddress, LoginContinuation, LoginProof};
+use usher_access::{
+    AaaRequestFailure, AccessReply, AccessRequest, FramedAddress, LoginRoundState, UserCredentials,
+};
 use usher_core::address::{host_of, is_host_address};
-use usher_core::{CommandError, Duration, Instant, JobOrigin, JobRequest, JobWaiter, Machine};
+use usher_core::{CommandError, Duration, Instant, JobRequest, JobRequester, JobWaiter, Machine};
 use usher_crypto::SecretValue;
 use usher_eap::packet::{EapPacket, EapType};
-use usher_ike::machine::{self as ike, EapAnswer, SaId};
+use usher_ike::machine::{self as ike, EapAnswer, IkeSaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
 /// The AAA server's authorization of a user.
@@ -41,8 +43,8 @@ pub(crate) struct EapLogin {
     token: u64,
     /// True while an AAA request is pending.
     is_request_pending: bool,
-    next: LoginContinuation,
-    local: Option<LocalConversation>,
+    next: LoginRoundState,
+    local: Option<LocalEapConversation>,
     /// The waiter of its jobs.
     waiter: JobWaiter,
     /// True if its failure has been counted.
@@ -66,7 +68,7 @@ impl EapLogin {
             remote,
             token: 0,
             is_request_pending: false,
-            next: LoginContinuation::new(),
+            next: LoginRoundState::new(),
             local: None,
             waiter: JobWaiter::default(),
             counted: false,
@@ -78,8 +80,8 @@ impl EapLogin {
         }
     }
     /// The origin of its jobs.
-    pub(crate) fn job_origin(&self) -> JobOrigin {
-        JobOrigin::from_address(self.remote.ip()).awaited_by(&self.waiter)
+    pub(crate) fn login_job_origin(&self) -> JobRequester {
+        JobRequester::from_address(self.remote.ip()).with_waiter(&self.waiter)
     }
 }
 
@@ -98,7 +100,7 @@ fn identity_from_name(name: &[u8]) -> Identification {
 
 /// Returns the identity of an accepted user. A tunnelled method does not authenticate the outer identity. Without a
 /// name from the server (`nameless`), the result is unique to this IKE_SA.
-fn proven_identity(user: &[u8], nameless: bool, sa: SaId) -> Identification {
+fn accepted_user_identity(user: &[u8], nameless: bool, sa: IkeSaId) -> Identification {
     if nameless {
         let name = usher_access::fallback_user_name(user, &alloc::format!("IKE_SA {}", sa.0));
         return Identification { kind: usher_ike::code::IdType::ID_KEY_ID, data: name };
@@ -117,7 +119,7 @@ impl IkeGateway {
     pub(crate) fn handle_eap(
         &mut self,
         now: Instant,
-        (sa, identity, connection, remote): (SaId, Identification, String, SocketAddr),
+        (sa, identity, connection, remote): (IkeSaId, Identification, String, SocketAddr),
         packet: &[u8],
     ) {
         let token = self.next_token();
@@ -129,15 +131,15 @@ impl IkeGateway {
         });
         login.tunnelled |= usher_access::is_tunnelled(packet);
         let judge = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
-        match judge.map_or(EapJudge::Aaa, |peer| peer.judge) {
-            EapJudge::Local => self.judge_locally(now, sa, packet),
-            EapJudge::Aaa => self.query_aaa(now, sa, packet),
+        match judge.map_or(EapServerLocation::Aaa, |peer| peer.judge) {
+            EapServerLocation::Local => self.handle_local_eap_packet(now, sa, packet),
+            EapServerLocation::Aaa => self.query_aaa(now, sa, packet),
         }
     }
 
-    fn query_aaa(&mut self, now: Instant, sa: SaId, packet: &[u8]) {
+    fn query_aaa(&mut self, now: Instant, sa: IkeSaId, packet: &[u8]) {
         let (Some(login), Some(aaa)) = (self.logins.get_mut(&sa), &mut self.aaa) else {
-            return self.fail_unanswered(now, sa, LoginFailure::NoAaa);
+            return self.fail_login_unanswered(now, sa, LoginFailure::NoAaa);
         };
         let station = calling_station_id(login.remote);
         let port = usher_access::NasPort {
@@ -148,13 +150,16 @@ impl IkeGateway {
         let request = AccessRequest {
             port,
             continues: Some(&login.next),
-            ..AccessRequest::new(&login.name, LoginProof::Eap(packet))
+            // RFC 3579, 2.1: the packet is relayed, whatever its method.
+            ..AccessRequest::new(&login.name, UserCredentials::Eap(packet))
         };
         let token = login.token;
         match aaa.send_request(now, token, &request) {
             Ok(()) => {}
-            Err(CommandError::Full(_)) => return self.fail_unanswered(now, sa, LoginFailure::Unanswered),
-            // A request to another server would fail in the same way.
+            Err(CommandError::Full(_)) => {
+                return self.fail_login_unanswered(now, sa, LoginFailure::Unanswered);
+            }
+            // The user's name does not fit into a request, so a request to another server would fail in the same way.
             Err(_) => return self.turn_away(now, sa, LoginFailure::NoName),
         }
         login.is_request_pending = true;
@@ -162,7 +167,7 @@ impl IkeGateway {
     }
 
     /// Handles an EAP packet for a local user.
-    fn judge_locally(&mut self, now: Instant, sa: SaId, packet: &[u8]) {
+    fn handle_local_eap_packet(&mut self, now: Instant, sa: IkeSaId, packet: &[u8]) {
         if self.reject_if_locked_out(now, sa) {
             return;
         }
@@ -170,10 +175,10 @@ impl IkeGateway {
         let Some(login) = self.logins.get_mut(&sa) else { return };
         let conversation = match login.local.take() {
             Some(conversation) if conversation.is_costly() => {
-                let what = GatewayJob::Judge(Box::new(EapJudgement::new(sa, conversation, packet)));
+                let what = GatewayJob::Judge(Box::new(EapStepJob::new(sa, conversation, packet)));
                 return self
                     .outputs
-                    .push_job(JobRequest::new(login.token, what).with_origin(login.job_origin()));
+                    .push_job(JobRequest::new(login.token, what).with_origin(login.login_job_origin()));
             }
             Some(mut conversation) => {
                 conversation.handle_packet(packet);
@@ -185,41 +190,41 @@ impl IkeGateway {
     }
 
     /// Applies a worker's judgement. The login may have ended meanwhile.
-    pub(crate) fn apply_judgement(&mut self, now: Instant, judgement: EapJudgement) {
-        // A lockout that began meanwhile hides the result.
+    pub(crate) fn apply_eap_step_result(&mut self, now: Instant, judgement: EapStepJob) {
+        // If a lockout has begun meanwhile, the login is rejected, so that the result stays hidden.
         if !self.reject_if_locked_out(now, judgement.sa) {
             self.apply_verdict(now, judgement.sa, judgement.conversation);
         }
     }
 
-    /// Rejects a login whose user name or host is locked out. Of many concurrent attempts, only as many as the limit
-    /// are checked. A login that has already failed is not checked again here.
-    fn reject_if_locked_out(&mut self, now: Instant, sa: SaId) -> bool {
+    /// Rejects a login whose user name or host is locked out. Many concurrent attempts are checked only up to the
+    /// limit. A login that has already failed is not checked again here.
+    fn reject_if_locked_out(&mut self, now: Instant, sa: IkeSaId) -> bool {
         let Some(login) = self.logins.get_mut(&sa) else { return false };
         if login.counted || !self.lockout.is_locked_out(now, &login.name, &host_of(login.remote.ip())) {
             return false;
         }
         login.local = None;
-        self.counters.logins_held_back += 1;
+        self.counters.logins_locked_out += 1;
         self.turn_away(now, sa, LoginFailure::LockedOut);
         true
     }
 
     /// Rejects a login without a judgement.
-    fn turn_away(&mut self, now: Instant, sa: SaId, why: LoginFailure) {
+    fn turn_away(&mut self, now: Instant, sa: IkeSaId, why: LoginFailure) {
         self.report_failure(sa, why);
         // The endpoint makes the EAP-Failure.
         let answer = EapAnswer::Reject { packet: Vec::new() };
         self.send_ike_command(now, ike::IkeCommand::Eap { sa, answer });
     }
 
-    fn apply_verdict(&mut self, now: Instant, sa: SaId, conversation: LocalConversation) {
+    fn apply_verdict(&mut self, now: Instant, sa: IkeSaId, conversation: LocalEapConversation) {
         let Some(login) = self.logins.get_mut(&sa) else { return };
         let (login_name, from) = (login.name.clone(), host_of(login.remote.ip()));
         let conversation = login.local.insert(conversation);
         let verdict = conversation.take_verdict();
-        // An attacker leaves before the EAP-Failure, so a wrong password counts at once.
-        let fails = conversation.has_refused() || matches!(verdict, EapVerdict::Reject(_));
+        // An attacker may leave before the EAP-Failure, so a wrong password counts as soon as it is known.
+        let fails = conversation.has_refused() || matches!(verdict, EapStepOutcome::Reject(_));
         if fails && !core::mem::replace(&mut login.counted, true) {
             self.lockout.record_failure(now, &login_name, &from);
         }
@@ -227,15 +232,16 @@ impl IkeGateway {
             self.outputs.push_work(work);
         }
         let answer = match verdict {
-            EapVerdict::Continue(packet) => EapAnswer::Continue(packet),
-            EapVerdict::Reject(packet) => {
+            EapStepOutcome::Continue(packet) => EapAnswer::Continue(packet),
+            EapStepOutcome::Reject(packet) => {
                 self.counters.logins_rejected += 1;
                 self.report_failure(sa, LoginFailure::Rejected);
                 EapAnswer::Reject { packet }
             }
-            EapVerdict::Accept { packet, msk } => {
+            EapStepOutcome::Accept { packet, msk } => {
                 self.counters.logins_accepted += 1;
-                // The letter case of a certificate's name does not distinguish users.
+                // The letter case of a name from a certificate does not distinguish users, so such a user gets the
+                // canonical name.
                 login.granted.user = match self.config.users.passwords.contains_key(&login_name) {
                     true => login_name.clone(),
                     false => identity_from_name(&login_name).comparison_octets().into_owned(),
@@ -248,16 +254,16 @@ impl IkeGateway {
         self.send_ike_command(now, ike::IkeCommand::Eap { sa, answer });
     }
 
-    pub(crate) fn fail_unanswered(&mut self, now: Instant, sa: SaId, why: LoginFailure) {
+    pub(crate) fn fail_login_unanswered(&mut self, now: Instant, sa: IkeSaId, why: LoginFailure) {
         self.counters.logins_unanswered += 1;
         self.report_failure(sa, why);
         self.send_ike_command(now, ike::IkeCommand::Eap { sa, answer: EapAnswer::Unanswered });
     }
 
-    pub(crate) fn report_failure(&mut self, sa: SaId, why: LoginFailure) {
+    pub(crate) fn report_failure(&mut self, sa: IkeSaId, why: LoginFailure) {
         let Some(login) = self.logins.get(&sa) else { return };
         let (remote, connection) = (login.remote, login.connection.clone());
-        // The EAP identity is the one that the login is for.
+        // The login is for the EAP identity, so the IKE identity is reported only if there is none.
         let said =
             if login.name.is_empty() { login.identity.clone() } else { identity_from_name(&login.name) };
         self.outputs.push_event(GatewayEvent::LoginFailed { remote, connection, identity: said, why });
@@ -268,7 +274,7 @@ impl IkeGateway {
         use usher_access::AccessClientEvent;
         match event {
             AccessClientEvent::Challenge { token, reply } => self.apply_challenge(now, token, reply),
-            AccessClientEvent::Accept { token, reply } => self.apply_accept(now, token, reply),
+            AccessClientEvent::Accept { token, reply } => self.handle_aaa_accept(now, token, reply),
             AccessClientEvent::Reject { token, reply } => {
                 let Some(sa) = self.take_query(token) else { return };
                 self.counters.logins_rejected += 1;
@@ -281,13 +287,13 @@ impl IkeGateway {
             AccessClientEvent::Failed { token, failure } => {
                 let Some(sa) = self.take_query(token) else { return };
                 let why = match failure {
-                    AaaFailure::BadAnswer => LoginFailure::BadAnswer,
-                    AaaFailure::Timeout
-                    | AaaFailure::Unavailable
-                    | AaaFailure::ConnectionLost
-                    | AaaFailure::Fault(_) => LoginFailure::Unanswered,
+                    AaaRequestFailure::BadAnswer => LoginFailure::BadAnswer,
+                    AaaRequestFailure::Timeout
+                    | AaaRequestFailure::Unavailable
+                    | AaaRequestFailure::ConnectionLost
+                    | AaaRequestFailure::Fault(_) => LoginFailure::Unanswered,
                 };
-                self.fail_unanswered(now, sa, why);
+                self.fail_login_unanswered(now, sa, why);
             }
             AccessClientEvent::Accounted { token, result: kept } => {
                 let Some(session) = self.records.remove(&token) else { return };
@@ -310,7 +316,7 @@ impl IkeGateway {
     }
 
     /// Returns the login of an answered AAA request.
-    fn take_query(&mut self, token: u64) -> Option<SaId> {
+    fn take_query(&mut self, token: u64) -> Option<IkeSaId> {
         let sa = self.aaa_requests.remove(&token)?;
         self.logins.get_mut(&sa)?.is_request_pending = false;
         Some(sa)
@@ -333,13 +339,15 @@ impl IkeGateway {
         if asks {
             self.send_ike_command(now, ike::IkeCommand::Eap { sa, answer: EapAnswer::Continue(packet) });
         } else {
-            self.fail_unanswered(now, sa, LoginFailure::BadAnswer);
+            self.fail_login_unanswered(now, sa, LoginFailure::BadAnswer);
         }
     }
 
-    fn apply_accept(&mut self, now: Instant, token: u64, reply: AccessReply) {
+    fn handle_aaa_accept(&mut self, now: Instant, token: u64, reply: AccessReply) {
         let Some(sa) = self.take_query(token) else { return };
-        let Ok(msk) = reply.msk() else { return self.fail_unanswered(now, sa, LoginFailure::BadAnswer) };
+        let Ok(msk) = reply.msk() else {
+            return self.fail_login_unanswered(now, sa, LoginFailure::BadAnswer);
+        };
         let Some(login) = self.logins.get_mut(&sa) else { return };
         let user = reply.user_name().unwrap_or(&login.name).to_vec();
         let framed = match reply.framed_ip_address() {
@@ -349,7 +357,7 @@ impl IkeGateway {
         let addresses: Vec<IpAddr> =
             framed.into_iter().chain(reply.framed_ipv6_addresses().map(IpAddr::V6)).collect();
         if !addresses.iter().copied().all(is_host_address) {
-            return self.fail_unanswered(now, sa, LoginFailure::BadAnswer);
+            return self.fail_login_unanswered(now, sa, LoginFailure::BadAnswer);
         }
         login.granted = LoginGrant {
             classes: reply.classes().map(<[u8]>::to_vec).collect(),
@@ -368,13 +376,13 @@ impl IkeGateway {
         reply.read_eap(&mut packet);
         self.recycle_reply(reply);
         let msk = msk.map(|msk| SecretValue::from(&msk[..]));
-        let identity = proven_identity(&user, nameless, sa);
+        let identity = accepted_user_identity(&user, nameless, sa);
         let answer = EapAnswer::Accept { packet, msk, identity };
         self.send_ike_command(now, ike::IkeCommand::Eap { sa, answer });
     }
 
     /// Removes a login without a session and cancels its AAA request.
-    pub(crate) fn drop_login(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn drop_login(&mut self, now: Instant, sa: IkeSaId) {
         if self.logins.get(&sa).is_some_and(|login| login.is_request_pending) {
             self.counters.logins_unanswered += 1;
             self.report_failure(sa, LoginFailure::Unanswered);
@@ -383,7 +391,7 @@ impl IkeGateway {
         if login.is_request_pending {
             self.aaa_requests.remove(&login.token);
             if let Some(aaa) = &mut self.aaa {
-                // The client knows the token of every pending request.
+                // The client knows the token of every pending request, so the command does not fail.
                 let _ =
                     aaa.handle_command(now, usher_access::AccessClientCommand::Cancel { token: login.token });
             }
@@ -403,8 +411,11 @@ mod tests {
 
     #[test]
     fn a_name_outside_a_tunnel_is_nobodys() {
-        let (ann, other) = (proven_identity(b"ann", true, SaId(1)), proven_identity(b"ann", true, SaId(2)));
+        let (ann, other) = (
+            accepted_user_identity(b"ann", true, IkeSaId(1)),
+            accepted_user_identity(b"ann", true, IkeSaId(2)),
+        );
         assert!(ann != other && ann != identity_from_name(b"ann"), "{ann:?} {other:?}");
-        assert_eq!(proven_identity(b"ann", false, SaId(1)), identity_from_name(b"ann"));
+        assert_eq!(accepted_user_identity(b"ann", false, IkeSaId(1)), identity_from_name(b"ann"));
     }
 }

@@ -5,7 +5,7 @@ use crate::session::IkeSession;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use usher_core::{Duration, Instant};
-use usher_ike::machine::{self as ike, ChildSa, SaId};
+use usher_ike::machine::{self as ike, ChildSa, IkeSaId};
 
 impl IkeGateway {
     /// Shortens a time by up to a tenth, so that SAs of the same begin do not expire together.
@@ -15,14 +15,14 @@ impl IkeGateway {
     }
 
     /// Schedules the reauthentication and the expiry of a new or rekeyed IKE_SA.
-    pub(crate) fn schedule_renewal(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn schedule_renewal(&mut self, now: Instant, sa: IkeSaId) {
         let Some((name, initiator, before)) =
             self.sessions.get(&sa).map(|s| (s.connection.clone(), s.initiator, s.reauth))
         else {
             return;
         };
         let Some(peer) = self.find_peer(&name) else { return };
-        // Rekeying is no authentication, so it does not delay reauthentication.
+        // A rekeying does not authenticate the peer, so it does not delay the reauthentication.
         let reauth = match (before, peer.reauth_after.filter(|_| initiator)) {
             (Some(at), _) => Some(at),
             (None, Some(after)) => Some(now + self.with_jitter(after)),
@@ -40,7 +40,7 @@ impl IkeGateway {
         }
     }
     /// Removes the timers of an IKE_SA that has ended or has a new id.
-    pub(crate) fn remove_lifetime_timers(&mut self, sa: SaId, session: &IkeSession) {
+    pub(crate) fn remove_lifetime_timers(&mut self, sa: IkeSaId, session: &IkeSession) {
         if let Some(at) = session.reauth {
             self.timers.remove(at, GatewayTimer::Reauthenticate(sa));
         }
@@ -49,13 +49,13 @@ impl IkeGateway {
         }
     }
     /// Returns the time when a CHILD_SA expires unless it is replaced.
-    pub(crate) fn child_expires(&self, now: Instant, child: &ChildSa) -> Option<Instant> {
+    pub(crate) fn child_expiry_time(&self, now: Instant, child: &ChildSa) -> Option<Instant> {
         let peer = self.config.peers.iter().find(|peer| peer.connection.name == child.connection)?;
         let n = peer.connection.children.iter().position(|config| config.name == child.name)?;
         peer.child_lifetimes.get(n).copied().flatten().map(|lifetime| now + lifetime)
     }
 
-    pub(crate) fn expire_sa(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn expire_sa(&mut self, now: Instant, sa: IkeSaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.expires = None;
         self.counters.expired += 1;
@@ -74,7 +74,7 @@ impl IkeGateway {
     }
 
     /// Reauthenticates by a new IKE_SA.
-    pub(crate) fn reauthenticate_sa(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn reauthenticate_sa(&mut self, now: Instant, sa: IkeSaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.reauth = None;
         if session.is_ended_by_command {
@@ -94,15 +94,15 @@ impl IkeGateway {
         }
         match self.initiate_connection(now, &peer) {
             Ok(new) => {
-                // The first CHILD_SA comes with the IKE_SA, and the others follow.
+                // The first CHILD_SA is created with the IKE_SA. The others are requested afterwards.
                 let name = peer.connection.name.clone();
                 self.on_demand_children.entry(name).or_default().extend(children.iter().cloned());
                 self.replacing.insert(new, (sa, children));
             }
-            Err(_) => self.try_later(now, sa, peer.retry),
+            Err(_) => self.postpone_reauthentication(now, sa, peer.retry),
         }
     }
-    fn try_later(&mut self, now: Instant, sa: SaId, after: Duration) {
+    fn postpone_reauthentication(&mut self, now: Instant, sa: IkeSaId, after: Duration) {
         if let Some(session) = self.sessions.get_mut(&sa).filter(|session| !session.is_ended_by_command) {
             session.reauth = Some(now + after);
             self.timers.insert(now + after, GatewayTimer::Reauthenticate(sa));
@@ -110,32 +110,32 @@ impl IkeGateway {
     }
 
     /// Notes that a CHILD_SA was created or refused. After the last one, ends the old IKE_SA.
-    pub(crate) fn mark_child_done(&mut self, now: Instant, sa: SaId, child: &str) {
+    pub(crate) fn mark_replacement_child_done(&mut self, now: Instant, sa: IkeSaId, child: &str) {
         let Some((old, missing)) = self.replacing.get_mut(&sa) else { return };
         missing.remove(child);
         if missing.is_empty() {
             let old = *old;
             self.replacing.remove(&sa);
-            // The peer may have ended it already, if it allows one IKE_SA per pair.
+            // If the peer allows only one IKE_SA per pair of identities, it may have ended the old one already.
             self.send_ike_command(now, ike::IkeCommand::Delete(old));
         }
     }
     /// Finishes the reauthentication of an IKE_SA without pending CHILD_SAs.
-    pub(crate) fn finish_childless(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn finish_childless_reauthentication(&mut self, now: Instant, sa: IkeSaId) {
         if self.replacing.get(&sa).is_some_and(|(_, missing)| missing.is_empty()) {
-            self.mark_child_done(now, sa, "");
+            self.mark_replacement_child_done(now, sa, "");
         }
     }
     /// Handles the end of an IKE_SA that was to replace another.
-    pub(crate) fn not_renewed(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn retry_failed_reauthentication(&mut self, now: Instant, sa: IkeSaId) {
         let Some((old, _)) = self.replacing.remove(&sa) else { return };
         let retry = self.sessions.get(&old).and_then(|session| self.find_peer(&session.connection));
         if let Some(peer) = retry {
-            self.try_later(now, old, peer.retry);
+            self.postpone_reauthentication(now, old, peer.retry);
         }
     }
     /// Changes the id of an IKE_SA.
-    pub(crate) fn rename_sa(&mut self, old: SaId, new: SaId) {
+    pub(crate) fn rename_sa(&mut self, old: IkeSaId, new: IkeSaId) {
         if self.renewing.remove(&old) {
             self.renewing.insert(new);
         }
@@ -148,7 +148,7 @@ impl IkeGateway {
     }
 
     /// Initiates a connection again after this side has ended its IKE_SA for that purpose.
-    pub(crate) fn renew_connection(&mut self, now: Instant, n: usize) {
+    pub(crate) fn reinitiate_connection(&mut self, now: Instant, n: usize) {
         let Some(peer) = self.config.peers.get(n).cloned() else { return };
         if self.initiate_connection(now, &peer).is_err() {
             self.timers.insert(now + peer.retry, GatewayTimer::Renew(n));

@@ -1,14 +1,15 @@
 //! The gateway: a machine that contains an IKEv2 endpoint and an AAA client.
 
+mod connections;
 mod timer;
 
 pub(crate) use timer::GatewayTimer;
 
-use crate::addresses::{AddressLeases, LeaseWish};
+use crate::addresses::{AddressLeaseRequest, AddressLeases};
 use crate::login::EapLogin;
 use crate::session::IkeSession;
 use crate::status::GatewayStatus;
-use crate::users::{EapJudgement, LocalUsers};
+use crate::users::{EapStepJob, LocalUsers};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -20,12 +21,12 @@ use usher_access::{AaaClientConfig, AccessClient, ConfigError, LoginLockout, Ter
 use usher_core::collections::hash_state;
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, MachineOutput, OutputOf,
+    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, MachineOutput, MachineOutputOf,
     OutputQueue, SecureRng, SocketId, WallTime,
 };
 use usher_esp::plane::SaUsage;
 use usher_ike::IkeEndpoint;
-use usher_ike::machine::{self as ike, EndReason, IkeConnection, IkeJob, SaId};
+use usher_ike::machine::{self as ike, IkeConnectionConfig, IkeJob, IkeSaId};
 use usher_ike::payload::Identification;
 
 /// The slot of the IKEv2 endpoint within the gateway.
@@ -45,7 +46,7 @@ pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slo
 
 /// Where the EAP of initiators is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EapJudge {
+pub enum EapServerLocation {
     /// At an AAA server ([`GatewayConfig::aaa`]).
     Aaa,
     /// At the gateway itself ([`GatewayConfig::users`]).
@@ -54,11 +55,11 @@ pub enum EapJudge {
 
 /// A connection of a gateway.
 #[derive(Clone, Debug)]
-pub struct GatewayPeer {
+pub struct GatewayConnectionConfig {
     /// The endpoint's part of it.
-    pub connection: Arc<IkeConnection>,
+    pub connection: Arc<IkeConnectionConfig>,
     /// Where EAP is answered, if initiators authenticate by it.
-    pub judge: EapJudge,
+    pub judge: EapServerLocation,
     /// The names of its address pools. An initiator gets an address of the first with a free one of the requested
     /// family.
     pub pools: Vec<String>,
@@ -87,14 +88,14 @@ pub struct GatewayPeer {
     pub child_lifetimes: Vec<Option<Duration>>,
 }
 
-impl GatewayPeer {
+impl GatewayConnectionConfig {
     /// Creates a connection that waits for its initiator, at this local address. It assigns no addresses and has no
     /// lifetimes.
     #[must_use]
-    pub fn as_responder(connection: IkeConnection, local: SocketAddr) -> Self {
+    pub fn responder_only(connection: IkeConnectionConfig, local: SocketAddr) -> Self {
         Self {
             connection: Arc::new(connection),
-            judge: EapJudge::Aaa,
+            judge: EapServerLocation::Aaa,
             pools: Vec::new(),
             dns: Vec::new(),
             domains: Vec::new(),
@@ -117,7 +118,7 @@ pub struct GatewayConfig {
     /// The limits of the IKEv2 endpoint.
     pub endpoint: ike::IkeEndpointConfig,
     /// The connections, the preferred first.
-    pub peers: Vec<Arc<GatewayPeer>>,
+    pub peers: Vec<Arc<GatewayConnectionConfig>>,
     /// The address pools. They must be consistent ([`usher_access::pool::check_pools`]).
     pub pools: Vec<PoolConfig>,
     /// True if other shards share the pools. Addresses are then requested by [`GatewayJob::Lease`] and returned by
@@ -136,7 +137,7 @@ pub struct GatewayConfig {
 impl GatewayConfig {
     /// Creates a configuration for this connection alone, without pools, AAA servers and local users.
     #[must_use]
-    pub fn for_peer(endpoint: ike::IkeEndpointConfig, peer: GatewayPeer) -> Self {
+    pub fn for_peer(endpoint: ike::IkeEndpointConfig, peer: GatewayConnectionConfig) -> Self {
         Self {
             endpoint,
             peers: alloc::vec![Arc::new(peer)],
@@ -155,15 +156,15 @@ pub enum GatewayJob {
     /// A signature, or a certificate chain. The result is [`GatewayCommand::Done`].
     Ike(IkeJob),
     /// A step of an EAP-TLS handshake with a local user. The result is [`GatewayCommand::Judged`].
-    Judge(Box<EapJudgement>),
+    Judge(Box<EapStepJob>),
     /// Addresses of the pools that all shards share. The result is [`GatewayCommand::Leased`].
-    Lease(LeaseWish),
+    Lease(AddressLeaseRequest),
 }
 
 impl GatewayJob {
     /// Returns the result for a job that is dropped because the queue is full.
     #[must_use]
-    pub fn refusal_command(self, token: u64) -> GatewayCommand {
+    pub fn dropped_job_command(self, token: u64) -> GatewayCommand {
         match self {
             Self::Ike(_) => GatewayCommand::Done(ike::IkeCommand::Unable { token }),
             Self::Judge(judgement) => GatewayCommand::Unjudged(judgement.sa),
@@ -174,10 +175,10 @@ impl GatewayJob {
 
 /// A selection of IKE_SAs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SaSelection {
+pub enum IkeSaSelector {
     /// All.
     All,
-    /// The one with this id ([`SaStatus::id`](crate::SaStatus::id)).
+    /// The one with this id ([`IkeSaStatus::id`](crate::IkeSaStatus::id)).
     Sa(u64),
     /// Those with this connection, identity, user or virtual address.
     Named(String),
@@ -188,14 +189,14 @@ pub enum SaSelection {
 pub enum GatewayCommand {
     /// The result of [`GatewayJob::Ike`].
     Done(ike::IkeCommand),
-    /// The result of [`GatewayJob::Judge`]: the same value, [done](EapJudgement::run_judgement).
-    Judged(Box<EapJudgement>),
+    /// The result of [`GatewayJob::Judge`]: the same value, [done](EapStepJob::run_eap_step).
+    Judged(Box<EapStepJob>),
     /// The result of [`GatewayJob::Judge`] for this IKE_SA if the job was dropped under load.
-    Unjudged(SaId),
+    Unjudged(IkeSaId),
     /// The result of [`GatewayJob::Lease`].
     Leased {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The leases, possibly fewer than requested.
         leases: Vec<Lease>,
     },
@@ -208,7 +209,7 @@ pub enum GatewayCommand {
     /// Another shard has a new IKE_SA of this pair ([`ike::IkeEvent::Replaces`]).
     Replaced {
         /// The new IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The name of its connection.
         connection: String,
         /// The local identity.
@@ -235,7 +236,7 @@ pub enum GatewayCommand {
         /// Returned in the reply.
         token: u64,
         /// The IKE_SAs.
-        selection: SaSelection,
+        selection: IkeSaSelector,
         /// True to rekey their CHILD_SAs instead.
         children: bool,
     },
@@ -244,7 +245,7 @@ pub enum GatewayCommand {
         /// Returned in the reply.
         token: u64,
         /// The IKE_SAs.
-        selection: SaSelection,
+        selection: IkeSaSelector,
     },
     /// A packet needs a CHILD_SA. Initiates its connection if necessary. [`GatewayEvent::Unprotected`] follows if
     /// that fails.
@@ -345,7 +346,7 @@ pub enum GatewayEvent {
     /// An AAA server ended or changed a session (dynamic authorization).
     Dynamic {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// True if it ends; otherwise its timeouts have changed.
         end: bool,
     },
@@ -380,51 +381,51 @@ pub enum GatewayEvent {
 }
 
 usher_core::counters! {
-    /// What a [`IkeGateway`] did, beside what its endpoint and its client of AAA servers count.
+    /// Counters of an [`IkeGateway`], beside those of its endpoint and its AAA client.
     pub struct GatewayCounters {
-        /// Users let in by EAP.
+        /// Logins accepted by EAP.
         logins_accepted,
-        /// Users turned away by EAP.
+        /// Logins rejected by EAP.
         logins_rejected,
-        /// Logins of the gateway's own users that were not weighed, since too many of their name or host have failed.
-        logins_held_back,
+        /// Logins of the gateway's own users that a lockout rejected unchecked.
+        logins_locked_out,
         /// Logins that no AAA server decided.
         logins_unanswered,
-        /// Addresses given to initiators.
+        /// Addresses assigned to initiators.
         addresses_given,
-        /// Initiators who got no address, since no pool has one left.
+        /// Initiators without an address: no pool had a free one.
         addresses_exhausted,
-        /// Sessions begun: IKE_SAs that others began and that were established.
+        /// Sessions begun: established IKE_SAs that peers initiated.
         sessions,
-        /// Records of accounting sent.
+        /// Accounting records sent.
         records,
-        /// Records of accounting that no server kept.
+        /// Accounting records that no server accepted.
         records_lost,
-        /// Sessions ended, since their time was over.
+        /// Sessions ended by their timeout.
         sessions_timed_out,
         /// Sessions ended by an AAA server.
         sessions_disconnected,
         /// Sessions changed by an AAA server.
         sessions_changed,
-        /// Requests of AAA servers that were refused.
+        /// Dynamic authorization requests refused.
         dynamic_refused,
-        /// Connections begun by this side.
+        /// Connections that this side initiated.
         initiated,
-        /// IKE_SAs of this side that were begun anew, so that both prove again who they are.
+        /// IKE_SAs that this side reauthenticated.
         reauthentications,
-        /// IKE_SAs that ended since nobody had replaced them in their time.
+        /// IKE_SAs expired: neither side had replaced them.
         expired,
-        /// CHILD_SAs that ended since nobody had replaced them in their time.
+        /// CHILD_SAs expired: neither side had replaced them.
         children_expired,
-        /// Packets that needed a CHILD_SA, as far as the host has told.
+        /// Packets that needed a CHILD_SA, as the host reported them.
         acquired,
-        /// Octets of packets that have come by CHILD_SAs.
+        /// Octets received through CHILD_SAs.
         received_octets,
-        /// Packets that have come by CHILD_SAs.
+        /// Packets received through CHILD_SAs.
         received_packets,
-        /// Octets of packets that have gone by CHILD_SAs.
+        /// Octets sent through CHILD_SAs.
         sent_octets,
-        /// Packets that have gone by CHILD_SAs.
+        /// Packets sent through CHILD_SAs.
         sent_packets,
     }
 }
@@ -438,13 +439,13 @@ pub struct IkeGateway {
     pub(crate) epoch: WallTime,
     pub(crate) rng: SecureRng,
     /// Initiators that authenticate by EAP or wait for an address.
-    pub(crate) logins: BTreeMap<SaId, EapLogin>,
+    pub(crate) logins: BTreeMap<IkeSaId, EapLogin>,
     /// IKE_SAs by the tokens of pending AAA requests.
-    pub(crate) aaa_requests: BTreeMap<u64, SaId>,
+    pub(crate) aaa_requests: BTreeMap<u64, IkeSaId>,
     /// Lockout of the gateway's local users.
     pub(crate) lockout: LoginLockout,
     /// Established IKE_SAs.
-    pub(crate) sessions: BTreeMap<SaId, IkeSession>,
+    pub(crate) sessions: BTreeMap<IkeSaId, IkeSession>,
     /// The pools, unless they are shared.
     pub(crate) leases: Option<AddressLeases>,
     pub(crate) timers: TimerQueue<GatewayTimer>,
@@ -455,23 +456,23 @@ pub struct IkeGateway {
     pub(crate) start: u32,
     pub(crate) next_session: u32,
     /// IKE_SAs that this side initiated, with the names of their connections.
-    pub(crate) initiated_connections: BTreeMap<SaId, String>,
+    pub(crate) initiated_connections: BTreeMap<IkeSaId, String>,
     /// Connections that are not initiated again, because a command ended them.
     stopped: BTreeSet<String>,
     /// Ended sessions that wait for the last traffic reports of their CHILD_SAs.
-    pub(crate) closing: BTreeMap<SaId, IkeSession>,
+    pub(crate) closing: BTreeMap<IkeSaId, IkeSession>,
     /// The IKE_SAs of current and former CHILD_SAs, by inbound SPI.
-    pub(crate) owners: BTreeMap<u32, SaId>,
+    pub(crate) owners: BTreeMap<u32, IkeSaId>,
     /// IKE_SAs that this side ends in order to initiate them again.
-    pub(crate) renewing: BTreeSet<SaId>,
+    pub(crate) renewing: BTreeSet<IkeSaId>,
     /// New IKE_SAs of a reauthentication: the old IKE_SA, and the CHILD_SAs still to be created.
-    pub(crate) replacing: BTreeMap<SaId, (SaId, BTreeSet<String>)>,
+    pub(crate) replacing: BTreeMap<IkeSaId, (IkeSaId, BTreeSet<String>)>,
     /// CHILD_SAs for which packets wait, by connections that are being initiated.
     pub(crate) on_demand_children: BTreeMap<String, BTreeSet<String>>,
     /// The time of the last failure of on-demand connections.
     pub(crate) failed: BTreeMap<String, Instant>,
     /// The result of a pending [`ike::IkeEvent::Initiated`].
-    initiating: Option<SaId>,
+    initiating: Option<IkeSaId>,
     started: bool,
     pub(crate) leaving: bool,
     /// All IKE_SAs have ended, and the shutdown is not yet reported.
@@ -491,7 +492,7 @@ impl IkeGateway {
         let hash = hash_state(&mut rng);
         let mut endpoint = IkeEndpoint::new(config.endpoint, SecureRng::from_seed(rng.random_array()));
         let served = served_connections(&config);
-        // The endpoint always accepts this command.
+        // The endpoint always accepts this command, so the result does not matter.
         let _ = endpoint.handle_command(Instant::ZERO, ike::IkeCommand::Serve(served));
         let start = rng.next_u32();
         Ok(Self {
@@ -555,7 +556,7 @@ impl IkeGateway {
         self.next_token += 1;
         self.next_token
     }
-    pub(crate) fn find_peer(&self, connection: &str) -> Option<Arc<GatewayPeer>> {
+    pub(crate) fn find_peer(&self, connection: &str) -> Option<Arc<GatewayConnectionConfig>> {
         self.config.peers.iter().find(|peer| peer.connection.name == connection).cloned()
     }
     /// Sends a command to the endpoint. It fails if its target is gone meanwhile.
@@ -564,27 +565,35 @@ impl IkeGateway {
     }
 
     /// Initiates a connection and returns the IKE_SA.
-    pub(crate) fn initiate_connection(&mut self, now: Instant, peer: &GatewayPeer) -> Result<SaId, String> {
+    pub(crate) fn initiate_connection(
+        &mut self,
+        now: Instant,
+        peer: &GatewayConnectionConfig,
+    ) -> Result<IkeSaId, String> {
         let Some(remote) = peer.remote else {
-            return Err("its other side is to begin: the configuration has no remote_address for it".into());
+            return Err(
+                "only its peer can initiate it: the configuration has no remote_address for it".into()
+            );
         };
         let (connection, local) = (peer.connection.clone(), peer.local);
         let command = ike::IkeCommand::Initiate { token: 0, connection, local, remote };
         self.ike.handle_command(now, command).map_err(|error| alloc::format!("{error}"))?;
         self.counters.initiated += 1;
         self.drain_outputs(now);
-        let sa = self.initiating.take().ok_or("it has ended at once")?;
+        let sa = self.initiating.take().ok_or("its IKE_SA ended at once")?;
         self.initiated_connections.insert(sa, peer.connection.name.clone());
         Ok(sa)
     }
     /// True if this side initiated the IKE_SA.
-    pub(crate) fn is_begun(&self, sa: SaId) -> bool {
+    pub(crate) fn is_locally_initiated(&self, sa: IkeSaId) -> bool {
         self.initiated_connections.contains_key(&sa)
     }
 
     /// Initiates a connection, and schedules a retry if that fails.
     fn start_connection(&mut self, now: Instant, n: usize) {
-        let begins = |peer: &&Arc<GatewayPeer>| peer.start && !self.stopped.contains(&peer.connection.name);
+        let begins = |peer: &&Arc<GatewayConnectionConfig>| {
+            peer.start && !self.stopped.contains(&peer.connection.name)
+        };
         let Some(peer) = self.config.peers.get(n).filter(begins).cloned() else { return };
         if self.initiate_connection(now, &peer).is_err() {
             self.timers.insert(now + peer.retry, GatewayTimer::Reconnect(n));
@@ -593,7 +602,7 @@ impl IkeGateway {
 
     fn start_connections(&mut self, now: Instant) {
         if !core::mem::replace(&mut self.started, true) {
-            self.account_begin(now);
+            self.send_accounting_on(now);
             (0..self.config.peers.len()).for_each(|n| self.start_connection(now, n));
         }
     }
@@ -613,7 +622,7 @@ impl IkeGateway {
                 GatewayTimer::Interim(sa) => self.send_interim(now, sa),
                 GatewayTimer::Reconnect(n) => self.start_connection(now, n),
                 GatewayTimer::Close(sa) => self.close_session(now, sa),
-                GatewayTimer::Renew(n) => self.renew_connection(now, n),
+                GatewayTimer::Renew(n) => self.reinitiate_connection(now, n),
                 GatewayTimer::Reauthenticate(sa) => self.reauthenticate_sa(now, sa),
                 GatewayTimer::Expire(sa) => self.expire_sa(now, sa),
                 GatewayTimer::ExpireChild(inbound) => self.expire_child(now, inbound),
@@ -666,12 +675,12 @@ impl IkeGateway {
                 return self.handle_eap(now, (sa, identity, connection, remote), &packet);
             }
             ike::IkeEvent::AddressRequested { sa, identity, connection, remote, attributes } => {
-                return self.address_wanted(now, (sa, identity, connection, remote), attributes);
+                return self.handle_address_request(now, (sa, identity, connection, remote), attributes);
             }
             ike::IkeEvent::Initiated { sa, .. } => self.initiating = Some(sa),
             ike::IkeEvent::Established { sa, .. } => {
                 self.track_ike_event(now, &event);
-                self.wanted_children(now, sa);
+                self.create_wanted_children(now, sa);
             }
             ike::IkeEvent::Install { .. }
             | ike::IkeEvent::Remove { .. }
@@ -686,10 +695,10 @@ impl IkeGateway {
             }
             ike::IkeEvent::Ended { sa, reason } => {
                 self.initiating = self.initiating.filter(|begun| *begun != sa);
-                self.report_unprotected(now, sa);
+                self.report_unprotected_connection(now, sa);
                 self.end_session(now, sa, reason);
                 self.outputs.push_event(GatewayEvent::Ike(event));
-                self.not_renewed(now, sa);
+                self.retry_failed_reauthentication(now, sa);
                 return self.restart_connection(now, sa, reason);
             }
             ike::IkeEvent::ChildRefused { sa, ref name, .. } => self.handle_child_refused(now, sa, name),
@@ -702,79 +711,9 @@ impl IkeGateway {
         }
         self.outputs.push_event(GatewayEvent::Ike(event));
     }
-
-    /// Initiates a connection again whose IKE_SA has ended, unless a command ended it.
-    fn restart_connection(&mut self, now: Instant, sa: SaId, reason: EndReason) {
-        let Some(name) = self.initiated_connections.remove(&sa) else { return };
-        let renews = self.renewing.remove(&sa);
-        // Another IKE_SA has replaced it.
-        if self.initiated_connections.values().any(|other| *other == name) {
-            return;
-        }
-        let begins = !self.leaving && !self.stopped.contains(&name);
-        let n = self.config.peers.iter().position(|peer| peer.connection.name == name);
-        let n = n.filter(|_| begins);
-        if let Some(n) = n.filter(|_| renews) {
-            self.timers.insert(now, GatewayTimer::Renew(n));
-            return;
-        }
-        self.outputs.push_event(GatewayEvent::ConnectionEnded { connection: name });
-        let starts = |n: &usize| self.config.peers.get(*n).is_some_and(|peer| peer.start);
-        let Some(n) = n.filter(starts).filter(|_| reason != EndReason::Deleted) else { return };
-        let retry = self.config.peers.get(n).map_or(Duration::ZERO, |peer| peer.retry);
-        self.timers.insert(now + retry, GatewayTimer::Reconnect(n));
-    }
-
-    /// Sends a command to the selected IKE_SAs. Returns the number of affected SAs.
-    fn apply_to_selection(&mut self, now: Instant, which: &SaSelection, children: bool, end: bool) -> usize {
-        let meant = |(sa, session): (&SaId, &IkeSession)| match which {
-            SaSelection::All => Some(*sa),
-            SaSelection::Sa(n) => (sa.0 == *n).then_some(*sa),
-            SaSelection::Named(name) => session.is_called(name).then_some(*sa),
-        };
-        let meant: Vec<SaId> = self.sessions.iter().filter_map(meant).collect();
-        let mut told = 0;
-        for sa in meant {
-            let spis: Vec<u32> = match self.sessions.get_mut(&sa) {
-                Some(session) if end => {
-                    (session.cause, session.is_ended_by_command) = (TerminateCause::AdminReset, true);
-                    self.renewing.remove(&sa);
-                    Vec::new()
-                }
-                Some(session) if children => session.children.keys().copied().collect(),
-                _ => Vec::new(),
-            };
-            let commands: Vec<_> = match (end, children) {
-                (true, _) => alloc::vec![ike::IkeCommand::Delete(sa)],
-                (false, true) => {
-                    spis.into_iter().map(|spi| ike::IkeCommand::RekeyChild { sa, spi }).collect()
-                }
-                (false, false) => alloc::vec![ike::IkeCommand::Rekey(sa)],
-            };
-            told +=
-                commands.into_iter().filter(|command| self.send_ike_command(now, command.clone())).count();
-        }
-        told
-    }
-
-    /// Stops the selected connections of this side and ends those that are being initiated. Returns the number of the
-    /// latter.
-    fn stop_connections(&mut self, now: Instant, which: &SaSelection) -> usize {
-        let meant = |name: &str| {
-            matches!(which, SaSelection::All) || matches!(which, SaSelection::Named(n) if n == name)
-        };
-        let names = self.config.peers.iter().filter(|peer| peer.start).map(|peer| &peer.connection.name);
-        self.stopped.extend(names.filter(|name| meant(name)).cloned());
-        let under_way = self.initiated_connections.iter().filter(|(sa, name)| {
-            let meant = meant(name) || matches!(which, SaSelection::Sa(n) if sa.0 == *n);
-            meant && !self.sessions.contains_key(sa)
-        });
-        let under_way: Vec<SaId> = under_way.map(|(sa, _)| *sa).collect();
-        under_way.into_iter().filter(|sa| self.send_ike_command(now, ike::IkeCommand::Delete(*sa))).count()
-    }
 }
 
-fn served_connections(config: &GatewayConfig) -> Vec<Arc<IkeConnection>> {
+fn served_connections(config: &GatewayConfig) -> Vec<Arc<IkeConnectionConfig>> {
     config.peers.iter().map(|peer| peer.connection.clone()).collect()
 }
 
@@ -785,7 +724,7 @@ impl Machine for IkeGateway {
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.epoch = epoch;
-        self.config.users.set_clock(now.to_wall_time(epoch));
+        self.config.users.set_tls_clock(now.to_wall_time(epoch));
         self.ike.set_epoch(now, epoch);
         if let Some(aaa) = &mut self.aaa {
             aaa.set_epoch(now, epoch);
@@ -794,7 +733,7 @@ impl Machine for IkeGateway {
     }
 
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
-        self.config.users.set_clock(now.to_wall_time(self.epoch));
+        self.config.users.set_tls_clock(now.to_wall_time(self.epoch));
         match input.split_outer_slot() {
             Some((IKE_SLOT, input)) => self.ike.handle_input(now, input),
             Some((AAA_SLOT, inner)) => match &mut self.aaa {
@@ -817,8 +756,8 @@ impl Machine for IkeGateway {
     fn handle_command(&mut self, now: Instant, command: GatewayCommand) -> Result<(), CommandError> {
         match command {
             GatewayCommand::Done(command) => self.ike.handle_command(now, command)?,
-            GatewayCommand::Judged(judgement) => self.apply_judgement(now, *judgement),
-            GatewayCommand::Unjudged(sa) => self.fail_unanswered(now, sa, LoginFailure::Overload),
+            GatewayCommand::Judged(judgement) => self.apply_eap_step_result(now, *judgement),
+            GatewayCommand::Unjudged(sa) => self.fail_login_unanswered(now, sa, LoginFailure::Overload),
             GatewayCommand::VoidTickets => self.ike.handle_command(now, ike::IkeCommand::VoidTickets)?,
             GatewayCommand::Revoked(names) => {
                 self.ike.handle_command(now, ike::IkeCommand::Revoked(names))?
@@ -843,19 +782,19 @@ impl Machine for IkeGateway {
                 self.outputs.push_event(GatewayEvent::Status { token, status });
             }
             GatewayCommand::Rekey { token, selection: which, children } => {
-                let sas = self.apply_to_selection(now, &which, children, false);
+                let sas = self.command_selected_sas(now, &which, children, false);
                 self.outputs.push_event(GatewayEvent::SasNotified { token, sas });
             }
             GatewayCommand::Down { token, selection: which } => {
                 let sas =
-                    self.apply_to_selection(now, &which, false, true) + self.stop_connections(now, &which);
+                    self.command_selected_sas(now, &which, false, true) + self.stop_connections(now, &which);
                 self.outputs.push_event(GatewayEvent::SasNotified { token, sas });
             }
             GatewayCommand::Configure(config) => {
                 self.config.peers = config.peers;
                 self.lockout.set_limit(config.users.failures);
                 self.config.users = config.users;
-                self.config.users.set_clock(now.to_wall_time(self.epoch));
+                self.config.users.set_tls_clock(now.to_wall_time(self.epoch));
                 let served = served_connections(&self.config);
                 self.ike.handle_command(now, ike::IkeCommand::Serve(served))?;
             }
@@ -863,21 +802,23 @@ impl Machine for IkeGateway {
             GatewayCommand::UsageReport(pairs) => {
                 pairs.into_iter().for_each(|(inbound, usage)| self.record_usage(now, inbound, &usage));
             }
-            GatewayCommand::Removed { inbound, usage } => self.finish_removal(now, inbound, usage.as_ref()),
-            GatewayCommand::Expired { inbound, hard } => self.handle_expiry(now, inbound, hard),
-            GatewayCommand::Addresses(own) => self.addresses_changed(now, &own),
+            GatewayCommand::Removed { inbound, usage } => {
+                self.record_final_child_usage(now, inbound, usage.as_ref())
+            }
+            GatewayCommand::Expired { inbound, hard } => self.handle_child_traffic_limit(now, inbound, hard),
+            GatewayCommand::Addresses(own) => self.apply_local_address_changes(now, &own),
             GatewayCommand::Leave => self.start_shutdown(now),
         }
         self.drain_outputs(now);
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        // The AAA server must learn of the start before the first login. Later, the record would end sessions that
+        // The AAA server must learn of the start before the first login. A later record would end the sessions that
         // have begun meanwhile.
         let begins = || self.aaa.is_some() || self.config.peers.iter().any(|peer| peer.start);
         let start = (!self.started && begins()).then_some(Instant::ZERO);

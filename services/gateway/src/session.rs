@@ -7,12 +7,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_access::pool::Lease;
-use usher_access::{RecordKind, TerminateCause};
+use usher_access::{AccountingRecordKind, TerminateCause};
 use usher_core::{DatagramPath, Duration, Instant, Machine};
 use usher_esp::plane::SaUsage;
 use usher_ike::Spi;
 use usher_ike::code::ConfigurationType;
-use usher_ike::machine::{ChildSa, EndReason, IkeEvent, IpsecMode, SaId};
+use usher_ike::machine::{ChildSa, EndReason, IkeEvent, IkeSaId, IpsecMode};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
 /// The longest wait for the last traffic reports of removed CHILD_SAs.
@@ -110,7 +110,7 @@ impl IkeGateway {
                 self.open_session(now, *sa, (connection, remote), *spis, *path);
             }
             IkeEvent::Install { sa, child } => {
-                let expires = self.child_expires(now, child);
+                let expires = self.child_expiry_time(now, child);
                 if let Some(session) = self.sessions.get_mut(sa) {
                     session
                         .children
@@ -124,7 +124,7 @@ impl IkeGateway {
                     }
                     self.failed.remove(&child.connection);
                 }
-                self.mark_child_done(now, *sa, &child.name);
+                self.mark_replacement_child_done(now, *sa, &child.name);
             }
             IkeEvent::Remove { sa, inbound, .. } => {
                 let gone = self.sessions.get_mut(sa).and_then(|session| {
@@ -164,14 +164,14 @@ impl IkeGateway {
     fn open_session(
         &mut self,
         now: Instant,
-        sa: SaId,
+        sa: IkeSaId,
         (connection, remote): (&str, &Identification),
         spis: (Spi, Spi),
         path: DatagramPath,
     ) {
-        let initiator = self.is_begun(sa);
+        let initiator = self.is_locally_initiated(sa);
         let login = self.logins.remove(&sa);
-        // The same address as in the AAA request.
+        // The session has the same peer address as its AAA request.
         let from = login.as_ref().map_or(path.remote, |login| login.remote);
         let (mut granted, leases, addresses) = match login {
             Some(login) => (login.granted, login.leases, login.addresses),
@@ -182,6 +182,7 @@ impl IkeGateway {
         }
         self.next_session = self.next_session.wrapping_add(1);
         let id = usher_access::session_id(self.start, self.next_session);
+        // RFC 2865, 5.27: the session ends at Session-Timeout.
         let ends = granted.lasts.map(|lasts| now + lasts);
         let accounting = self.config.aaa.as_ref().filter(|aaa| aaa.accounting && !initiator);
         let interim = accounting.and_then(|aaa| granted.interim.or(aaa.interim));
@@ -223,11 +224,11 @@ impl IkeGateway {
         if !initiator {
             self.counters.sessions += 1;
         }
-        self.account_session(now, sa, RecordKind::Start);
+        self.account_session(now, sa, AccountingRecordKind::Start);
     }
 
     /// Continues a session under the id of a rekeyed IKE_SA.
-    pub(crate) fn renumber_session(&mut self, now: Instant, old: SaId, new: SaId, spis: (Spi, Spi)) {
+    pub(crate) fn renumber_session(&mut self, now: Instant, old: IkeSaId, new: IkeSaId, spis: (Spi, Spi)) {
         let Some(mut session) = self.sessions.remove(&old) else { return };
         session.spis = spis;
         for inbound in session.children.keys().chain(session.leaving.keys()) {
@@ -247,7 +248,7 @@ impl IkeGateway {
     }
 
     /// Ends a session.
-    pub(crate) fn end_session(&mut self, now: Instant, sa: SaId, reason: EndReason) {
+    pub(crate) fn end_session(&mut self, now: Instant, sa: IkeSaId, reason: EndReason) {
         self.drop_login(now, sa);
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         if let Some(cause) = terminate_cause(reason).filter(|_| session.cause == TerminateCause::UserRequest)
@@ -276,16 +277,16 @@ impl IkeGateway {
     }
 
     /// Closes an ended session: its traffic is known, or the wait for it is over.
-    pub(crate) fn close_session(&mut self, now: Instant, sa: SaId) {
+    pub(crate) fn close_session(&mut self, now: Instant, sa: IkeSaId) {
         let Some(session) = self.closing.remove(&sa) else { return };
         for inbound in session.leaving.keys() {
             self.owners.remove(inbound);
         }
         let token = session.granted.token;
         let cause = session.cause;
-        self.send_record(now, session, RecordKind::Stop);
+        self.send_record(now, session, AccountingRecordKind::Stop);
         if let (Some(token), Some(aaa)) = (token, &mut self.aaa) {
-            // The session ends whatever the server replies.
+            // The session ends here whatever the server replies.
             let _ = aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
         }
     }

@@ -10,7 +10,7 @@ impl GatewayConfig {
     /// Returns the configuration of one shard. It has its part of the limits and shares the address pools. Only the
     /// first shard initiates connections.
     #[must_use]
-    pub fn of_shard(&self, shard: ShardIndex) -> Self {
+    pub fn config_for_shard(&self, shard: ShardIndex) -> Self {
         let mut config = self.clone();
         if shard.shard_count <= 1 {
             return config;
@@ -22,7 +22,7 @@ impl GatewayConfig {
             &mut endpoint.half_open,
             &mut endpoint.cookies_from,
             &mut endpoint.cookies_from_network,
-            &mut endpoint.half_open_per_network,
+            &mut endpoint.half_open_per_host,
             &mut endpoint.sas,
             &mut endpoint.lingering,
             &mut endpoint.fragments,
@@ -48,11 +48,12 @@ impl GatewayConfig {
 impl GatewayCommand {
     /// Returns the shards that get this command, and the command for each.
     #[must_use]
-    pub fn for_shards(self, of: u8) -> Vec<(u8, Self)> {
+    pub fn split_for_shards(self, of: u8) -> Vec<(u8, Self)> {
         let shard = |number| ShardIndex { number, shard_count: of };
         let all = |command: &dyn Fn(u8) -> Self| (0..of).map(|number| (number, command(number))).collect();
-        let owner =
-            |spi: u32| (0..of).find(|number| shard(*number).owns_spi(spi.to_be_bytes()[0])).unwrap_or(0);
+        let owner = |spi: u32| {
+            (0..of).find(|number| shard(*number).owns_spi_octet(spi.to_be_bytes()[0])).unwrap_or(0)
+        };
         match self {
             _ if of <= 1 => alloc::vec![(0, self)],
             Self::Done(_) | Self::Judged(_) | Self::Connect { .. } | Self::Acquire { .. } => {
@@ -71,7 +72,7 @@ impl GatewayCommand {
                 parts.into_iter().map(|(number, pairs)| (number, Self::UsageReport(pairs))).collect()
             }
             Self::Configure(config) => {
-                all(&|number| Self::Configure(Box::new(config.of_shard(shard(number)))))
+                all(&|number| Self::Configure(Box::new(config.config_for_shard(shard(number)))))
             }
             Self::Status { token } => all(&|_| Self::Status { token }),
             Self::Rekey { token, selection: which, children } => {

@@ -8,13 +8,13 @@ use core::net::{IpAddr, SocketAddr};
 use usher_core::{Duration, Instant};
 use usher_esp::plane::SaUsage;
 use usher_ike::Spi;
-use usher_ike::machine::SaId;
+use usher_ike::machine::IkeSaId;
 
 /// The status of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewayStatus {
     /// The established IKE_SAs.
-    pub sas: Vec<SaStatus>,
+    pub sas: Vec<IkeSaStatus>,
     /// Number of half-open IKE_SAs.
     pub half_open: usize,
     /// Each pool: its name, addresses in use, addresses in all.
@@ -25,7 +25,7 @@ pub struct GatewayStatus {
 
 /// An established IKE_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SaStatus {
+pub struct IkeSaStatus {
     /// Its id, which changes with rekeying.
     pub id: u64,
     /// The name of its connection.
@@ -55,12 +55,12 @@ pub struct SaStatus {
     /// The traffic of its CHILD_SAs, with former ones.
     pub usage: SaUsage,
     /// Its CHILD_SAs.
-    pub children: Vec<ChildStatus>,
+    pub children: Vec<ChildSaStatus>,
 }
 
 /// A CHILD_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChildStatus {
+pub struct ChildSaStatus {
     /// The name of its configuration.
     pub name: String,
     /// The inbound SPI.
@@ -82,8 +82,8 @@ pub struct ChildStatus {
 }
 
 impl IkeSession {
-    pub(crate) fn sa_status(&self, sa: SaId, now: Instant) -> SaStatus {
-        let child = |(inbound, child): (&u32, &crate::session::ChildSaRecord)| ChildStatus {
+    pub(crate) fn sa_status(&self, sa: IkeSaId, now: Instant) -> IkeSaStatus {
+        let child = |(inbound, child): (&u32, &crate::session::ChildSaRecord)| ChildSaStatus {
             name: child.name.clone(),
             inbound: *inbound,
             outbound: child.outbound,
@@ -94,7 +94,7 @@ impl IkeSession {
             lasted: now.duration_since(child.since),
             usage: child.usage,
         };
-        SaStatus {
+        IkeSaStatus {
             id: sa.0,
             connection: self.connection.clone(),
             identity: self.identity.to_string(),

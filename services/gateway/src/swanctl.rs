@@ -15,12 +15,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::IpAddr;
-use refusals::SectionRefusal;
+use refusals::CharonRejection;
 use secrets::SwanctlSecret;
-use settings::{SettingsSection, SourceLine};
+use settings::{SourceLine, SwanctlSection};
 use words::{
-    LocalScope, auth_of, ike_version, is_certified, local_scope, peer_addresses, pool_range, split_words,
-    toml_array, toml_string,
+    LocalAddressScope, authenticates_by_certificate, ike_version, local_address_scope, peer_addresses,
+    side_auth_method, split_words, toml_array, toml_string, translate_pool_range,
 };
 
 /// Most addresses and networks of all connections: each is compared with each other.
@@ -61,7 +61,7 @@ pub fn import_swanctl(text: &str, include: &mut IncludeLoader<'_>) -> Result<Swa
     for (name, section) in &settings.root.sections {
         match name.as_str() {
             "connections" => {
-                importer.leave_values(section);
+                importer.report_unexpected_values(section);
                 importer.write_connections(&served);
             }
             "pools" => {
@@ -71,14 +71,14 @@ pub fn import_swanctl(text: &str, include: &mut IncludeLoader<'_>) -> Result<Swa
             }
             "authorities" => importer.read_authorities(&served, section),
             "secrets" => {}
-            // A template, whose settings other sections have inherited.
+            // The section is only a template, whose settings other sections have inherited.
             name if settings.templates.contains(name) => {}
-            other => importer.note_untaken(section.line, &alloc::format!("the section {other}")),
+            other => importer.report_unimported_setting(section.line, &alloc::format!("the section {other}")),
         }
     }
-    importer.write_remaining();
+    importer.write_eap_and_users();
     #[cfg(feature = "tls")]
-    importer.check_output();
+    importer.check_imported_config();
     let told = |all: Vec<(SourceLine, String)>| {
         let mut all: Vec<_> =
             all.into_iter().map(|(place, what)| settings.describe_position(place, &what)).collect();
@@ -109,15 +109,16 @@ struct SwanctlImporter {
 }
 
 impl SwanctlImporter {
-    fn note_untaken(&mut self, line: SourceLine, what: &str) {
-        self.left.push((line, alloc::format!("{what} is not taken")));
+    fn report_unimported_setting(&mut self, line: SourceLine, what: &str) {
+        self.left.push((line, alloc::format!("{what} is not imported")));
     }
     fn add_note(&mut self, line: SourceLine, what: String) {
         self.left.push((line, what));
     }
     /// Reports a setting without which more peers would be admitted.
-    fn add_stop(&mut self, line: SourceLine, what: &str) {
-        self.stops.push((line, alloc::format!("{what} is not taken, and without it more would be let in")));
+    fn report_security_blocker(&mut self, line: SourceLine, what: &str) {
+        self.stops
+            .push((line, alloc::format!("{what} is not imported: without it, more peers would be admitted")));
     }
     fn write_setting(&mut self, key: &str, value: &str) {
         // Writing to a string cannot fail.
@@ -128,88 +129,93 @@ impl SwanctlImporter {
     }
 
     /// Reports the values of a section that should have none.
-    fn leave_values(&mut self, section: &SettingsSection) {
-        section
-            .values
-            .iter()
-            .for_each(|(key, value, line)| self.note_untaken(*line, &alloc::format!("{key} = {value}")));
+    fn report_unexpected_values(&mut self, section: &SwanctlSection) {
+        section.values.iter().for_each(|(key, value, line)| {
+            self.report_unimported_setting(*line, &alloc::format!("{key} = {value}"))
+        });
     }
 
     /// Returns the connections that both charon and ours support, in the file's order. Others are reported. They do
     /// not influence the order, because charon gives their clients another connection too.
-    fn select_connections<'a>(&mut self, root: &'a SettingsSection) -> Vec<&'a (String, SettingsSection)> {
+    fn select_connections<'a>(&mut self, root: &'a SwanctlSection) -> Vec<&'a (String, SwanctlSection)> {
         let mut served = Vec::new();
         for entry in root.find_section("connections").map(|all| &all.sections).into_iter().flatten() {
             let (name, connection) = entry;
             let reading = refusals::read_connection(connection);
-            if let Some(SectionRefusal { position: place, why }) = reading.refusal {
-                let what = "it is not taken, as charon does not take it";
+            if let Some(CharonRejection { position: place, why }) = reading.refusal {
+                let what = "it is not imported, because charon rejects it";
                 self.add_note(place, alloc::format!("the connection {name} {why}: {what}"));
                 continue;
             }
             let (places, unknown) = peer_addresses(connection);
             let why = match ike_version(connection) {
-                Some(1) => "is of IKEv1, which is not spoken",
+                Some(1) => "uses IKEv1, which is not supported",
                 Some(0 | 2) if places.is_empty() && unknown.is_none() => {
-                    "has addresses of one family on this side and of the other on its other side, and nobody comes to it"
+                    "has local addresses of one IP family and remote addresses of the other, so no peer matches it"
                 }
                 Some(0 | 2) => {
                     for (place, what) in reading.later {
                         let more =
-                            "is of a release after strongSwan 5.9.8, which takes no connection with it";
+                            "needs a release after strongSwan 5.9.8, which rejects connections with it";
                         self.add_note(place, alloc::format!("{what} of the connection {name} {more}"));
                     }
                     for (place, what) in reading.unclear {
-                        self.add_stop(
+                        self.report_security_blocker(
                             place,
                             &alloc::format!(
-                                "{what} of the connection {name}, which charon may read otherwise,"
+                                "{what} of the connection {name}, which charon may read differently,"
                             ),
                         );
                     }
                     served.push(entry);
                     continue;
                 }
-                _ => "is of a version of IKE that nobody speaks",
+                _ => "has an unknown version of IKE",
             };
             self.add_note(
                 connection.line_of("version"),
-                alloc::format!("the connection {name} {why}: it is not taken"),
+                alloc::format!("the connection {name} {why}: it is not imported"),
             );
         }
         served
     }
 
     /// Writes the connections in order of precedence.
-    fn write_connections(&mut self, all: &[&(String, SettingsSection)]) {
-        self.write_listen(all);
-        let sections: Vec<&SettingsSection> = all.iter().map(|(_, connection)| connection).collect();
+    fn write_connections(&mut self, all: &[&(String, SwanctlSection)]) {
+        self.write_listen_addresses(all);
+        let sections: Vec<&SwanctlSection> = all.iter().map(|(_, connection)| connection).collect();
         if sections.iter().map(|connection| peer_addresses(connection).0.len()).sum::<usize>()
             > MAX_PEER_ADDRESSES
         {
             let what = alloc::format!(
-                "connections have more than {MAX_PEER_ADDRESSES} addresses and networks, whose order"
+                "the order of connections with more than {MAX_PEER_ADDRESSES} addresses and networks"
             );
-            return self.add_stop(0, &what);
+            return self.report_security_blocker(0, &what);
         }
         let (order, conflicts) = order::sort_connections(&sections);
         for (name, connection) in conflicts.iter().map(|n| all[*n]) {
-            let what = "is before another connection for some addresses and behind it for others: the order";
-            self.add_stop(connection.line, &alloc::format!("{name} {what}"));
+            let what =
+                "comes before another connection for some addresses and after it for others; the order";
+            self.report_security_blocker(connection.line, &alloc::format!("{name} {what}"));
         }
         order.iter().map(|n| all[*n]).for_each(|(name, connection)| self.write_connection(name, connection));
     }
 
     /// Writes the listening addresses. A connection that is limited to some of them would otherwise be served at all.
-    fn write_listen(&mut self, all: &[&(String, SettingsSection)]) {
-        let addresses = |connection: &SettingsSection| match local_scope(connection) {
-            LocalScope::Addresses(all) => Some(all),
-            LocalScope::Families(_) | LocalScope::Both => None,
+    fn write_listen_addresses(&mut self, all: &[&(String, SwanctlSection)]) {
+        let addresses = |connection: &SwanctlSection| match local_address_scope(connection) {
+            LocalAddressScope::Addresses(all) => Some(all),
+            LocalAddressScope::Families(_) | LocalAddressScope::Both => None,
         };
-        for (name, connection) in all.iter().filter(|(_, one)| local_scope(one) == LocalScope::Both) {
+        for (name, connection) in
+            all.iter().filter(|(_, one)| local_address_scope(one) == LocalAddressScope::Both)
+        {
             let line = connection.line_of("local_addrs");
-            let what = "which has named addresses beside any,";
-            self.add_stop(line, &alloc::format!("local_addrs of the connection {name}, {what}"));
+            let what = "which mixes specific addresses and any address,";
+            self.report_security_blocker(
+                line,
+                &alloc::format!("local_addrs of the connection {name}, {what}"),
+            );
         }
         let first = all.first().and_then(|(_, connection)| addresses(connection));
         let is_same = all.iter().all(|(_, connection)| addresses(connection) == first);
@@ -228,18 +234,22 @@ impl SwanctlImporter {
                 for (name, connection) in all.iter().filter(|(_, connection)| addresses(connection).is_some())
                 {
                     let line = connection.line_of("local_addrs");
-                    let what = "which not every connection has as its one address of a family,";
-                    self.add_stop(line, &alloc::format!("local_addrs of the connection {name}, {what}"));
+                    let what = "which must be one address per family, and the same in all connections,";
+                    self.report_security_blocker(
+                        line,
+                        &alloc::format!("local_addrs of the connection {name}, {what}"),
+                    );
                 }
             }
         }
     }
 
     /// Reads the revocation sources of authorities.
-    fn read_authorities(&mut self, served: &[&(String, SettingsSection)], section: &SettingsSection) {
-        self.leave_values(section);
-        let auths: Vec<String> = served.iter().map(|(_, connection)| auth_of(connection, "remote")).collect();
-        let certified = auths.iter().any(|auth| is_certified(auth));
+    fn read_authorities(&mut self, served: &[&(String, SwanctlSection)], section: &SwanctlSection) {
+        self.report_unexpected_values(section);
+        let auths: Vec<String> =
+            served.iter().map(|(_, connection)| side_auth_method(connection, "remote")).collect();
+        let certified = auths.iter().any(|auth| authenticates_by_certificate(auth));
         let looks = certified || auths.iter().any(|auth| auth == "eap-tls");
         let by_http =
             |url: &String| url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
@@ -252,64 +262,71 @@ impl SwanctlImporter {
                     "crl_uris" if is_whole => self.crl_urls.extend(urls),
                     "ocsp_uris" if is_whole && urls.len() == 1 && asked == 1 => {
                         self.ocsp_url = urls.into_iter().next();
-                        let what = "is asked about every certificate here, in place of what that says";
+                        let what = "applies to all certificates here, instead of the responder that a certificate \
+                                    names";
                         self.add_note(*line, alloc::format!("ocsp_uris of the authority {name} {what}"));
                     }
-                    // Without them, revoked certificates would be accepted.
+                    // Without these URLs the revocation check would accept revoked certificates, so the import stops.
                     key @ ("crl_uris" | "ocsp_uris") if looks => {
-                        self.add_stop(*line, &alloc::format!("{key} of the authority {name}"));
+                        self.report_security_blocker(*line, &alloc::format!("{key} of the authority {name}"));
                     }
-                    key => self.note_untaken(*line, &alloc::format!("{key} of the authority {name}")),
+                    key => self
+                        .report_unimported_setting(*line, &alloc::format!("{key} of the authority {name}")),
                 }
             }
             for (within, section) in &authority.sections {
-                self.note_untaken(section.line, &alloc::format!("{within} of the authority {name}"));
+                self.report_unimported_setting(
+                    section.line,
+                    &alloc::format!("{within} of the authority {name}"),
+                );
             }
         }
     }
 
-    fn write_pool(&mut self, name: &str, pool: &SettingsSection) {
-        if let Some(SectionRefusal { position: place, why }) = refusals::find_pool_refusal(pool) {
-            let what = "it is not taken, as charon does not take it";
+    fn write_pool(&mut self, name: &str, pool: &SwanctlSection) {
+        if let Some(CharonRejection { position: place, why }) = refusals::find_pool_refusal(pool) {
+            let what = "it is not imported, because charon rejects it";
             return self.add_note(place, alloc::format!("the pool {name} {why}: {what}"));
         }
         self.out.push_str("\n[[pool]]\n");
         self.write_text("name", name);
         for (key, value, line) in &pool.values {
             match key.as_str() {
-                "addrs" => self
-                    .write_setting("ranges", &toml_array(split_words(value).map(|word| pool_range(&word)))),
+                "addrs" => self.write_setting(
+                    "ranges",
+                    &toml_array(split_words(value).map(|word| translate_pool_range(&word))),
+                ),
                 "dns" => self.add_note(
                     *line,
                     alloc::format!(
-                        "name servers are of connections: write dns = {} into those with this pool",
+                        "name servers belong to connections; write dns = {} in those with this pool",
                         toml_array(split_words(value))
                     ),
                 ),
-                key => self.note_untaken(*line, &alloc::format!("{key} of the pool {name}")),
+                key => self.report_unimported_setting(*line, &alloc::format!("{key} of the pool {name}")),
             }
         }
         for (within, section) in &pool.sections {
-            self.note_untaken(section.line, &alloc::format!("{within} of the pool {name}"));
+            self.report_unimported_setting(section.line, &alloc::format!("{within} of the pool {name}"));
         }
     }
 
-    fn write_remaining(&mut self) {
+    fn write_eap_and_users(&mut self) {
         if !self.methods.is_empty() {
             self.out.push_str("\n[eap]\n");
             let methods = toml_array(self.methods.iter().map(|method| (*method).to_owned()));
             self.write_setting("methods", &methods);
             if self.methods.contains(&"tls") {
-                self.add_note(0, "EAP-TLS needs certificate, key and ca below [eap.tls]".to_owned());
+                self.add_note(0, "EAP-TLS needs certificate, key and ca in [eap.tls]".to_owned());
             }
-            let users = self.take_users();
+            let users = self.take_eap_users();
             for (name, password) in users {
                 self.out.push_str("[[user]]\n");
                 self.write_text("name", &name);
                 self.write_text("password", &password);
             }
         }
-        self.name_untaken_secrets();
+        self.report_unused_secrets();
         // Without certificates there is no revocation to check.
         self.revocation = self.revocation.filter(|_| self.has_certificates);
         if self.revocation.is_some() || !self.sends_ocsp_replies {
@@ -329,17 +346,22 @@ impl SwanctlImporter {
             }
         }
         if self.uses_aaa_servers {
-            self.add_note(0, "which RADIUS servers are asked is in strongswan.conf (charon.plugins.eap-radius): write [aaa] and [[aaa.radius]]".to_owned());
+            self.add_note(
+                0,
+                "strongswan.conf names the RADIUS servers (charon.plugins.eap-radius); write them in \
+                 [aaa] and [[aaa.radius]]"
+                    .to_owned(),
+            );
         }
     }
     /// Reports faults that our own parser finds. Named files are not read here.
     #[cfg(feature = "tls")]
-    fn check_output(&mut self) {
-        let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+    fn check_imported_config(&mut self) {
+        let clock = usher_crypto::tls::SharedWallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
         let parsed = crate::config::parse("ike.toml", &self.out, &UnreadFiles, &clock);
         for fault in parsed.err().map(|faults| faults.faults).unwrap_or_default() {
             if !fault.message.contains(UNREAD) {
-                self.add_note(0, alloc::format!("what is made of it is not right yet: {}", fault.message));
+                self.add_note(0, alloc::format!("the imported configuration has a fault: {}", fault.message));
             }
         }
     }
@@ -347,7 +369,7 @@ impl SwanctlImporter {
 
 /// The diagnostic of a file that was not read.
 #[cfg(feature = "tls")]
-const UNREAD: &str = "is not looked at by an importer";
+const UNREAD: &str = "is not read by an import";
 
 /// The files that a generated configuration names.
 #[cfg(feature = "tls")]

@@ -12,7 +12,7 @@ mod wishes;
 use crate::config::{LoadedGatewayConfig, parse};
 use crate::{
     AAA_SLOT, AddressLeases, DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IKE_SLOT, IkeGateway,
-    LoginFailure, NAT_SOCKET, SOCKET, SaSelection, SaStatus,
+    IkeSaSelector, IkeSaStatus, LoginFailure, NAT_SOCKET, SOCKET,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use usher_config::ConfigEnvironment;
-use usher_core::bench::{EPOCH, HostHandle, MachineNetwork};
+use usher_core::bench::{EPOCH, MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, JobRequest, Seed};
-use usher_crypto::tls::{WallClock, fixtures};
-use usher_ike::machine::{ChildSa, EndReason, IkeEvent, SaId, ShardIndex};
+use usher_crypto::tls::{SharedWallClock, fixtures};
+use usher_ike::machine::{ChildSa, EndReason, IkeEvent, IkeSaId, ShardIndex};
 
 pub(super) const GATEWAY: &str = "192.0.2.1";
 pub(super) const CLIENT: &str = "198.51.100.7";
@@ -49,7 +49,7 @@ pub(super) struct CertificateFiles;
 impl ConfigEnvironment for CertificateFiles {
     fn read_text(&self, path: &Path) -> Result<String, String> {
         let ([server, server_key, root], [client, client_key, _]) =
-            (fixtures::server_as_pem(2), fixtures::client_as_pem(2));
+            (fixtures::server_chain_pem_texts(2), fixtures::client_chain_pem_texts(2));
         match path.to_str().unwrap_or_default() {
             "gw.pem" => Ok(server),
             "gw.key" => Ok(server_key),
@@ -68,14 +68,14 @@ impl ConfigEnvironment for CertificateFiles {
 }
 
 pub(super) fn load_config(text: &str) -> LoadedGatewayConfig {
-    let clock = WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+    let clock = SharedWallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
     parse("ike.toml", text, &CertificateFiles, &clock).unwrap_or_else(|faults| panic!("{faults}\n{text}"))
 }
 
 /// Gateways and clients, with links of 10 ms between each two.
 pub(super) struct GatewayTestNetwork {
     pub(super) net: MachineNetwork,
-    pub(super) gateway: HostHandle<IkeGateway>,
+    pub(super) gateway: NetworkHostHandle<IkeGateway>,
     seed: u64,
     metered: bool,
 }
@@ -95,22 +95,22 @@ impl GatewayTestNetwork {
         Self { net, gateway, seed: 1, metered }
     }
     /// Adds a client at an address.
-    pub(super) fn add_client(&mut self, address: &str, text: &str) -> HostHandle<IkeGateway> {
+    pub(super) fn add_client(&mut self, address: &str, text: &str) -> NetworkHostHandle<IkeGateway> {
         self.seed += 1;
         add_gateway(&mut self.net, address, text, (self.seed, self.metered), None)
     }
     pub(super) fn run_for(&mut self, time: Duration) {
         self.net.run_for(time);
     }
-    pub(super) fn connect(&mut self, client: HostHandle<IkeGateway>, connection: &str) {
+    pub(super) fn connect(&mut self, client: NetworkHostHandle<IkeGateway>, connection: &str) {
         let command = GatewayCommand::Connect { token: 1, connection: connection.into() };
         self.net.send_command(client, command).unwrap();
     }
-    pub(super) fn events(&self, host: HostHandle<IkeGateway>) -> Vec<GatewayEvent> {
+    pub(super) fn events(&self, host: NetworkHostHandle<IkeGateway>) -> Vec<GatewayEvent> {
         self.net.recorded_events(host).iter().map(|(_, event)| event.clone()).collect()
     }
     /// The IKE_SAs of a host, by its own status.
-    pub(super) fn sa_statuses(&mut self, host: HostHandle<IkeGateway>) -> Vec<SaStatus> {
+    pub(super) fn sa_statuses(&mut self, host: NetworkHostHandle<IkeGateway>) -> Vec<IkeSaStatus> {
         self.net.send_command(host, GatewayCommand::Status { token: 99 }).unwrap();
         self.net.drain_hosts();
         let events = self.events(host);
@@ -120,14 +120,14 @@ impl GatewayTestNetwork {
         });
         said.expect("it says which it has")
     }
-    pub(super) fn end_reasons(&self, host: HostHandle<IkeGateway>) -> Vec<EndReason> {
+    pub(super) fn end_reasons(&self, host: NetworkHostHandle<IkeGateway>) -> Vec<EndReason> {
         let reason = |event| match event {
             GatewayEvent::Ike(IkeEvent::Ended { reason, .. }) => Some(reason),
             _ => None,
         };
         self.events(host).into_iter().filter_map(reason).collect()
     }
-    pub(super) fn login_failures(&self, host: HostHandle<IkeGateway>) -> Vec<LoginFailure> {
+    pub(super) fn login_failures(&self, host: NetworkHostHandle<IkeGateway>) -> Vec<LoginFailure> {
         let why = |event| match event {
             GatewayEvent::LoginFailed { why, .. } => Some(why),
             _ => None,
@@ -135,7 +135,7 @@ impl GatewayTestNetwork {
         self.events(host).into_iter().filter_map(why).collect()
     }
     /// The installed CHILD_SAs of a host, by inbound SPI.
-    pub(super) fn installed_children(&self, host: HostHandle<IkeGateway>) -> BTreeMap<u32, ChildSa> {
+    pub(super) fn installed_children(&self, host: NetworkHostHandle<IkeGateway>) -> BTreeMap<u32, ChildSa> {
         let mut all = BTreeMap::new();
         for event in self.events(host) {
             match event {
@@ -162,11 +162,11 @@ fn add_gateway(
     text: &str,
     (seed, metered): (u64, bool),
     of: Option<(ShardIndex, SharedLeases)>,
-) -> HostHandle<IkeGateway> {
+) -> NetworkHostHandle<IkeGateway> {
     let LoadedGatewayConfig { mut config, credentials, .. } = load_config(text);
     config.metered = metered;
     let shared = of.map(|(shard, shared)| {
-        config = config.of_shard(shard);
+        config = config.config_for_shard(shard);
         shared
     });
     let own: IpAddr = address.parse().unwrap();
@@ -182,7 +182,7 @@ fn add_gateway(
         GatewayJob::Ike(what) => {
             Some((millis(2), GatewayCommand::Done(credentials.answer_job(&JobRequest::new(job.token, what)))))
         }
-        GatewayJob::Judge(judgement) => Some((JUDGING, GatewayCommand::Judged(judgement.run_judgement()))),
+        GatewayJob::Judge(judgement) => Some((JUDGING, GatewayCommand::Judged(judgement.run_eap_step()))),
         GatewayJob::Lease(wish) => {
             let shared = shared.as_ref().expect("one that has its pools to itself asks nobody");
             Some((millis(1), wish.answer_from(&mut shared.borrow_mut())))
@@ -196,5 +196,5 @@ fn slots_of_both_parts_differ() {
     assert_ne!(IKE_SLOT, AAA_SLOT);
     assert_eq!(SOCKET.owner.split_outer_slot().map(|(slot, _)| slot), Some(IKE_SLOT));
     assert_eq!(DYNAMIC_SOCKET.owner.split_outer_slot().map(|(slot, _)| slot), Some(AAA_SLOT));
-    assert!(EPOCH.unix_secs() > 0 && SaSelection::Sa(SaId(1).0) != SaSelection::All);
+    assert!(EPOCH.unix_secs() > 0 && IkeSaSelector::Sa(IkeSaId(1).0) != IkeSaSelector::All);
 }

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use usher_core::Instant;
 use usher_esp::plane::SaUsage;
 use usher_esp::sa::TrafficVolume;
-use usher_ike::machine::{self as ike, SaId};
+use usher_ike::machine::{self as ike, IkeSaId};
 
 fn add_volume(to: &mut TrafficVolume, more: TrafficVolume) {
     to.packets += more.packets;
@@ -41,7 +41,7 @@ impl IkeSession {
 }
 
 impl IkeGateway {
-    fn find_session(&mut self, sa: SaId) -> Option<&mut IkeSession> {
+    fn find_session(&mut self, sa: IkeSaId) -> Option<&mut IkeSession> {
         match self.sessions.get_mut(&sa) {
             Some(session) => Some(session),
             None => self.closing.get_mut(&sa),
@@ -68,13 +68,13 @@ impl IkeGateway {
     }
 
     /// Records the last traffic of a removed CHILD_SA.
-    pub(crate) fn finish_removal(&mut self, now: Instant, inbound: u32, usage: Option<&SaUsage>) {
+    pub(crate) fn record_final_child_usage(&mut self, now: Instant, inbound: u32, usage: Option<&SaUsage>) {
         if let Some(usage) = usage {
             self.record_usage(now, inbound, usage);
         }
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
         let Some(session) = self.find_session(sa) else { return };
-        // A CHILD_SA that is still installed will report again.
+        // A CHILD_SA that is not leaving is still installed and will report its traffic again.
         let Some(last) = session.leaving.remove(&inbound) else { return };
         add_volume(&mut session.usage.received, last.received);
         add_volume(&mut session.usage.sent, last.sent);
@@ -86,7 +86,7 @@ impl IkeGateway {
     }
 
     /// Rekeys a CHILD_SA near its traffic limit, or deletes it at the limit.
-    pub(crate) fn handle_expiry(&mut self, now: Instant, inbound: u32, hard: bool) {
+    pub(crate) fn handle_child_traffic_limit(&mut self, now: Instant, inbound: u32, hard: bool) {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
         let command = match hard {
             true => ike::IkeCommand::DeleteChild { sa, spi: inbound },
@@ -96,7 +96,11 @@ impl IkeGateway {
     }
 
     /// Applies new local addresses: to connections, and to IKE_SAs of this side with MOBIKE.
-    pub(crate) fn addresses_changed(&mut self, now: Instant, own: &[(alloc::string::String, SocketAddr)]) {
+    pub(crate) fn apply_local_address_changes(
+        &mut self,
+        now: Instant,
+        own: &[(alloc::string::String, SocketAddr)],
+    ) {
         for (name, local) in own {
             for peer in self.config.peers.iter_mut().filter(|peer| peer.connection.name == *name) {
                 alloc::sync::Arc::make_mut(peer).local.set_ip(local.ip());

@@ -5,13 +5,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_access::FailureLimit;
+use usher_access::LoginFailureLimit;
 use usher_core::{SecureRng, WallTime, WorkRecord};
 use usher_crypto::SecretValue;
-use usher_eap::method::{MethodContext, ServerOffer, UserQuery, UserSecret, md5, mschapv2};
+use usher_eap::method::{EapMethodContext, ServerMethodFactory, UserQuery, UserSecret, md5, mschapv2};
 use usher_eap::packet::EapType;
 use usher_eap::server::{EapServer, EapServerEvent};
-use usher_ike::machine::SaId;
+use usher_ike::machine::IkeSaId;
 
 /// The longest EAP packet of a method with fragmentation, in octets. It fits an IKE message of 1280 octets on the
 /// wire.
@@ -26,13 +26,13 @@ pub struct LocalUsers {
     /// Passwords by user name.
     pub passwords: Arc<BTreeMap<Vec<u8>, SecretValue>>,
     /// The failed attempts after which a user name or a host is locked out; `None`: no lockout.
-    pub failures: Option<FailureLimit>,
+    pub failures: Option<LoginFailureLimit>,
     /// For EAP-TLS. A user is accepted with a certificate below these authorities that has the user's name.
     #[cfg(feature = "tls")]
     pub tls: Option<usher_crypto::tls::ServerConfig>,
     /// The clock for certificate validity, shared by all parts of the configuration.
     #[cfg(feature = "tls")]
-    pub clock: Option<usher_crypto::tls::WallClock>,
+    pub clock: Option<usher_crypto::tls::SharedWallClock>,
 }
 
 impl fmt::Debug for LocalUsers {
@@ -50,7 +50,7 @@ impl LocalUsers {
         not(feature = "tls"),
         allow(clippy::unused_self, reason = "without TLS nothing looks at a clock")
     )]
-    pub(crate) fn set_clock(&self, now: WallTime) {
+    pub(crate) fn set_tls_clock(&self, now: WallTime) {
         #[cfg(feature = "tls")]
         if let Some(clock) = &self.clock {
             clock.set(now);
@@ -59,18 +59,18 @@ impl LocalUsers {
         let _ = now;
     }
 
-    fn server_offer(&self, kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerOffer>> {
+    fn server_offer(&self, kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerMethodFactory>> {
         match kind {
-            EapType::MD5 => Some(Box::new(md5::Md5Password::new(secret))),
+            EapType::MD5 => Some(Box::new(md5::EapMd5Password::new(secret))),
             EapType::MSCHAPV2 => {
-                let hash = mschapv2::MsChapV2Verifier::new(&UserSecret::Clear(secret.clone()))?;
+                let hash = mschapv2::MsChapV2ServerFactory::new(&UserSecret::Clear(secret.clone()))?;
                 Some(Box::new(hash))
             }
             #[cfg(feature = "tls")]
             EapType::TLS => {
-                use usher_eap::method::tls::{ServerMethodTls, ServerTls};
-                let tls = ServerTls::Real(self.tls.clone()?);
-                Some(Box::new(ServerMethodTls { tls, fragment: FRAGMENT }))
+                use usher_eap::method::tls::{EapTlsServerFactory, ServerTlsBackend};
+                let tls = ServerTlsBackend::Real(self.tls.clone()?);
+                Some(Box::new(EapTlsServerFactory { tls, fragment: FRAGMENT }))
             }
             _ => None,
         }
@@ -84,14 +84,14 @@ impl LocalUsers {
         packet: &[u8],
         wall: WallTime,
         rng: &mut SecureRng,
-    ) -> LocalConversation {
+    ) -> LocalEapConversation {
         let stand_in = || SecretValue::from(&rng.random_array::<32>()[..]);
         let secret = self.passwords.get(name).cloned().unwrap_or_else(stand_in);
         let offers = self.methods.iter().filter_map(|kind| self.server_offer(*kind, &secret)).collect();
         let identifier = packet.get(1).copied().unwrap_or(0);
-        let context = MethodContext { rng, wall, mtu: None, without_extended_master_secret: false };
+        let context = EapMethodContext { rng, wall, mtu: None, without_extended_master_secret: false };
         let costly = self.methods.contains(&EapType::TLS);
-        LocalConversation {
+        LocalEapConversation {
             server: EapServer::new(offers, identifier, context),
             #[cfg(feature = "tls")]
             name: name.to_vec(),
@@ -102,7 +102,7 @@ impl LocalUsers {
 
 /// The result of a step of a conversation.
 #[derive(Debug)]
-pub(crate) enum EapVerdict {
+pub(crate) enum EapStepOutcome {
     /// A request for the peer.
     Continue(Vec<u8>),
     /// Accepted, with EAP-Success and the method's key.
@@ -114,19 +114,19 @@ pub(crate) enum EapVerdict {
 /// A step of a conversation that costs much processor time: EAP-TLS, whose public-key operations would delay other
 /// peers.
 #[derive(Debug)]
-pub struct EapJudgement {
-    pub(crate) sa: SaId,
-    pub(crate) conversation: LocalConversation,
+pub struct EapStepJob {
+    pub(crate) sa: IkeSaId,
+    pub(crate) conversation: LocalEapConversation,
     packet: Vec<u8>,
 }
 
-impl EapJudgement {
-    pub(crate) fn new(sa: SaId, conversation: LocalConversation, packet: &[u8]) -> Self {
+impl EapStepJob {
+    pub(crate) fn new(sa: IkeSaId, conversation: LocalEapConversation, packet: &[u8]) -> Self {
         Self { sa, conversation, packet: packet.to_vec() }
     }
     /// Runs the step. It takes time, so a worker does it.
     #[must_use]
-    pub fn run_judgement(mut self: Box<Self>) -> Box<Self> {
+    pub fn run_eap_step(mut self: Box<Self>) -> Box<Self> {
         self.conversation.handle_packet(&self.packet);
         self
     }
@@ -134,7 +134,7 @@ impl EapJudgement {
 
 /// A conversation with a peer.
 #[derive(Debug)]
-pub(crate) struct LocalConversation {
+pub(crate) struct LocalEapConversation {
     server: EapServer,
     #[cfg(feature = "tls")]
     name: Vec<u8>,
@@ -142,7 +142,7 @@ pub(crate) struct LocalConversation {
     costly: bool,
 }
 
-impl LocalConversation {
+impl LocalEapConversation {
     pub(crate) fn handle_packet(&mut self, packet: &[u8]) {
         self.server.handle_packet(packet);
     }
@@ -157,36 +157,36 @@ impl LocalConversation {
 
     /// True if the peer's certificate has the user's name (RFC 5216 §5.2).
     #[cfg(feature = "tls")]
-    fn is_the_users(&self) -> bool {
+    fn certificate_names_user(&self) -> bool {
         let leaf = self.server.peer_certificates().first();
         let name = core::str::from_utf8(&self.name);
         let (Some(leaf), Ok(name)) = (leaf, name) else { return false };
         usher_crypto::x509::CertificateInfo::of_der(leaf).is_ok_and(|said| said.is_of(name))
     }
 
-    pub(crate) fn take_verdict(&mut self) -> EapVerdict {
+    pub(crate) fn take_verdict(&mut self) -> EapStepOutcome {
         let mut packet = Vec::new();
         let sends = self.server.poll_transmit(&mut packet);
         match self.server.poll_event() {
             #[cfg(feature = "tls")]
             Some(EapServerEvent::Success { method, .. })
-                if method == EapType::TLS && !self.is_the_users() =>
+                if method == EapType::TLS && !self.certificate_names_user() =>
             {
-                EapVerdict::Reject(eap_failure(&packet))
+                EapStepOutcome::Reject(eap_failure(&packet))
             }
             Some(EapServerEvent::Success { keys, .. }) => {
-                EapVerdict::Accept { packet, msk: keys.map(|keys| SecretValue::from(&keys.msk[..])) }
+                EapStepOutcome::Accept { packet, msk: keys.map(|keys| SecretValue::from(&keys.msk[..])) }
             }
-            Some(EapServerEvent::Failure { .. }) => EapVerdict::Reject(packet),
+            Some(EapServerEvent::Failure { .. }) => EapStepOutcome::Reject(packet),
             Some(EapServerEvent::Query(question)) => {
-                // The offered methods send no other query.
+                // The offered methods send no query other than `Resume`.
                 debug_assert!(matches!(question, UserQuery::Resume(_)), "{question:?}");
-                self.server.apply_answer(usher_eap::method::UserAnswer::Unavailable);
+                self.server.apply_answer(usher_eap::method::UserQueryAnswer::Unavailable);
                 self.take_verdict()
             }
-            None if sends => EapVerdict::Continue(packet),
+            None if sends => EapStepOutcome::Continue(packet),
             // A discarded packet gets the last request again, because IKE has to respond.
-            None => EapVerdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
+            None => EapStepOutcome::Continue(self.server.open_request().unwrap_or_default().to_vec()),
         }
     }
 

@@ -15,16 +15,16 @@ use usher_config::tree::TreeNode;
 use usher_config::units::{PositiveCount, TimeSpan};
 use usher_config::{
     CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector,
-    KeyedError, Prefix, named, secret,
+    KeyPathError, Prefix, named, secret,
 };
 use usher_ident::{IdentToken, PORT, ServerConfig};
 
-/// Where the configuration is unless somebody says otherwise.
+/// Default path of the configuration file.
 pub const DEFAULT_PATH: &str = "/etc/usher/ident.toml";
-/// Octets of a secret that cannot be guessed, at least.
+/// Minimum octets of an unpredictable secret.
 const SECRET: usize = 16;
 
-/// What configuration files are.
+/// The format of configuration files.
 pub const FORMAT: ConfigFormat =
     ConfigFormat { description: "the IDENT server's configuration", version: 1, retired: &[] };
 
@@ -33,27 +33,27 @@ pub const FORMAT: ConfigFormat =
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's IDENT server")]
 pub struct IdentConfigFile {
-    /// Addresses with ports to listen on, IPv4 and IPv6: `"0.0.0.0:113"`, `"[::]:113"`.
+    /// The addresses and ports to listen on, IPv4 and IPv6: `"0.0.0.0:113"`, `"[::]:113"`.
     pub listen: Vec<SocketAddr>,
-    /// Who may ask, and what each is told; the longest prefix that fits wins. Who is in none is not answered at all.
+    /// The permitted askers and their disclosure levels. The longest matching prefix counts. Others get no answer.
     pub asker: Vec<AskerTable>,
-    /// Users who do not want to be named, by name or number: whoever asks for them hears HIDDEN-USER.
+    /// Users who are never named, by name or number: the answer is HIDDEN-USER.
     pub hide: Vec<String>,
-    /// The operating system that goes with a user's name. With numbers and tokens it is always OTHER.
+    /// The operating system in answers with a user's name. With numbers and tokens it is always OTHER.
     pub opsys: String,
-    /// The character set that goes with a user's name; without it none is named, which means US-ASCII, or UTF-8 for a name
-    /// with other characters.
+    /// The character set in answers with a user's name. Without it, names are US-ASCII, or UTF-8 if they have other
+    /// characters.
     pub charset: Option<String>,
     /// The key of tokens.
-    pub token: Option<TokenTable>,
-    /// What nobody may exceed.
+    pub token: Option<IdentTokenKeyTable>,
+    /// Limits.
     pub limits: LimitsTable,
     /// Logs.
     pub log: LogConfig,
 }
 
 impl Default for IdentConfigFile {
-    /// Loopback alone, who may ask and where: whoever wants more names it.
+    /// Only loopback addresses, to listen on and as askers.
     fn default() -> Self {
         let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         let asker = |(network, bits)| AskerTable {
@@ -75,45 +75,48 @@ impl Default for IdentConfigFile {
     }
 }
 
-/// Who may ask.
+/// A permitted network of askers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskerTable {
-    /// Their addresses.
+    /// The addresses of the network.
     pub prefix: Prefix,
-    /// What they are told of a connection's owner.
+    /// The disclosure level: what its askers learn about a connection's owner.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<DisclosureLevel>")]
     pub disclose: DisclosureLevel,
 }
 
-/// The key of tokens, for askers with `disclose = "token"`. Who has it can say who a token means (`usher ident reveal`).
+/// The key of tokens, for askers with `disclose = "token"`. With the key, `usher ident reveal` shows the user of a
+/// token.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct TokenTable {
-    /// A file that holds the key, readable by nobody else: 16 characters at least; its last line end does not count.
+pub struct IdentTokenKeyTable {
+    /// A file with the key, readable only by its owner and group. The key has at least 16 characters without the final
+    /// line end.
     pub key_file: Option<PathBuf>,
-    /// An environment variable that holds the key.
+    /// An environment variable with the key.
     pub key_env: Option<String>,
 }
 
-/// What nobody may exceed.
+/// Limits.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsTable {
-    /// How long a connection may be without a query; RFC 1413 recommends 60 to 180 s.
+    /// Maximum time of a connection without a query; RFC 1413 recommends 60 to 180 s.
     pub idle_timeout: TimeSpan,
-    /// How long it may take to find an owner; then the answer is UNKNOWN-ERROR.
+    /// Maximum time of an owner lookup; then the answer is UNKNOWN-ERROR.
     pub answer_timeout: TimeSpan,
-    /// Connections at a time. Beyond it the one that has been idle for longest is closed.
+    /// Concurrent connections. Beyond the limit, the one that is idle longest is closed.
     pub connections: PositiveCount,
-    /// Connections at a time from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    /// Concurrent connections from one network: an IPv4 address, or 64 bits of an IPv6 address.
     pub connections_per_network: PositiveCount,
-    /// Queries of a connection that may wait for their answers; with one more it is closed.
+    /// Pending queries of a connection. With one more it is closed.
     pub pipeline: PositiveCount,
-    /// Owners that may be looked up at a time, of all connections; beyond it the answer is UNKNOWN-ERROR.
+    /// Concurrent owner lookups of all connections. Beyond the limit, the answer is UNKNOWN-ERROR.
     pub lookups: PositiveCount,
-    /// Queries of one network in a second; beyond it the answer is UNKNOWN-ERROR, without a look-up and a line in the log.
+    /// Queries of one network per second. Beyond the limit, the answer is UNKNOWN-ERROR, without a lookup and a log
+    /// line.
     pub queries_per_network: PositiveCount,
 }
 
@@ -136,19 +139,18 @@ impl Default for LimitsTable {
 /// A checked configuration, with its key.
 #[derive(Clone, Debug)]
 pub struct LoadedIdentConfig {
-    /// As it was written.
+    /// The file's content.
     pub file: IdentConfigFile,
-    /// What the machine takes.
+    /// The machine's configuration.
     pub config: service::IdentServiceConfig,
-    /// What is right and should be written otherwise.
+    /// Warnings about valid settings that should be written differently.
     pub warnings: Vec<ConfigDiagnostic>,
 }
 
-/// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
-/// its folder.
+/// Parses and checks a file. `origin` is the file's path, or its name in faults. Relative paths start from its folder.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All faults of the file.
 pub fn parse(
     origin: &str,
     text: &str,
@@ -158,8 +160,8 @@ pub fn parse(
     usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedIdentConfig::from)
 }
 
-/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
-/// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
+/// Parses and checks a configuration that is a table of another file, such as a study. Faults and warnings have the
+/// lines of that file. Relative paths start from `base`. `None`: `faults` has the errors.
 pub fn read_tree(
     tree: TreeNode,
     base: &Path,
@@ -181,17 +183,18 @@ impl From<CheckedConfig<IdentConfigFile, service::IdentServiceConfig>> for Loade
     }
 }
 
-/// What the machine takes, and what types cannot say: that values fit each other, and that the key is there.
+/// Builds the machine's configuration, and checks beyond the types: that values fit each other, and that the key
+/// exists.
 pub fn check_file(
     file: &IdentConfigFile,
     folder: &Path,
     outside: &dyn ConfigEnvironment,
-) -> (Option<service::IdentServiceConfig>, Vec<KeyedError>) {
-    let mut found: Vec<KeyedError> = Vec::new();
+) -> (Option<service::IdentServiceConfig>, Vec<KeyPathError>) {
+    let mut found: Vec<KeyPathError> = Vec::new();
     let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let mut token = |key: &str, text: &str| {
         let token = IdentToken::new(text);
-        token.map_err(|e| found.push((keys(&[key]), format!("\"{text}\" cannot be sent: {e}")))).ok()
+        token.map_err(|e| found.push((keys(&[key]), format!("\"{text}\" is not valid here: {e}")))).ok()
     };
     let opsys = token("opsys", &file.opsys);
     let charset = file.charset.as_deref().and_then(|charset| token("charset", charset));
@@ -205,7 +208,8 @@ pub fn check_file(
             found.push((at("prefix"), message));
         }
         if asker.disclose == DisclosureLevel::Token && file.token.is_none() {
-            let message = "there is no key for tokens; write it into a file (head -c 16 /dev/urandom | base64) that [token] key_file names";
+            let message = "tokens need a key: write one to a file (head -c 16 /dev/urandom | base64), and name it in \
+                           \"key_file\" of [token]";
             found.push((at("disclose"), message.to_owned()));
         }
     }
@@ -216,9 +220,8 @@ pub fn check_file(
             Ok(Some(secret)) if secret.0.len() >= SECRET => key = Some(TokenKey::new(secret.0.as_bytes())),
             Ok(Some(_)) => {
                 let named = if table.key_file.is_some() { "key_file" } else { "key_env" };
-                let message = format!(
-                    "a key of fewer than {SECRET} characters can be guessed (head -c 16 /dev/urandom | base64)"
-                );
+                let message =
+                    format!("the key needs at least {SECRET} characters (head -c 16 /dev/urandom | base64)");
                 found.push((keys(&["token", named]), message));
             }
             Ok(None) => {
@@ -255,12 +258,12 @@ pub fn check_file(
     (config, found)
 }
 
-/// Whether two notations are of one network.
+/// True if two notations mean the same network.
 fn is_same_network(a: &Prefix, b: &Prefix) -> bool {
     a.bits == b.bits && a.contains(b.network)
 }
 
-/// The JSON Schema of the file, as `docs/ident.schema.json` holds it: indented, with a final newline.
+/// Returns the JSON Schema of the file, as in `docs/ident.schema.json`: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
     usher_config::json_schema::<IdentConfigFile>(&FORMAT)
@@ -269,7 +272,7 @@ pub fn json_schema() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::NoEnvironment;
+    use usher_config::EmptyConfigEnvironment;
 
     struct MockEnvironment;
 
@@ -296,7 +299,7 @@ mod tests {
 
     #[test]
     fn without_settings_loopback_alone_asks_and_is_told_names() {
-        let loaded = parse("ident.toml", "", &NoEnvironment).unwrap();
+        let loaded = parse("ident.toml", "", &EmptyConfigEnvironment).unwrap();
         assert_eq!(loaded.file.listen.len(), 2);
         assert!(loaded.file.listen.iter().all(|address| address.ip().is_loopback() && address.port() == 113));
         let policy = &loaded.config.policy;
@@ -351,15 +354,17 @@ mod tests {
         assert_eq!(
             expect_faults("opsys = \"a b\"\ncharset = \"UTF:8\"\n"),
             [
-                "1:9: \"a b\" cannot be sent: a token is 1 to 64 printable characters of US-ASCII without blanks, colon and comma",
-                "2:11: \"UTF:8\" cannot be sent: a token is 1 to 64 printable characters of US-ASCII without blanks, colon and comma",
+                "1:9: \"a b\" is not valid here: a token is 1 to 64 printable US-ASCII characters \
+                 without blanks, colons and commas",
+                "2:11: \"UTF:8\" is not valid here: a token is 1 to 64 printable US-ASCII characters \
+                 without blanks, colons and commas",
             ]
         );
         assert!(
             expect_faults(&asker("name"))[0]
                 .starts_with("3:12: asker[0].disclose: \"name\" is not known here")
         );
-        assert!(expect_faults(&asker("token"))[0].starts_with("3:12: there is no key for tokens"));
+        assert!(expect_faults(&asker("token"))[0].starts_with("3:12: tokens need a key"));
         let twice = asker("uid") + "[[asker]]\nprefix = \"192.0.2.9/24\"\ndisclose = \"hidden\"\n";
         assert_eq!(
             expect_faults(&twice),
@@ -367,7 +372,7 @@ mod tests {
         );
         let key = |table: &str| expect_faults(&format!("[token]\n{table}\n"));
         assert_eq!(key(""), ["1:2: \"key_file\" or \"key_env\" is missing in token"]);
-        assert!(key("key_file = \"short.key\"")[0].starts_with("2:12: a key of fewer than 16 characters"));
+        assert!(key("key_file = \"short.key\"")[0].starts_with("2:12: the key needs at least 16 characters"));
         assert_eq!(key("key_file = \"no.key\""), ["2:12: etc/no.key is not there"]);
         assert!(key("key_env = \"NO\"")[0].starts_with("2:11: the environment variable NO is not set"));
         assert!(key("key_env = \"NO\"\nkey_file = \"ident.key\"")[0].contains("keep one of them"));

@@ -1,6 +1,6 @@
 //! Disclosure: which askers learn what about an owner.
 
-use crate::service::{ConnectionOwner, SystemUser};
+use crate::service::{ConnectionOwner, OwnerLookupResult};
 use crate::token::{TokenContent, TokenKey};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,19 +10,19 @@ use usher_core::WallTime;
 use usher_ident::{ErrorType, IdentToken, QueriedConnection, ResponseBody, UserId};
 
 usher_core::named! {
-    "what is disclosed";
-    /// What an asker is told of a connection's owner.
+    "a disclosure level";
+    /// The disclosure level of an asker.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub enum DisclosureLevel {
-        /// The user's name; the number where there is no name.
+        /// The user's name, or the number if there is no name.
         UserName = "user-name",
         /// The user's number.
         Uid = "uid",
-        /// A token that only who has the key can turn back into the user, the connection and the time.
+        /// A token. Only the holder of the key can decrypt it to the user, the connection and the time.
         Token = "token",
-        /// That there is an owner, and not who: HIDDEN-USER.
+        /// Only that there is an owner: HIDDEN-USER.
         Hidden = "hidden",
-        /// Nothing, not even whether there is such a connection: UNKNOWN-ERROR.
+        /// Nothing, not even that the connection exists: UNKNOWN-ERROR.
         Nothing = "nothing",
     }
 }
@@ -57,28 +57,34 @@ impl DisclosurePolicy {
         disclosure: DisclosureLevel,
         at: WallTime,
         connection: &QueriedConnection,
-        owner: &ConnectionOwner,
+        owner: &OwnerLookupResult,
     ) -> ResponseBody {
         if disclosure == DisclosureLevel::Nothing {
+            // RFC 1413, 5: UNKNOWN-ERROR for other errors only by configuration.
             return ResponseBody::Error(ErrorType::UnknownError);
         }
         let user = match owner {
-            ConnectionOwner::User(user) => user,
-            ConnectionOwner::NoOwner => return ResponseBody::Error(ErrorType::NoUser),
-            ConnectionOwner::Unknown => return ResponseBody::Error(ErrorType::UnknownError),
+            OwnerLookupResult::User(user) => user,
+            // RFC 1413, 5: NO-USER for unused or ownerless connections.
+            OwnerLookupResult::NoOwner => return ResponseBody::Error(ErrorType::NoUser),
+            OwnerLookupResult::Unknown => return ResponseBody::Error(ErrorType::UnknownError),
         };
+        // RFC 1413, 5: HIDDEN-USER for users who hide.
         let hidden = ResponseBody::Error(ErrorType::HiddenUser);
-        if self.hide.iter().any(|hide| user.matches_text(hide)) || (user.name.is_none() && self.hides_names())
+        if self.hide.iter().any(|hide| user.matches_text(hide))
+            || (user.name.is_none() && self.hides_users_by_name())
         {
             return hidden;
         }
         let number = user.uid.map(|uid| uid.to_string().into_bytes());
         match (disclosure, &user.name, number, &self.key) {
-            (DisclosureLevel::UserName, Some(name), _, _) => self.named_response(name),
-            (DisclosureLevel::UserName | DisclosureLevel::Uid, _, Some(number), _) => other_response(number),
+            (DisclosureLevel::UserName, Some(name), _, _) => self.user_id_response(name),
+            (DisclosureLevel::UserName | DisclosureLevel::Uid, _, Some(number), _) => {
+                opaque_user_id_response(number)
+            }
             (DisclosureLevel::Token, _, _, Some(key)) => {
                 let sealed = TokenContent { looked_up_at: at, connection: *connection, user: user.clone() };
-                other_response(key.seal_token(&sealed).into_bytes())
+                opaque_user_id_response(key.encrypt_ident_token(&sealed).into_bytes())
             }
             _ => hidden,
         }
@@ -86,12 +92,13 @@ impl DisclosurePolicy {
 
     /// True if a user is hidden by name. Then an owner without a name may be one of them, because its name lookup can
     /// have failed: some sources report a failure as "no such user".
-    fn hides_names(&self) -> bool {
+    fn hides_users_by_name(&self) -> bool {
         self.hide.iter().any(|hide| hide.parse::<u32>().is_err())
     }
 
-    fn named_response(&self, name: &[u8]) -> ResponseBody {
+    fn user_id_response(&self, name: &[u8]) -> ResponseBody {
         let charset = match &self.charset {
+            // RFC 1413, 5: without a character set, the identifier is US-ASCII.
             None if !name.is_ascii() => IdentToken::new("UTF-8").ok(),
             set => set.clone(),
         };
@@ -102,16 +109,16 @@ impl DisclosurePolicy {
     }
 }
 
-/// Returns a response of type OTHER, for text that is not the user's name on the host (RFC 1413, 5): a number, a
+/// Returns a response of type OTHER, for text that is not the user's name on the host (RFC 1413 §5): a number, a
 /// token.
-fn other_response(text: Vec<u8>) -> ResponseBody {
+fn opaque_user_id_response(text: Vec<u8>) -> ResponseBody {
     match (IdentToken::new("OTHER"), UserId::new(text)) {
         (Ok(opsys), Ok(user)) => ResponseBody::UserId { opsys, charset: None, user },
         _ => ResponseBody::Error(ErrorType::UnknownError),
     }
 }
 
-impl SystemUser {
+impl ConnectionOwner {
     /// True if the text is the user's name or number.
     fn matches_text(&self, text: &str) -> bool {
         self.name.as_deref() == Some(text.as_bytes()) || self.uid.is_some_and(|uid| text == uid.to_string())
@@ -149,9 +156,9 @@ mod tests {
             local: "192.0.2.1:6193".parse().unwrap(),
             remote: "192.0.2.7:23".parse().unwrap(),
         };
-        let user = SystemUser { name: name.map(|name| name.as_bytes().to_vec()), uid };
+        let user = ConnectionOwner { name: name.map(|name| name.as_bytes().to_vec()), uid };
         let at = WallTime::from_unix_secs(1_700_000_000);
-        policy.response_for(disclosure, at, &connection, &ConnectionOwner::User(user)).to_string()
+        policy.response_for(disclosure, at, &connection, &OwnerLookupResult::User(user)).to_string()
     }
 
     #[test]
@@ -184,8 +191,8 @@ mod tests {
         policy.key = Some(TokenKey::new(b"0123456789abcdef"));
         let text = told(&policy, DisclosureLevel::Token);
         let token = text.strip_suffix(" (OTHER)").unwrap();
-        let sealed = policy.key.as_ref().unwrap().open_token(token).unwrap();
-        assert_eq!(sealed.user, SystemUser { name: Some(b"ann".to_vec()), uid: Some(1000) });
+        let sealed = policy.key.as_ref().unwrap().decrypt_ident_token(token).unwrap();
+        assert_eq!(sealed.user, ConnectionOwner { name: Some(b"ann".to_vec()), uid: Some(1000) });
         assert_eq!(sealed.connection.local.port(), 6193);
         assert_eq!(sealed.looked_up_at.unix_secs(), 1_700_000_000);
     }
@@ -203,9 +210,9 @@ mod tests {
         let end = "192.0.2.1:1".parse().unwrap();
         let (at, connection) = (WallTime::from_unix_secs(0), QueriedConnection { local: end, remote: end });
         let answer = |told, owner| policy.response_for(told, at, &connection, &owner).to_string();
-        assert_eq!(answer(DisclosureLevel::UserName, ConnectionOwner::NoOwner), "NO-USER");
-        assert_eq!(answer(DisclosureLevel::UserName, ConnectionOwner::Unknown), "UNKNOWN-ERROR");
-        assert_eq!(answer(DisclosureLevel::Nothing, ConnectionOwner::NoOwner), "UNKNOWN-ERROR");
+        assert_eq!(answer(DisclosureLevel::UserName, OwnerLookupResult::NoOwner), "NO-USER");
+        assert_eq!(answer(DisclosureLevel::UserName, OwnerLookupResult::Unknown), "UNKNOWN-ERROR");
+        assert_eq!(answer(DisclosureLevel::Nothing, OwnerLookupResult::NoOwner), "UNKNOWN-ERROR");
     }
 
     #[test]

@@ -23,6 +23,6 @@ mod token;
 pub use disclosure::{DisclosureLevel, DisclosurePolicy};
 pub use service::{
     ConnectionOwner, IdentService, IdentServiceCommand, IdentServiceConfig, IdentServiceCounters,
-    IdentServiceEvent, IdentServiceJob, SystemUser,
+    IdentServiceEvent, IdentServiceJob, OwnerLookupResult,
 };
 pub use token::{TokenContent, TokenKey};

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{
-    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, OutputOf, OutputQueue, StreamEvent,
-    WallTime,
+    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, MachineOutputOf, OutputQueue,
+    StreamEvent, WallTime,
 };
 use usher_ident::{
-    ErrorType, IdentServer, QueriedConnection, ResponseBody, ServerCommand, ServerConfig, ServerCounters,
-    ServerEvent,
+    ErrorType, IdentServer, IdentServerCommand, IdentServerCounters, IdentServerEvent, QueriedConnection,
+    ResponseBody, ServerConfig,
 };
 
 /// The configuration of a service.
@@ -33,14 +33,14 @@ const NETWORKS: usize = 16_384;
 
 /// Number of queries of each network in the current second.
 #[derive(Debug, Default)]
-struct QueryRates {
+struct NetworkQueryCounts {
     since: Instant,
     by_network: BTreeMap<IpAddr, u32>,
 }
 
-impl QueryRates {
+impl NetworkQueryCounts {
     /// Counts a query of a network. False if it exceeds the limit.
-    fn count_query(&mut self, now: Instant, network: IpAddr, most: u32) -> bool {
+    fn count_query_within_limit(&mut self, now: Instant, network: IpAddr, most: u32) -> bool {
         if now.duration_since(self.since) >= SECOND {
             (self.since, self.by_network) = (now, BTreeMap::new());
         }
@@ -64,14 +64,14 @@ pub enum IdentServiceJob {
 
 /// A user.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct SystemUser {
+pub struct ConnectionOwner {
     /// The name.
     pub name: Option<Vec<u8>>,
     /// The number, if the system has one.
     pub uid: Option<u32>,
 }
 
-impl fmt::Debug for SystemUser {
+impl fmt::Debug for ConnectionOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.as_ref().map(|name| name.escape_ascii());
         match (name, self.uid) {
@@ -85,9 +85,9 @@ impl fmt::Debug for SystemUser {
 
 /// The result of an owner lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ConnectionOwner {
+pub enum OwnerLookupResult {
     /// The owner.
-    User(SystemUser),
+    User(ConnectionOwner),
     /// The connection does not exist or has no owner.
     NoOwner,
     /// The lookup failed.
@@ -102,7 +102,7 @@ pub enum IdentServiceCommand {
         /// The token of the job.
         token: u64,
         /// The owner.
-        owner: ConnectionOwner,
+        owner: OwnerLookupResult,
     },
     /// Replaces the configuration. Open connections stay and follow the new rules.
     Configure(IdentServiceConfig),
@@ -128,23 +128,23 @@ pub enum IdentServiceEvent {
 }
 
 usher_core::counters! {
-    /// What a service did beside its protocol.
+    /// The events of a service beside those of its protocol.
     pub struct IdentServiceCounters {
-        /// Connections refused of who may not ask.
+        /// Connections refused: the asker is not permitted.
         not_an_asker,
         /// Owners looked up.
         lookups,
-        /// Queries answered UNKNOWN-ERROR: as many look-ups as may be were under way.
+        /// Queries answered UNKNOWN-ERROR: the limit of lookups was reached.
         lookups_full,
-        /// Queries answered UNKNOWN-ERROR: their network had sent as many in that second as it may.
+        /// Queries answered UNKNOWN-ERROR: the query rate limit of their network was reached.
         limited,
-        /// Answers that came too late, for a query that was given up or whose connection has gone.
+        /// Lookup results too late: the query had expired or its connection was closed.
         late,
     }
 }
 
 #[derive(Debug)]
-struct PendingLookup {
+struct PendingOwnerLookup {
     asker: SocketAddr,
     connection: QueriedConnection,
 }
@@ -156,11 +156,11 @@ pub struct IdentService {
     policy: DisclosurePolicy,
     most: usize,
     queries: u32,
-    rates: QueryRates,
+    rates: NetworkQueryCounts,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
     /// Pending lookups, by the tokens of the server's queries.
-    pending_lookups: BTreeMap<u64, PendingLookup>,
+    pending_lookups: BTreeMap<u64, PendingOwnerLookup>,
     counters: IdentServiceCounters,
     outputs: OutputQueue<IdentServiceEvent, IdentServiceJob>,
 }
@@ -174,7 +174,7 @@ impl IdentService {
             policy: config.policy,
             most: config.lookups,
             queries: config.queries,
-            rates: QueryRates::default(),
+            rates: NetworkQueryCounts::default(),
             epoch: WallTime::UNIX_EPOCH,
             pending_lookups: BTreeMap::new(),
             counters: IdentServiceCounters::default(),
@@ -183,7 +183,7 @@ impl IdentService {
     }
     /// Returns the counters of the service and of its protocol.
     #[must_use]
-    pub fn counters(&self) -> (&IdentServiceCounters, &ServerCounters) {
+    pub fn counters(&self) -> (&IdentServiceCounters, &IdentServerCounters) {
         (&self.counters, self.server.counters())
     }
     /// Returns the number of pending lookups.
@@ -194,14 +194,18 @@ impl IdentService {
 
     /// Handles the queries of the protocol's server.
     fn take_up(&mut self, now: Instant) {
-        while let Some(ServerEvent::QueryReceived { token, asker, connection }) =
+        while let Some(IdentServerEvent::QueryReceived { token, asker, connection }) =
             self.outputs.next_event(&mut self.server)
         {
-            if !self.rates.count_query(now, usher_core::address::host_of(asker.ip()), self.queries) {
+            if !self.rates.count_query_within_limit(
+                now,
+                usher_core::address::host_of(asker.ip()),
+                self.queries,
+            ) {
                 self.counters.limited += 1;
                 let answer = ResponseBody::Error(ErrorType::UnknownError);
-                // The query may be gone. No event, so that a flood does not fill a log.
-                let _ = self.server.handle_command(now, ServerCommand::Answer { token, answer });
+                // The command fails if the query is gone. There is no event, so that a flood does not fill a log.
+                let _ = self.server.handle_command(now, IdentServerCommand::Answer { token, answer });
                 continue;
             }
             // A lookup is unnecessary for an asker who is no longer permitted or learns nothing.
@@ -210,18 +214,18 @@ impl IdentService {
             if told == DisclosureLevel::Nothing || full {
                 self.counters.lookups_full += u64::from(told != DisclosureLevel::Nothing);
                 let answer = ResponseBody::Error(ErrorType::UnknownError);
-                self.answer_query(now, token, PendingLookup { asker, connection }, answer);
+                self.answer_query(now, token, PendingOwnerLookup { asker, connection }, answer);
             } else {
                 self.counters.lookups += 1;
-                self.pending_lookups.insert(token, PendingLookup { asker, connection });
+                self.pending_lookups.insert(token, PendingOwnerLookup { asker, connection });
                 self.outputs.push_job(usher_core::JobRequest::new(token, IdentServiceJob::Owner(connection)));
             }
         }
     }
 
-    fn answer_query(&mut self, now: Instant, token: u64, asked: PendingLookup, answer: ResponseBody) {
-        let PendingLookup { asker, connection } = asked;
-        let command = ServerCommand::Answer { token, answer: answer.clone() };
+    fn answer_query(&mut self, now: Instant, token: u64, asked: PendingOwnerLookup, answer: ResponseBody) {
+        let PendingOwnerLookup { asker, connection } = asked;
+        let command = IdentServerCommand::Answer { token, answer: answer.clone() };
         match self.server.handle_command(now, command) {
             Ok(()) => self.outputs.push_event(IdentServiceEvent::Answered { asker, connection, answer }),
             Err(_) => self.counters.late += 1,
@@ -262,14 +266,14 @@ impl Machine for IdentService {
             }
             IdentServiceCommand::Configure(config) => {
                 (self.policy, self.most, self.queries) = (config.policy, config.lookups, config.queries);
-                self.server.handle_command(now, ServerCommand::Configure(config.server))?;
+                self.server.handle_command(now, IdentServerCommand::Configure(config.server))?;
             }
         }
         self.take_up(now);
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 
@@ -283,10 +287,10 @@ mod tests {
     use super::*;
     use usher_config::Prefix;
     use usher_core::ListenerId;
-    use usher_core::bench::{HostHandle, MachineNetwork};
+    use usher_core::bench::{MachineNetwork, NetworkHostHandle};
     use usher_core::impair::ChannelConfig;
     use usher_ident::{
-        ClientCommand, ClientConfig, ClientEvent, IdentClient, IdentQuery, IdentToken, PORT, PortPair,
+        ClientCommand, ClientConfig, ClientEvent, IdentClient, IdentPortPair, IdentQuery, IdentToken, PORT,
         QueryFailure,
     };
 
@@ -308,7 +312,7 @@ mod tests {
     fn test_network<const N: usize>(
         config: IdentServiceConfig,
         askers: [&str; N],
-    ) -> (MachineNetwork, HostHandle<IdentService>, [HostHandle<IdentClient>; N]) {
+    ) -> (MachineNetwork, NetworkHostHandle<IdentService>, [NetworkHostHandle<IdentClient>; N]) {
         let mut net = MachineNetwork::new(ChannelConfig::default());
         let service = net.add_host(IdentService::new(config), &[parse_ip(SERVER)]);
         net.add_listener(service, ListenerId::from_number(0), SocketAddr::new(parse_ip(SERVER), PORT));
@@ -316,11 +320,12 @@ mod tests {
             service,
             |usher_core::JobRequest { token, job: IdentServiceJob::Owner(connection), .. }| {
                 let owner = match connection.local.port() {
-                    6193 => {
-                        ConnectionOwner::User(SystemUser { name: Some(b"ann".to_vec()), uid: Some(1000) })
-                    }
-                    6195 => ConnectionOwner::NoOwner,
-                    6197 => ConnectionOwner::Unknown,
+                    6193 => OwnerLookupResult::User(ConnectionOwner {
+                        name: Some(b"ann".to_vec()),
+                        uid: Some(1000),
+                    }),
+                    6195 => OwnerLookupResult::NoOwner,
+                    6197 => OwnerLookupResult::Unknown,
                     _ => return None,
                 };
                 Some((Duration::from_millis(3), IdentServiceCommand::Found { token, owner }))
@@ -333,10 +338,10 @@ mod tests {
 
     fn query_port(
         net: &mut MachineNetwork,
-        client: HostHandle<IdentClient>,
+        client: NetworkHostHandle<IdentClient>,
         port: u16,
     ) -> Result<String, QueryFailure> {
-        let ports = PortPair::new(port, 23);
+        let ports = IdentPortPair::new(port, 23);
         let question = IdentQuery { server: SocketAddr::new(parse_ip(SERVER), PORT), local: None, ports };
         net.send_command(client, ClientCommand::Query { token: 0, question }).unwrap();
         net.run_for(Duration::from_secs(10));
@@ -382,7 +387,7 @@ mod tests {
         assert_eq!(query_port(&mut net, b, 6193), Ok("UNKNOWN-ERROR".to_owned()));
         assert_eq!(query_port(&mut net, told_nothing, 6193), Ok("UNKNOWN-ERROR".to_owned()));
         assert_eq!(net[service].counters().0.lookups_full, 1, "who is told nothing needs no look-up");
-        let found = |token| IdentServiceCommand::Found { token, owner: ConnectionOwner::NoOwner };
+        let found = |token| IdentServiceCommand::Found { token, owner: OwnerLookupResult::NoOwner };
         net.send_command(service, found(0)).unwrap();
         assert_eq!(net[service].counters().0.late, 1);
         assert_eq!(net.send_command(service, found(0)), Err(CommandError::UnknownToken));
@@ -398,7 +403,7 @@ mod tests {
         };
         let (mut net, service, clients) = test_network(of, ["192.0.2.7", "192.0.2.8"]);
         let begin = |net: &mut MachineNetwork, client, token| {
-            let ports = PortPair::new(6193, 23);
+            let ports = IdentPortPair::new(6193, 23);
             let question = IdentQuery { server: SocketAddr::new(parse_ip(SERVER), PORT), local: None, ports };
             net.send_command(client, ClientCommand::Query { token, question }).unwrap();
         };
@@ -423,18 +428,20 @@ mod tests {
         net.run_for(Duration::from_millis(100));
         assert_eq!(heard(&mut net, clients[0]), ["ann (UNIX)"]);
         // The number of counted networks is bounded. A further network waits for the next second.
-        let (mut rates, now) = (QueryRates::default(), Instant::ZERO + SECOND);
+        let (mut rates, now) = (NetworkQueryCounts::default(), Instant::ZERO + SECOND);
         let network = |n: u32| IpAddr::from(core::net::Ipv4Addr::from_bits(n));
-        assert!((0..NETWORKS as u32).all(|n| rates.count_query(now, network(n), 1)));
-        assert!(!rates.count_query(now, network(u32::MAX), 1) && rates.by_network.len() == NETWORKS);
-        assert!(rates.count_query(now + SECOND, network(u32::MAX), 1));
+        assert!((0..NETWORKS as u32).all(|n| rates.count_query_within_limit(now, network(n), 1)));
+        assert!(
+            !rates.count_query_within_limit(now, network(u32::MAX), 1) && rates.by_network.len() == NETWORKS
+        );
+        assert!(rates.count_query_within_limit(now + SECOND, network(u32::MAX), 1));
     }
 
     #[test]
     fn new_rules_hold_for_connections_that_are_open() {
         let (mut net, service, [client]) =
             test_network(test_config(&[("0.0.0.0/0", DisclosureLevel::UserName)]), ["192.0.2.7"]);
-        let ports = PortPair::new(6193, 23);
+        let ports = IdentPortPair::new(6193, 23);
         let question = IdentQuery { server: SocketAddr::new(parse_ip(SERVER), PORT), local: None, ports };
         net.send_command(client, ClientCommand::Query { token: 0, question }).unwrap();
         net.run_for(Duration::from_millis(1));

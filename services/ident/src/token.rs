@@ -14,12 +14,12 @@
 //! AES-SIV needs no nonce, so the server keeps none over restarts and repeats none by mistake. Time and ports are
 //! sealed too, so the tokens of one user differ.
 
-use crate::service::SystemUser;
+use crate::service::ConnectionOwner;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use usher_core::{OctetReader, OctetWriter, TruncatedError, WallTime};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError, WallTime};
 use usher_crypto::siv::{self, SivKey};
 use usher_crypto::{SecretValue, hmac};
 use usher_ident::QueriedConnection;
@@ -40,7 +40,7 @@ pub struct TokenContent {
     /// The connection.
     pub connection: QueriedConnection,
     /// Its owner; the name is truncated to 255 octets.
-    pub user: SystemUser,
+    pub user: ConnectionOwner,
 }
 
 /// The key of tokens; never printed.
@@ -69,7 +69,7 @@ impl TokenKey {
 
     /// Creates a token.
     #[must_use]
-    pub fn seal_token(&self, sealed: &TokenContent) -> String {
+    pub fn encrypt_ident_token(&self, sealed: &TokenContent) -> String {
         let TokenContent { looked_up_at: at, connection: QueriedConnection { local, remote }, user } = sealed;
         let name = user.name.as_deref().unwrap_or_default();
         let length = u8::try_from(name.len()).unwrap_or(u8::MAX);
@@ -89,21 +89,23 @@ impl TokenKey {
 
     /// Decrypts a token; `None`: the text is not a token of this key.
     #[must_use]
-    pub fn open_token(&self, token: &str) -> Option<TokenContent> {
+    pub fn decrypt_ident_token(&self, token: &str) -> Option<TokenContent> {
         let text = siv::open(&self.0, &[PURPOSE], &decode_base64url(token)?)?;
-        read_content(&text).ok()
+        read_token_content(&text).ok()
     }
 }
 
-fn read_content(text: &[u8]) -> Result<TokenContent, TruncatedError> {
+fn read_token_content(text: &[u8]) -> Result<TokenContent, TruncatedInputError> {
     let mut r = OctetReader::new(text);
     let (at, uid) = (WallTime::from_unix_secs(r.read_u64()?), r.read_u32()?);
     let addresses = [r.read_array::<16>()?, r.read_array::<16>()?];
     let [local, remote] = addresses.map(|octets| IpAddr::from(Ipv6Addr::from(octets)).to_canonical());
     let (here, there, length) = (r.read_u16()?, r.read_u16()?, r.read_u8()?);
     let name = r.read_bytes(length.into())?;
-    let user =
-        SystemUser { name: (!name.is_empty()).then(|| name.to_vec()), uid: (uid != NO_UID).then_some(uid) };
+    let user = ConnectionOwner {
+        name: (!name.is_empty()).then(|| name.to_vec()),
+        uid: (uid != NO_UID).then_some(uid),
+    };
     let connection =
         QueriedConnection { local: SocketAddr::new(local, here), remote: SocketAddr::new(remote, there) };
     Ok(TokenContent { looked_up_at: at, connection, user })
@@ -142,7 +144,7 @@ mod tests {
     use usher_ident::MAX_USER_ID;
 
     fn test_content(name: &[u8], local: IpAddr) -> TokenContent {
-        let user = SystemUser { name: (!name.is_empty()).then(|| name.to_vec()), uid: Some(1000) };
+        let user = ConnectionOwner { name: (!name.is_empty()).then(|| name.to_vec()), uid: Some(1000) };
         let remote = SocketAddr::new("2001:db8::7".parse().unwrap(), 23);
         let connection = QueriedConnection { local: SocketAddr::new(local, 6193), remote };
         TokenContent { looked_up_at: WallTime::from_unix_secs(1_700_000_000), connection, user }
@@ -158,20 +160,20 @@ mod tests {
             let mut sealed = test_content(&name, local.to_canonical());
             sealed.user.uid = uid.filter(|uid| *uid != NO_UID);
             sealed.looked_up_at = WallTime::from_unix_secs(at);
-            let token = key.seal_token(&sealed);
+            let token = key.encrypt_ident_token(&sealed);
             prop_assert!(token.len() <= MAX_USER_ID && token.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
-            prop_assert_eq!(key.open_token(&token), Some(sealed.clone()));
-            prop_assert_eq!(key.open_token(&[" ", &token, "\n"].concat()), Some(sealed));
-            prop_assert_eq!(TokenKey::new(b"another").open_token(&token), None);
+            prop_assert_eq!(key.decrypt_ident_token(&token), Some(sealed.clone()));
+            prop_assert_eq!(key.decrypt_ident_token(&[" ", &token, "\n"].concat()), Some(sealed));
+            prop_assert_eq!(TokenKey::new(b"another").decrypt_ident_token(&token), None);
         }
 
         #[test]
         fn what_is_no_token_says_nothing(text in "\\PC{0,200}", octets in proptest::collection::vec(any::<u8>(), 0..100)) {
             let key = TokenKey::new(b"0123456789abcdef");
-            prop_assert_eq!(key.open_token(&text), None);
+            prop_assert_eq!(key.decrypt_ident_token(&text), None);
             prop_assert_eq!(decode_base64url(&encode_base64url(&octets)), Some(octets.clone()));
-            prop_assert_eq!(key.open_token(&encode_base64url(&octets)), None);
-            let _ = read_content(&octets);
+            prop_assert_eq!(key.decrypt_ident_token(&encode_base64url(&octets)), None);
+            let _ = read_token_content(&octets);
         }
     }
 
@@ -201,12 +203,12 @@ mod tests {
     #[test]
     fn tokens_of_one_user_differ_and_hide_the_length_of_its_name() {
         let (key, local) = (TokenKey::new(b"0123456789abcdef"), "192.0.2.1".parse().unwrap());
-        let token = |name: &[u8]| key.seal_token(&test_content(name, local));
+        let token = |name: &[u8]| key.encrypt_ident_token(&test_content(name, local));
         assert_eq!(token(b"a").len(), token(b"fifteen octets.").len());
         assert_eq!(token(b"ann"), token(b"ann"));
         let mut later = test_content(b"ann", local);
         later.connection.local.set_port(6194);
-        let later = key.seal_token(&later);
+        let later = key.encrypt_ident_token(&later);
         let same = later.bytes().zip(token(b"ann").bytes()).filter(|(a, b)| a == b).count();
         assert!(same < 20, "{same} letters are the same");
         assert!(token(&[b'a'; 300]).len() <= MAX_USER_ID);

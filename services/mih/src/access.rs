@@ -5,17 +5,17 @@ use core::net::IpAddr;
 use usher_config::Prefix;
 
 usher_core::named! {
-    "a right";
-    /// What others may be allowed, beside discovery and registration, which all may who are heard.
+    "an access right";
+    /// A right of other functions. Discovery and registration need none: every allowed address has them.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum AccessRight {
         /// Subscribe to the events of links.
         Events = "events",
         /// Ask for the parameters of links.
         Parameters = "parameters",
-        /// Act on links: switch interfaces off and on that allow it.
+        /// Act on links: switch interfaces off and on, if they allow it.
         Actions = "actions",
-        /// Ask to which links a handover could go.
+        /// Ask for the possible target links of a handover.
         Handover = "handover",
     }
 }

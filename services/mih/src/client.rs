@@ -6,18 +6,18 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{
-    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, ModelRng, NoJob, OutputOf,
-    OutputQueue,
+    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, MachineOutputOf, NoJob,
+    OutputQueue, SimulationRng,
 };
 use usher_mih::{
     self as mih, EventList, LinkAction, LinkActionAttributes, LinkActionType, LinkAddr, LinkDescriptors,
-    LinkId, LinkParamType, LinkPoaList, LinkStates, LinkStatusRequest, LinkTupleId, MessageId, Mihf, MihfId,
-    MihfMessage, MihfPeer, NetTypeAddr, PeerRoute, RegisterCode, Status, Tlv, kind,
+    LinkId, LinkParamType, LinkPoaList, LinkStatusRequest, LinkTupleId, MessageId, Mihf, MihfId, MihfMessage,
+    MihfPeer, NetTypeAddr, PeerRoute, RegisterCode, ReportedLinkStates, Status, Tlv, kind,
 };
 
 /// The request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ClientRequest {
+pub enum MihClientRequest {
     /// Its capabilities, by discovery only.
     Capabilities,
     /// Register with the peer.
@@ -46,7 +46,7 @@ pub struct MihClientConfig {
     /// The peer's identifier; `None`: the function that answers discovery.
     pub to: Option<MihfId>,
     /// The request.
-    pub question: ClientRequest,
+    pub question: MihClientRequest,
     /// The addresses of the peer's links to address; empty: all.
     pub links: Vec<LinkAddr>,
     /// True if the client receives indications until [`MihClientCommand::Leave`]. A subscribing client registers
@@ -102,7 +102,7 @@ pub enum MihClientEvent {
 const REQUEST_TOKEN: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ClientPhase {
+enum MihClientPhase {
     Idle,
     Discovering,
     Requesting(MessageId),
@@ -116,7 +116,7 @@ enum ClientPhase {
 pub struct MihClient {
     mihf: ChildMachine<Mihf>,
     config: MihClientConfig,
-    phase: ClientPhase,
+    phase: MihClientPhase,
     peer: MihfId,
     queue: VecDeque<MihfMessage>,
     registered: bool,
@@ -129,10 +129,10 @@ pub struct MihClient {
 impl MihClient {
     /// Creates a client.
     #[must_use]
-    pub fn new(config: MihClientConfig, rng: ModelRng) -> Self {
+    pub fn new(config: MihClientConfig, rng: SimulationRng) -> Self {
         Self {
             mihf: ChildMachine::without_slot(Mihf::new(config.mih.clone(), rng)),
-            phase: ClientPhase::Idle,
+            phase: MihClientPhase::Idle,
             peer: config.to.clone().unwrap_or_else(MihfId::multicast),
             queue: VecDeque::new(),
             registered: false,
@@ -150,7 +150,7 @@ impl MihClient {
 
     fn configure_peer(&mut self, now: Instant) {
         let peer = MihfPeer { id: self.peer.clone(), route: self.config.route, ack: true };
-        // The MIH function never refuses a peer.
+        // The MIH function never refuses this command.
         let _ = self.mihf.handle_command(now, mih::MihfCommand::Peer(peer));
     }
 
@@ -165,7 +165,7 @@ impl MihClient {
     }
 
     fn finish(&mut self) {
-        self.phase = ClientPhase::Finished;
+        self.phase = MihClientPhase::Finished;
         self.outputs.push_event(MihClientEvent::Finished);
     }
 
@@ -187,28 +187,28 @@ impl MihClient {
             links.iter().map(message).collect::<VecDeque<_>>()
         };
         let messages: VecDeque<MihfMessage> = match &self.config.question {
-            ClientRequest::Capabilities => return Some(VecDeque::new()),
-            ClientRequest::Register => [self.register_request()].into(),
-            ClientRequest::Deregister => [MihfMessage::new(MessageId::DEREGISTER_REQUEST, [])].into(),
-            ClientRequest::Subscribe(events) => {
+            MihClientRequest::Capabilities => return Some(VecDeque::new()),
+            MihClientRequest::Register => [self.register_request()].into(),
+            MihClientRequest::Deregister => [MihfMessage::new(MessageId::DEREGISTER_REQUEST, [])].into(),
+            MihClientRequest::Subscribe(events) => {
                 let mut all = each(MessageId::EVENT_SUBSCRIBE_REQUEST, *events);
                 if !all.is_empty() {
                     all.push_front(self.register_request());
                 }
                 all
             }
-            ClientRequest::Unsubscribe(events) => each(MessageId::EVENT_UNSUBSCRIBE_REQUEST, *events),
+            MihClientRequest::Unsubscribe(events) => each(MessageId::EVENT_UNSUBSCRIBE_REQUEST, *events),
             _ if links.is_empty() => VecDeque::new(),
-            ClientRequest::Parameters => {
+            MihClientRequest::Parameters => {
                 let wanted = LinkStatusRequest {
-                    states: LinkStates::OPERATION_MODE,
+                    states: ReportedLinkStates::OPERATION_MODE,
                     params: [LinkParamType::DATA_RATE, LinkParamType::SIGNAL_STRENGTH].into(),
                     descriptors: LinkDescriptors::NONE,
                 };
                 let params = [Tlv::LinkIdentifierList(links.clone()), Tlv::StatusRequest(wanted)];
                 [MihfMessage::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params)].into()
             }
-            ClientRequest::Act(action, delay) => {
+            MihClientRequest::Act(action, delay) => {
                 let action = |link: &LinkId| LinkAction {
                     link: link.clone(),
                     poa: None,
@@ -219,7 +219,7 @@ impl MihClient {
                 let params = [Tlv::LinkActions(links.iter().map(action).collect())];
                 [MihfMessage::new(MessageId::LINK_ACTIONS_REQUEST, params)].into()
             }
-            ClientRequest::Candidates => {
+            MihClientRequest::Candidates => {
                 let lists = links.iter().map(|link| LinkPoaList { link: link.clone(), poas: Vec::new() });
                 let params = [Tlv::LinkPoaLists(lists.collect()), Tlv::QueryResourceReport(false)];
                 [MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)].into()
@@ -230,13 +230,13 @@ impl MihClient {
 
     fn send_next(&mut self, now: Instant) {
         if let Some(message) = self.queue.pop_front() {
-            if self.phase != ClientPhase::Leaving {
-                self.phase = ClientPhase::Requesting(message.id);
+            if self.phase != MihClientPhase::Leaving {
+                self.phase = MihClientPhase::Requesting(message.id);
             }
             return self.send_request(now, message);
         }
-        if self.config.follow && self.phase != ClientPhase::Leaving {
-            self.phase = ClientPhase::Following;
+        if self.config.follow && self.phase != MihClientPhase::Leaving {
+            self.phase = MihClientPhase::Following;
         } else {
             self.finish();
         }
@@ -294,25 +294,27 @@ impl MihClient {
                 self.configure_peer(now);
             }
             mih::MihfEvent::Done { result: Ok(Some(answer)), .. } => match self.phase {
-                ClientPhase::Discovering => self.handle_discovery(now, answer),
-                ClientPhase::Requesting(_) => self.handle_response(now, answer),
-                ClientPhase::Leaving => self.send_next(now),
-                ClientPhase::Following if answer.status() == Some(Status::Success) => {
+                MihClientPhase::Discovering => self.handle_discovery(now, answer),
+                MihClientPhase::Requesting(_) => self.handle_response(now, answer),
+                MihClientPhase::Leaving => self.send_next(now),
+                MihClientPhase::Following if answer.status() == Some(Status::Success) => {
                     self.handle_registration(now, &answer)
                 }
-                ClientPhase::Following => {
+                MihClientPhase::Following => {
                     self.outputs.push_event(MihClientEvent::Answered { answer });
                     self.finish();
                 }
-                ClientPhase::Idle | ClientPhase::Finished => {}
+                MihClientPhase::Idle | MihClientPhase::Finished => {}
             },
             mih::MihfEvent::Done { result: Ok(None), .. } => {}
             mih::MihfEvent::Done { result: Err(failure), .. } => {
                 let request = match self.phase {
-                    ClientPhase::Requesting(id) => id,
-                    ClientPhase::Following => MessageId::REGISTER_REQUEST,
-                    ClientPhase::Leaving | ClientPhase::Finished | ClientPhase::Idle => return self.finish(),
-                    ClientPhase::Discovering => MessageId::CAPABILITY_DISCOVER_REQUEST,
+                    MihClientPhase::Requesting(id) => id,
+                    MihClientPhase::Following => MessageId::REGISTER_REQUEST,
+                    MihClientPhase::Leaving | MihClientPhase::Finished | MihClientPhase::Idle => {
+                        return self.finish();
+                    }
+                    MihClientPhase::Discovering => MessageId::CAPABILITY_DISCOVER_REQUEST,
                 };
                 self.outputs.push_event(MihClientEvent::Failed { request, failure });
                 self.finish();
@@ -339,7 +341,7 @@ impl MihClient {
     fn handle_registration(&mut self, now: Instant, answer: &MihfMessage) {
         self.registered = true;
         if let Some(Tlv::ValidTimeInterval(seconds @ 1..)) = answer.get(kind::VALID_TIME_INTERVAL) {
-            // RFC 5677 §6.4: renew at least every two minutes, for address translators.
+            // RFC 5677, 6.4: renew at least every two minutes, for address translators.
             let half = Duration::from_millis(u64::from(*seconds) * 500);
             self.renew_at = Some(now + half.min(Duration::from_secs(120)));
         }
@@ -360,7 +362,7 @@ impl Machine for MihClient {
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         self.mihf.handle_input(now, input);
         self.drain_mihf_events(now);
-        if self.phase == ClientPhase::Following && self.renew_at.is_some_and(|at| at <= now) {
+        if self.phase == MihClientPhase::Following && self.renew_at.is_some_and(|at| at <= now) {
             self.renew_at = None;
             let message = self.register_request();
             self.send_request(now, message);
@@ -370,15 +372,17 @@ impl Machine for MihClient {
 
     fn handle_command(&mut self, now: Instant, command: MihClientCommand) -> Result<(), CommandError> {
         match (command, self.phase) {
-            (MihClientCommand::Start, ClientPhase::Idle) => {
+            (MihClientCommand::Start, MihClientPhase::Idle) => {
                 self.configure_peer(now);
-                self.phase = ClientPhase::Discovering;
+                self.phase = MihClientPhase::Discovering;
                 self.send_request(now, MihfMessage::new(MessageId::CAPABILITY_DISCOVER_REQUEST, []));
             }
-            (MihClientCommand::Start, _) => return Err(CommandError::WrongState("it has begun")),
-            (MihClientCommand::Leave, ClientPhase::Finished | ClientPhase::Leaving) => {}
-            (MihClientCommand::Leave, ClientPhase::Following) => {
-                // A pending renewal is no longer needed; there may be none.
+            (MihClientCommand::Start, _) => {
+                return Err(CommandError::WrongState("the client has already started"));
+            }
+            (MihClientCommand::Leave, MihClientPhase::Finished | MihClientPhase::Leaving) => {}
+            (MihClientCommand::Leave, MihClientPhase::Following) => {
+                // A pending renewal is no longer needed. If there is none, the command fails.
                 let _ = self.mihf.handle_command(now, mih::MihfCommand::Abandon { token: REQUEST_TOKEN });
                 let unsubscribe = |(link, events): (LinkTupleId, EventList)| {
                     let params = [Tlv::LinkIdentifier(link), Tlv::EventList(events)];
@@ -388,7 +392,7 @@ impl Machine for MihClient {
                 if self.registered {
                     self.queue.push_back(MihfMessage::new(MessageId::DEREGISTER_REQUEST, []));
                 }
-                self.phase = ClientPhase::Leaving;
+                self.phase = MihClientPhase::Leaving;
                 self.send_next(now);
             }
             (MihClientCommand::Leave, _) => self.finish(),
@@ -397,12 +401,12 @@ impl Machine for MihClient {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        let renew = self.renew_at.filter(|_| self.phase == ClientPhase::Following);
+        let renew = self.renew_at.filter(|_| self.phase == MihClientPhase::Following);
         [self.mihf.poll_timeout(), renew].into_iter().flatten().min()
     }
 }

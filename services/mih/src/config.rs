@@ -5,15 +5,17 @@ mod handover;
 mod model;
 
 pub use model::{
-    AllowTable, EventName, InterfaceTable, LimitsTable, ListenTable, MihConfigFile, PeerTable, TimersTable,
-    UnansweredName, WatchTable,
+    AllowedNetworkTable, InterfaceTable, LimitsTable, LinkEventName, LinkWatchTable, ListenTable,
+    MihConfigFile, PeerTable, TimersTable, UnansweredRequestAction,
 };
 
 pub use check::{parse_identifier, parse_mac};
-pub use handover::{HandoverTable, InitiatorName, NeighbourTable, OnFailureName, PointTable, StationTable};
+pub use handover::{
+    HandoverFailureAction, HandoverInitiatorName, HandoverTable, NeighbourTable, PosConfigTable, StationTable,
+};
 
 use crate::link::InterfaceConfig;
-use crate::neighbour::PeerSettings;
+use crate::neighbour::NeighbourPeerConfig;
 use crate::service;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -23,6 +25,7 @@ use std::path::Path;
 use usher_config::tree::TreeNode;
 use usher_config::{
     CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector,
+    RetiredKey,
 };
 use usher_core::TransportProtocol;
 use usher_mih::{EventList, MihfId, MihfPeer, PeerRoute};
@@ -31,8 +34,18 @@ use usher_mih::{EventList, MihfId, MihfPeer, PeerRoute};
 pub const DEFAULT_PATH: &str = "/etc/usher/mih.toml";
 
 /// The format of configuration files.
-pub const FORMAT: ConfigFormat =
-    ConfigFormat { description: "an MIH function's configuration", version: 1, retired: &[] };
+pub const FORMAT: ConfigFormat = ConfigFormat {
+    description: "an MIH function's configuration",
+    version: 1,
+    retired: &[
+        RetiredKey::renamed(&["allow"], "may", "rights"),
+        RetiredKey::renamed(&["interface"], "may_act", "allow_actions"),
+        RetiredKey::renamed(&["point_of_service"], "leads", "initiates_handover"),
+        RetiredKey::renamed(&["timers"], "remembered", "duplicate_memory"),
+        RetiredKey::renamed(&["limits"], "claims", "address_proofs"),
+        RetiredKey::renamed(&["limits"], "claims_per_network", "address_proofs_per_network"),
+    ],
+};
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -67,11 +80,11 @@ pub fn read_tree(tree: TreeNode, faults: &mut DiagnosticCollector) -> Option<Loa
     usher_config::read_tree(&FORMAT, tree, Path::new(""), check, faults).map(LoadedMihConfig::from)
 }
 
-impl From<CheckedConfig<MihConfigFile, check::CheckedParts>> for LoadedMihConfig {
+impl From<CheckedConfig<MihConfigFile, check::CheckedFunctionConfig>> for LoadedMihConfig {
     fn from(
         CheckedConfig { file, built_config: (id, interfaces), warnings }: CheckedConfig<
             MihConfigFile,
-            check::CheckedParts,
+            check::CheckedFunctionConfig,
         >,
     ) -> Self {
         Self { file, id, interfaces, warnings }
@@ -92,14 +105,14 @@ impl LoadedMihConfig {
         let file = &self.file;
         let count = |n: usher_config::units::PositiveCount| usize::try_from(n.get()).unwrap_or(usize::MAX);
         let timers = &file.timers;
-        let timing = usher_mih::TransactionTiming {
+        let timing = usher_mih::TransactionTimerConfig {
             retransmission: timers.retransmission.get(),
             retransmissions: u8::try_from(timers.retransmissions).unwrap_or(u8::MAX),
             response: timers.response.get().map(|time| time.get()),
             unanswered: match timers.unanswered {
-                UnansweredName::Wait => usher_mih::UnansweredPolicy::Wait,
-                UnansweredName::Retransmit => usher_mih::UnansweredPolicy::Retransmit,
-                UnansweredName::Abort => usher_mih::UnansweredPolicy::Abort,
+                UnansweredRequestAction::Wait => usher_mih::ResponseTimeoutPolicy::Wait,
+                UnansweredRequestAction::Retransmit => usher_mih::ResponseTimeoutPolicy::Retransmit,
+                UnansweredRequestAction::Abort => usher_mih::ResponseTimeoutPolicy::Abort,
             },
         };
         let limits = &file.limits;
@@ -107,18 +120,19 @@ impl LoadedMihConfig {
             timing,
             by_message: BTreeMap::new(),
             transaction: Some(timers.transaction.get()),
-            lifetime: timers.remembered.get(),
+            lifetime: timers.duplicate_memory.get(),
             registration: timers.registration.get(),
             max_transactions: count(limits.transactions),
             max_registered: count(limits.registered),
+            // RFC 5677, 6.1: messages over UDP are bounded.
             max_message: usize::try_from(limits.message.bytes()).unwrap_or(usize::MAX),
             locals: file.listen.udp.iter().map(SocketAddr::ip).collect(),
             user_answers_subscriptions: true,
             by_transport: true,
-            proofs: Some(usher_mih::AddressProofs {
+            proofs: Some(usher_mih::AddressProofConfig {
                 allowed_networks: file.peer.iter().filter_map(peer_networks).collect(),
-                claims: count(limits.claims),
-                claims_per_network: count(limits.claims_per_network),
+                claims: count(limits.address_proofs),
+                address_proofs_per_network: count(limits.address_proofs_per_network),
             }),
             ..usher_mih::MihfConfig::new(id)
         };
@@ -129,7 +143,7 @@ impl LoadedMihConfig {
             let remote = SocketAddr::new(table.address, table.port);
             let route = PeerRoute { transport: table.transport, local, remote };
             let subscribe = event_list(&table.subscribe);
-            Some(PeerSettings {
+            Some(NeighbourPeerConfig {
                 peer: MihfPeer { id, route, ack: true },
                 register: table.register,
                 subscribe,
@@ -162,7 +176,7 @@ fn peer_networks(table: &PeerTable) -> Option<(MihfId, Vec<(IpAddr, u8)>)> {
     Some((MihfId::new(&table.id).ok()?, networks.collect()))
 }
 
-fn event_list(names: &[EventName]) -> EventList {
+fn event_list(names: &[LinkEventName]) -> EventList {
     names.iter().fold(EventList::NONE, |all, name| all.with(name.to_event_list()))
 }
 

@@ -6,7 +6,7 @@
 //! peer ─ MIH_Link_Get_Parameters, MIH_Link_Actions ─▶ MihService ─ Job ─▶ kernel ─ Command::Measured, ::Acted ─▶ response
 //! MihService ─ MIH_Register, MIH_Event_Subscribe ─▶ the peers of its configuration, again and again
 //! ```
-//! The service has no access to the kernel. The host reports link changes ([`LinkReport`]). Measurements and link
+//! The service has no access to the kernel. The host reports link changes ([`KernelLinkReport`]). Measurements and link
 //! actions leave as [`MihServiceJob`]s. Access rights depend on the source address of a message ([`AccessList`]),
 //! because identifiers of MIH functions prove nothing.
 //!
@@ -25,9 +25,9 @@ mod service;
 mod subscriptions;
 
 pub use access::{AccessList, AccessRight, AccessRights};
-pub use link::{InterfaceConfig, LinkReport, WatchConfig};
-pub use neighbour::PeerSettings;
+pub use link::{InterfaceConfig, KernelLinkReport, LinkThresholdConfig};
+pub use neighbour::NeighbourPeerConfig;
 pub use service::{
-    LinkChange, MihService, MihServiceCommand, MihServiceConfig, MihServiceCounters, MihServiceEvent,
-    MihServiceJob, MihServiceLimits, PeerChange, RequestingPeer,
+    LinkChange, MihPeerChange, MihService, MihServiceCommand, MihServiceConfig, MihServiceCounters,
+    MihServiceEvent, MihServiceJob, MihServiceLimits, RequestingPeer,
 };

@@ -21,9 +21,9 @@ pub struct InterfaceConfig {
     /// The MAC address of its point of attachment.
     pub poa: Option<[u8; 6]>,
     /// True if peers may switch it off and on.
-    pub may_act: bool,
+    pub allow_actions: bool,
     /// The condition that predicts its loss.
-    pub watch: Option<WatchConfig>,
+    pub watch: Option<LinkThresholdConfig>,
 }
 
 impl InterfaceConfig {
@@ -35,7 +35,7 @@ impl InterfaceConfig {
             technology: None,
             address: None,
             poa: None,
-            may_act: false,
+            allow_actions: false,
             watch: None,
         }
     }
@@ -43,7 +43,7 @@ impl InterfaceConfig {
 
 /// A measured value and the threshold that predicts the loss of a link.
 #[derive(Clone, PartialEq, Debug)]
-pub struct WatchConfig {
+pub struct LinkThresholdConfig {
     /// The file that holds the value: a number in any unit. `None`: the kernel's signal level of a wireless
     /// interface, in dBm.
     pub file: Option<String>,
@@ -59,7 +59,7 @@ pub struct WatchConfig {
 
 /// The kernel's report of an interface, after a change or on request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LinkReport {
+pub struct KernelLinkReport {
     /// Its name.
     pub name: String,
     /// True if the interface exists.
@@ -82,14 +82,14 @@ pub struct LinkReport {
 #[derive(Clone, Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) settings: InterfaceConfig,
-    pub(crate) report: LinkReport,
+    pub(crate) report: KernelLinkReport,
     /// True if its loss is predicted and it has not recovered since.
     pub(crate) going_down: bool,
 }
 
 impl InterfaceState {
     pub(crate) fn new(settings: InterfaceConfig) -> Self {
-        Self { settings, report: LinkReport::default(), going_down: false }
+        Self { settings, report: KernelLinkReport::default(), going_down: false }
     }
     /// Returns its identifier; `None` while its address is unknown.
     pub(crate) fn link_id(&self) -> Option<LinkId> {
@@ -105,7 +105,7 @@ impl InterfaceState {
 
 /// Returns the requested status of a link, as far as it is known. Values are limited to the parameter's range: a data
 /// rate to 65535 kb/s. A negative signal level is encoded as 16 bits in two's complement.
-pub(crate) fn link_status(link: LinkId, report: &LinkReport, asked: &LinkStatusRequest) -> LinkStatus {
+pub(crate) fn link_status(link: LinkId, report: &KernelLinkReport, asked: &LinkStatusRequest) -> LinkStatus {
     let value = |kind: &LinkParamType| match *kind {
         LinkParamType::DATA_RATE => report.rate.map(|rate| u16::try_from(rate).unwrap_or(u16::MAX)),
         LinkParamType::SIGNAL_STRENGTH | LinkParamType::RSSI_80211 => report.signal.map(i16::cast_unsigned),
@@ -116,7 +116,7 @@ pub(crate) fn link_status(link: LinkId, report: &LinkReport, asked: &LinkStatusR
     };
     let mode = if report.enabled { OperationMode::Normal } else { OperationMode::PoweredDown };
     let mut states = Vec::new();
-    if asked.states.has(usher_mih::LinkStates::OPERATION_MODE) {
+    if asked.states.has(usher_mih::ReportedLinkStates::OPERATION_MODE) {
         states.push(LinkState::Operation(mode));
     }
     let params = asked.params.iter().filter_map(param).collect();
@@ -126,12 +126,12 @@ pub(crate) fn link_status(link: LinkId, report: &LinkReport, asked: &LinkStatusR
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_mih::{LinkDescriptors, LinkStates};
+    use usher_mih::{LinkDescriptors, ReportedLinkStates};
 
     #[test]
     fn what_the_kernel_says_is_told_and_no_more() {
         let asked = LinkStatusRequest {
-            states: LinkStates::OPERATION_MODE,
+            states: ReportedLinkStates::OPERATION_MODE,
             params: alloc::vec![
                 LinkParamType::DATA_RATE,
                 LinkParamType::SIGNAL_STRENGTH,
@@ -141,16 +141,17 @@ mod tests {
         };
         let mut known = InterfaceState::new(InterfaceConfig::with_name("eth0"));
         assert_eq!(known.link_id(), None);
-        known.report = LinkReport { address: Some([2; 6]), rate: Some(10_000_000), ..LinkReport::default() };
+        known.report =
+            KernelLinkReport { address: Some([2; 6]), rate: Some(10_000_000), ..KernelLinkReport::default() };
         let link = known.link_id().unwrap();
         assert_eq!(link.to_string(), "Ethernet 02:02:02:02:02:02");
         let told = link_status(link.clone(), &known.report, &asked);
         assert_eq!(told.states, [LinkState::Operation(OperationMode::PoweredDown)]);
         let rate = LinkParam { kind: LinkParamType::DATA_RATE, value: LinkParamValue::Number(65_535) };
         assert_eq!(told.params, [rate]);
-        known.report = LinkReport { enabled: true, wireless: true, signal: Some(-70), ..known.report };
+        known.report = KernelLinkReport { enabled: true, wireless: true, signal: Some(-70), ..known.report };
         assert_eq!(known.link_id().unwrap().technology, LinkType::Ieee80211);
-        let told = link_status(link, &LinkReport { rate: None, ..known.report }, &asked);
+        let told = link_status(link, &KernelLinkReport { rate: None, ..known.report }, &asked);
         let signal =
             LinkParam { kind: LinkParamType::SIGNAL_STRENGTH, value: LinkParamValue::Number(0xffba) };
         assert_eq!(

@@ -9,7 +9,7 @@ use usher_mih::{
 
 /// A configured peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PeerSettings {
+pub struct NeighbourPeerConfig {
     /// Its identifier and route.
     pub peer: MihfPeer,
     /// True if this function registers there and renews the registration.
@@ -47,7 +47,7 @@ pub(crate) enum PeerNotice {
 /// A peer with a registration or subscriptions.
 #[derive(Debug)]
 pub(crate) struct NeighbourPeer {
-    pub(crate) settings: PeerSettings,
+    pub(crate) settings: NeighbourPeerConfig,
     stage: NeighbourStage,
     /// True if this function is registered there, as far as it knows.
     registered: bool,
@@ -60,13 +60,13 @@ pub(crate) struct NeighbourPeer {
 }
 
 impl NeighbourPeer {
-    pub(crate) fn new(settings: PeerSettings, now: Instant) -> Self {
+    pub(crate) fn new(settings: NeighbourPeerConfig, now: Instant) -> Self {
         let wanted = settings.register || !settings.subscribe.is_empty();
-        let stage = Self::first_stage(&settings);
+        let stage = Self::first_neighbour_stage(&settings);
         Self { settings, stage, registered: false, valid: 0, out: None, due: wanted.then_some(now) }
     }
 
-    const fn first_stage(settings: &PeerSettings) -> NeighbourStage {
+    const fn first_neighbour_stage(settings: &NeighbourPeerConfig) -> NeighbourStage {
         if settings.register { NeighbourStage::Register } else { NeighbourStage::Discover }
     }
 
@@ -75,9 +75,9 @@ impl NeighbourPeer {
     }
 
     /// Restarts the exchange at this time.
-    pub(crate) fn restart_at(&mut self, at: Instant) {
+    pub(crate) fn schedule_exchange_restart(&mut self, at: Instant) {
         if self.settings.register || !self.settings.subscribe.is_empty() {
-            self.stage = Self::first_stage(&self.settings);
+            self.stage = Self::first_neighbour_stage(&self.settings);
             self.out = None;
             self.due = Some(at);
         }
@@ -88,7 +88,7 @@ impl NeighbourPeer {
     pub(crate) fn next_request(&mut self, links: impl FnOnce() -> Vec<LinkId>) -> Option<MihfMessage> {
         self.due = None;
         if self.stage == NeighbourStage::Settled {
-            self.stage = Self::first_stage(&self.settings);
+            self.stage = Self::first_neighbour_stage(&self.settings);
         }
         Some(match &self.stage {
             NeighbourStage::Register => {
@@ -114,7 +114,7 @@ impl NeighbourPeer {
         (refresh, retry): (Duration, Duration),
     ) -> PeerNotice {
         let success = answer.status() == Some(Status::Success);
-        // A rejected subscription of one link does not end those of others.
+        // If the peer rejects the subscription of one link, the subscriptions of other links continue.
         if !success && !matches!(self.stage, NeighbourStage::Subscribe(_)) {
             self.handle_failure(now, retry);
             return PeerNotice::Refused(answer.id, answer.status());
@@ -164,7 +164,7 @@ impl NeighbourPeer {
 
     /// Handles a request without a response. True if that ends a registration.
     pub(crate) fn handle_failure(&mut self, now: Instant, retry: Duration) -> bool {
-        self.stage = Self::first_stage(&self.settings);
+        self.stage = Self::first_neighbour_stage(&self.settings);
         self.due = Some(now + retry);
         core::mem::take(&mut self.registered)
     }
@@ -196,7 +196,7 @@ mod tests {
         let remote = "192.0.2.1:4551".parse().unwrap();
         let route = PeerRoute { transport: TransportProtocol::Udp, local: None, remote };
         let peer = MihfPeer { id: MihfId::new("pos").unwrap(), route, ack: true };
-        NeighbourPeer::new(PeerSettings { peer, register, subscribe }, Instant::ZERO)
+        NeighbourPeer::new(NeighbourPeerConfig { peer, register, subscribe }, Instant::ZERO)
     }
 
     fn success_response(id: MessageId, params: impl Into<Vec<Tlv>>) -> MihfMessage {

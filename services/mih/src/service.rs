@@ -4,8 +4,8 @@ mod links;
 mod requests;
 
 use crate::access::{AccessList, AccessRight, AccessRights};
-use crate::link::{InterfaceConfig, InterfaceState, LinkReport};
-use crate::neighbour::{NeighbourPeer, PeerNotice, PeerSettings};
+use crate::link::{InterfaceConfig, InterfaceState, KernelLinkReport};
+use crate::neighbour::{NeighbourPeer, NeighbourPeerConfig, PeerNotice};
 use crate::subscriptions::SubscriptionTable;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -13,8 +13,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{
-    ChildMachine, CommandError, ConnId, Duration, Instant, Machine, MachineInput, ModelRng, OutputOf,
-    OutputQueue, StreamEvent,
+    ChildMachine, CommandError, ConnId, Duration, Instant, Machine, MachineInput, MachineOutputOf,
+    OutputQueue, SimulationRng, StreamEvent,
 };
 use usher_mih::{
     self as mih, CommandList, EventList, IncomingRequestId, LinkActionResult, LinkDownReason,
@@ -53,7 +53,7 @@ pub struct MihServiceConfig {
     /// The reported events.
     pub events: EventList,
     /// Configured peers.
-    pub peers: Vec<PeerSettings>,
+    pub peers: Vec<NeighbourPeerConfig>,
     /// Maximum interval between renewals of registrations and subscriptions at peers.
     pub refresh: Duration,
     /// Interval of retries to a peer that does not answer.
@@ -83,7 +83,7 @@ pub enum MihServiceJob {
 #[derive(Clone, Debug)]
 pub enum MihServiceCommand {
     /// An interface is new or has changed.
-    Link(LinkReport),
+    Link(KernelLinkReport),
     /// The watched value of an interface.
     Watched {
         /// Its name.
@@ -105,7 +105,7 @@ pub enum MihServiceCommand {
         /// The job's token.
         token: u64,
         /// The kernel's reports of the interfaces that exist.
-        reports: Vec<LinkReport>,
+        reports: Vec<KernelLinkReport>,
     },
     /// The result of [`MihServiceJob::Switch`].
     Acted {
@@ -133,7 +133,7 @@ pub enum LinkChange {
 
 /// A change of a configured peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PeerChange {
+pub enum MihPeerChange {
     /// The peer has registered this function, for this many seconds.
     Registered(u32),
     /// The peer has granted these events of a link.
@@ -192,7 +192,7 @@ pub enum MihServiceEvent {
         /// The peer.
         peer: MihfId,
         /// The change.
-        change: PeerChange,
+        change: MihPeerChange,
     },
     /// A message from an address outside all allowed networks was dropped.
     Refused(SocketAddr),
@@ -208,39 +208,39 @@ pub enum MihServiceEvent {
 }
 
 usher_core::counters! {
-    /// What a service did beside its protocol.
+    /// Counters of a service, beside those of its protocol.
     pub struct MihServiceCounters {
-        /// Datagrams and connections of addresses that are not allowed: dropped.
+        /// Dropped: datagrams and connections of addresses that are not allowed.
         not_allowed,
-        /// Connections refused because there are too many, or too many from one network.
+        /// Connections refused: too many, in all or from one network.
         connections_full,
         /// Requests answered with AuthorizationFailure.
         not_authorized,
         /// Requests answered with success.
         answered,
-        /// Requests answered otherwise.
+        /// Requests answered with another status.
         refused,
-        /// Subscriptions refused because there are too many.
+        /// Subscriptions refused: too many.
         subscriptions_full,
-        /// Requests refused because too many wait for the kernel, or too many link actions for their time.
+        /// Requests refused: too many wait for the kernel, or too many link actions wait for their time.
         requests_full,
-        /// Answers of the kernel for requests that are over.
+        /// Answers of the kernel to requests that have ended.
         late,
         /// Links that came up.
         link_up,
         /// Links that were lost.
         link_down,
-        /// Links of which the loss was foreseen.
+        /// Links with a predicted loss.
         link_going_down,
         /// Indications sent to subscribers.
         indications,
-        /// Indications dropped because a subscriber does not acknowledge the earlier ones.
+        /// Indications dropped: the subscriber does not acknowledge earlier ones.
         indications_dropped,
         /// Indications that a subscriber did not acknowledge.
         indications_lost,
-        /// Subscribers forgotten because there is no way to them any more.
+        /// Subscribers removed: there is no longer a route to them.
         subscribers_lost,
-        /// Indications that came from other functions.
+        /// Indications received from other functions.
         heard,
     }
 }
@@ -252,12 +252,12 @@ struct PendingRequest {
     transaction: IncomingRequestId,
     request: MessageId,
     since: Instant,
-    work: PendingWork,
+    work: PendingLinkWork,
 }
 
 /// A delayed switch of an interface.
 #[derive(Debug)]
-struct DelayedAction {
+struct DelayedInterfaceSwitch {
     /// The requesting peer.
     peer: MihfId,
     interface: String,
@@ -265,7 +265,7 @@ struct DelayedAction {
 }
 
 #[derive(Debug)]
-enum PendingWork {
+enum PendingLinkWork {
     /// Measurements of these links.
     Measure(Vec<(LinkId, String)>, LinkStatusRequest),
     /// Link actions, with the results known so far.
@@ -296,7 +296,7 @@ pub struct MihService {
     /// Pending jobs: their request and its parts.
     jobs: BTreeMap<u64, (u64, Vec<usize>)>,
     /// Delayed actions by due time and job token.
-    delayed: BTreeMap<(Instant, u64), DelayedAction>,
+    delayed: BTreeMap<(Instant, u64), DelayedInterfaceSwitch>,
     connections: BTreeMap<ConnId, IpAddr>,
     by_network: BTreeMap<IpAddr, usize>,
     counters: MihServiceCounters,
@@ -306,7 +306,7 @@ pub struct MihService {
 impl MihService {
     /// Creates a service. It sends requests to its peers when its timer first runs.
     #[must_use]
-    pub fn new(config: MihServiceConfig, rng: ModelRng) -> Self {
+    pub fn new(config: MihServiceConfig, rng: SimulationRng) -> Self {
         let mut service = Self {
             mihf: ChildMachine::without_slot(Mihf::new(config.mih.clone(), rng)),
             links: BTreeMap::new(),
@@ -355,7 +355,7 @@ impl MihService {
     }
 
     /// Adds a configured peer.
-    fn add_neighbour(&mut self, now: Instant, peer: PeerSettings) {
+    fn add_neighbour(&mut self, now: Instant, peer: NeighbourPeerConfig) {
         self.command_mihf(now, mih::MihfCommand::Peer(peer.peer.clone()));
         self.neighbours.insert(peer.peer.id.clone(), NeighbourPeer::new(peer, now));
     }
@@ -369,13 +369,14 @@ impl MihService {
             address: id.address,
         });
         let mut commands = CommandList::LINK_GET_PARAMETERS.with(CommandList::NET_HO);
-        if self.config.interfaces.iter().any(|interface| interface.may_act) {
+        if self.config.interfaces.iter().any(|interface| interface.allow_actions) {
             commands = commands.with(CommandList::LINK_ACTIONS);
         }
         let capabilities = MihfCapabilities {
             links: links.collect(),
             events: self.config.events,
             commands,
+            // RFC 5677, 6.5: a server has UDP and TCP.
             transports: TransportList::UDP.with(TransportList::TCP),
             ..MihfCapabilities::default()
         };
@@ -385,10 +386,10 @@ impl MihService {
         }
     }
 
-    fn is_heard(&self, address: IpAddr) -> bool {
+    fn is_permitted_sender(&self, address: IpAddr) -> bool {
         self.config.access.rights_of(address).is_some()
             || self.config.peers.iter().any(|peer| peer.peer.route.remote.ip() == address)
-            || self.config.mih.proofs.as_ref().is_some_and(|proofs| proofs.is_place(address))
+            || self.config.mih.proofs.as_ref().is_some_and(|proofs| proofs.is_allowed_address(address))
     }
 
     fn requesting_peer(&self, peer: MihfId, address: Option<SocketAddr>) -> RequestingPeer {
@@ -403,7 +404,7 @@ impl MihService {
 
     /// True if an accepted connection may stay.
     fn admit_connection(&mut self, conn: ConnId, remote: SocketAddr) -> bool {
-        if !self.is_heard(remote.ip()) {
+        if !self.is_permitted_sender(remote.ip()) {
             self.counters.not_allowed += 1;
             self.outputs.push_event(MihServiceEvent::Refused(remote));
             return false;
@@ -435,7 +436,7 @@ impl MihService {
         self.links.iter().find(|(_, known)| known.link_id().as_ref() == Some(link))
     }
 
-    fn of_tuple(&self, link: &LinkTupleId) -> Option<&String> {
+    fn interface_of_tuple(&self, link: &LinkTupleId) -> Option<&String> {
         let (name, known) = self.find_interface(&link.link)?;
         let poa = known.link_tuple_id()?.poa;
         (link.poa.is_none() || poa.is_none() || link.poa == poa).then_some(name)
@@ -503,7 +504,7 @@ impl MihService {
                 let asked = self.requesting_peer(peer, Some(address));
                 self.outputs.push_event(MihServiceEvent::AddressReplaced { peer: asked, before });
             }
-            // This user answers subscriptions, so the function reports none.
+            // This MIH user answers subscription requests itself, so the MIH function reports none.
             mih::MihfEvent::Subscribed { .. } | mih::MihfEvent::Unsubscribed { .. } => {}
             // The service discovers only configured peers.
             mih::MihfEvent::Discovered { .. } => {}
@@ -526,15 +527,15 @@ impl MihService {
                 let was = neighbour.is_registered();
                 let change = match result {
                     Ok(Some(answer)) => match neighbour.handle_response(now, &answer, times) {
-                        PeerNotice::Registered(seconds) if !was => PeerChange::Registered(seconds),
-                        PeerNotice::Subscribed(link, events) => PeerChange::Subscribed(link, events),
-                        PeerNotice::Refused(request, status) => PeerChange::Refused(request, status),
+                        PeerNotice::Registered(seconds) if !was => MihPeerChange::Registered(seconds),
+                        PeerNotice::Subscribed(link, events) => MihPeerChange::Subscribed(link, events),
+                        PeerNotice::Refused(request, status) => MihPeerChange::Refused(request, status),
                         PeerNotice::Registered(_) | PeerNotice::Discovered => return,
                     },
                     Ok(None) => return,
                     Err(failure) => {
                         neighbour.handle_failure(now, times.1);
-                        PeerChange::Lost(failure)
+                        MihPeerChange::Lost(failure)
                     }
                 };
                 self.outputs.push_event(MihServiceEvent::Peer { peer: id, change });
@@ -618,7 +619,7 @@ impl MihService {
             AccessRight::Parameters => self.handle_get_parameters(now, asked, transaction, message),
             AccessRight::Actions => self.handle_link_actions(now, asked, transaction, message),
             AccessRight::Handover => {
-                let params = self.candidate_response(message);
+                let params = self.candidate_query_params(message);
                 self.send_response(now, asked, transaction, id, params);
             }
         }
@@ -689,9 +690,9 @@ impl MihService {
         while let Some(first) = self.delayed.first_entry()
             && first.key().0 <= now
         {
-            let ((_, token), DelayedAction { interface, on, .. }) = first.remove_entry();
+            let ((_, token), DelayedInterfaceSwitch { interface, on, .. }) = first.remove_entry();
             // The configuration may have changed since the request.
-            if self.links.get(&interface).is_some_and(|known| known.settings.may_act) {
+            if self.links.get(&interface).is_some_and(|known| known.settings.allow_actions) {
                 self.outputs
                     .push_job(usher_core::JobRequest::new(token, MihServiceJob::Switch { interface, on }));
             }
@@ -706,7 +707,7 @@ impl Machine for MihService {
 
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         match input {
-            MachineInput::Datagram { path, .. } if !self.is_heard(path.remote.ip()) => {
+            MachineInput::Datagram { path, .. } if !self.is_permitted_sender(path.remote.ip()) => {
                 self.counters.not_allowed += 1;
                 self.outputs.push_event(MihServiceEvent::Refused(path.remote));
                 return;
@@ -735,10 +736,11 @@ impl Machine for MihService {
                 self.check_watched_value(now, &interface, value)
             }
             MihServiceCommand::GoingDown { interface, time_to_loss: within } => {
-                self.announce_going_down(now, &interface, LinkGoingDownReason::ParameterDegrading, within);
+                self.report_link_going_down(now, &interface, LinkGoingDownReason::ParameterDegrading, within);
             }
+            // RFC 5677, 4: after an address change, registrations are renewed.
             MihServiceCommand::Moved => {
-                self.neighbours.values_mut().for_each(|neighbour| neighbour.restart_at(now))
+                self.neighbours.values_mut().for_each(|neighbour| neighbour.schedule_exchange_restart(now))
             }
             MihServiceCommand::Measured { token, reports } => self.finish_measurement(now, token, reports),
             MihServiceCommand::Acted { token, done } => self.finish_link_action(now, token, done),
@@ -749,7 +751,7 @@ impl Machine for MihService {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

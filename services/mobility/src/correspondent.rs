@@ -5,10 +5,10 @@ use crate::work;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::{
-    CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
-    SocketId, Transmit, WorkRecord,
+    CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutputOf, NoJob,
+    OutputQueue, SocketId, Transmit, WorkRecord,
 };
-use usher_mip::{BindingCache, CareOfProof, MobilityMessage, MobilityPacket};
+use usher_mip::{BindingCache, CareOfVerificationConfig, MobilityMessage, MobilityPacket};
 
 /// The socket that sends the flow, at any port.
 pub const FLOW_SOCKET: SocketId = SocketId::from_number(0);
@@ -30,7 +30,7 @@ pub struct CorrespondentConfig {
     /// Maximum granted lifetime of a binding.
     pub longest_binding: Duration,
     /// The proof that a care-of address must give. `None`: any Binding Update moves the flow.
-    pub proof: Option<CareOfProof>,
+    pub proof: Option<CareOfVerificationConfig>,
 }
 
 /// A command of the correspondent's owner.
@@ -58,21 +58,21 @@ pub enum CorrespondentEvent {
 }
 
 usher_core::counters! {
-    /// What a correspondent did and what it dropped.
+    /// Counters of a correspondent.
     pub struct CorrespondentCounters {
         /// Packets of the flow.
         sent,
-        /// Binding Updates that were taken.
+        /// Binding Updates accepted.
         bound,
-        /// Binding Updates that were refused.
+        /// Binding Updates refused.
         refused,
-        /// Dropped: Binding Updates of an address that did not repeat the number that it was to repeat.
+        /// Dropped: Binding Updates that do not repeat the number sent to their address.
         unproven,
-        /// Dropped: datagrams to the registration's port that are no packet of it.
+        /// Dropped: malformed datagrams to the registration's port.
         malformed,
-        /// Dropped: registration packets that are no Binding Update.
+        /// Dropped: registration packets other than Binding Updates.
         not_an_update,
-        /// Dropped: input that is none for this machine.
+        /// Dropped: input of a wrong kind.
         unexpected,
     }
 }
@@ -97,7 +97,7 @@ impl CorrespondentNode {
     #[must_use]
     pub fn new(config: CorrespondentConfig) -> Self {
         let cache = BindingCache::new(&[config.station.ip()], config.longest_binding)
-            .with_proof(config.proof.clone());
+            .with_care_of_verification(config.proof.clone());
         Self {
             config,
             cache,
@@ -116,7 +116,7 @@ impl CorrespondentNode {
     /// Sends the due packets: several if the host is late.
     fn send_due_packets(&mut self, now: Instant) {
         while let Some(due) = self.due.filter(|due| *due <= now) {
-            let to = self.cache.current_address(now, self.config.station.ip());
+            let to = self.cache.current_mobile_address(now, self.config.station.ip());
             let remote = SocketAddr::new(to, self.config.station.port());
             let mut packet = self.outputs.take_buffer();
             flow::emit_packet(&mut packet, self.sequence, self.config.size);
@@ -143,13 +143,13 @@ impl CorrespondentNode {
         };
         self.outputs.push_work(WorkRecord { label: work::BINDING, units: 1 });
         let home = usher_mip::from_inner_address(packet.source);
-        let before = self.cache.current_address(now, home);
+        let before = self.cache.current_mobile_address(now, home);
         let Some(answer) = self.cache.apply_update(now, home, path.remote.ip(), update) else {
             self.counters.unproven += 1;
             return;
         };
         let accepted = answer.status.is_accepted();
-        let to = self.cache.current_address(now, home);
+        let to = self.cache.current_mobile_address(now, home);
         if accepted {
             self.counters.bound += 1;
             if to != before {
@@ -189,10 +189,10 @@ impl Machine for CorrespondentNode {
     fn handle_command(&mut self, now: Instant, command: CorrespondentCommand) -> Result<(), CommandError> {
         match command {
             CorrespondentCommand::Start if self.due.is_some() || self.counters.sent > 0 => {
-                Err(CommandError::WrongState("the flow has begun"))
+                Err(CommandError::WrongState("the flow has already started"))
             }
             CorrespondentCommand::Start if self.config.interval.is_zero() => {
-                Err(CommandError::Invalid("a flow needs an interval"))
+                Err(CommandError::Invalid("the interval of the flow is 0"))
             }
             CorrespondentCommand::Start => {
                 self.due = (self.config.packets != Some(0)).then_some(now);
@@ -202,7 +202,7 @@ impl Machine for CorrespondentNode {
         }
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

@@ -1,12 +1,23 @@
 //! Handover between networks after IEEE 802.21: the [`MobileStation`], the [`PointOfService`] of its old and of its
 //! new network, and the [`CorrespondentNode`] that sends it a flow.
 //!
+//! Each is a [machine](usher_core::Machine) with four kinds of methods:
+//!
+//! - Getters, such as `counters`.
+//! - `handle_input` takes datagrams and the timeout. Station and point of service also take the streams and SCTP
+//!   associations of their MIH functions.
+//! - `handle_command` takes a [`StationCommand`](station::StationCommand), a [`PosCommand`](pos::PosCommand) or a
+//!   [`CorrespondentCommand`](correspondent::CorrespondentCommand).
+//! - `poll_output` gives transmissions, events ([`StationEvent`](station::StationEvent),
+//!   [`PosEvent`](pos::PosEvent), [`CorrespondentEvent`](correspondent::CorrespondentEvent)) and work. `poll_timeout`
+//!   gives the time of the next timeout.
+//!
 //! ```text
 //!                 ┌─ 802.11 ─ PointOfService (serving) ─┐
 //! Station ◀─ MIH ─┤                 │ MIH               ├─ Correspondent
 //!                 └─ 802.16 ─ PointOfService (target) ──┘
 //! ```
-//! A handover begins with Link_Going_Down. The station's setting [`HandoverInitiation`] says whether the station or
+//! A handover begins with Link_Going_Down. The station's setting [`HandoverInitiatingSide`] says whether the station or
 //! the network leads it. The controllers of station and point of service are tables ([`station::StationTable`],
 //! [`pos::PointOfServiceTable`]).
 //!
@@ -60,7 +71,7 @@ pub mod work;
 pub use correspondent::CorrespondentNode;
 pub use link::{LinkCommand, LinkEvent, StationInterface};
 pub use pos::PointOfService;
-pub use station::{HandoverInitiation, MobileStation};
+pub use station::{HandoverInitiatingSide, MobileStation};
 pub use step::Step;
 
 use usher_core::automaton::AutomatonDiagram;

@@ -10,7 +10,7 @@ use usher_mih::{
 };
 
 /// Returns the candidate of a link: its interface and point of attachment.
-fn candidate_link(link: &LinkTupleId) -> LinkPoaList {
+fn poa_list_of_link(link: &LinkTupleId) -> LinkPoaList {
     LinkPoaList { link: link.link.clone(), poas: link.poa.clone().into_iter().collect() }
 }
 
@@ -44,19 +44,20 @@ pub(crate) fn going_down(link: &LinkTupleId, within: Duration) -> MihfMessage {
 }
 
 /// MIH_MN_HO_Candidate_Query request: from the serving to the target link.
-pub(crate) fn mn_candidate_query(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
-    let params = vec![Tlv::LinkIdentifier(serving.clone()), Tlv::LinkPoaLists(vec![candidate_link(target)])];
+pub(crate) fn mn_candidate_query_request(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
+    let params =
+        vec![Tlv::LinkIdentifier(serving.clone()), Tlv::LinkPoaLists(vec![poa_list_of_link(target)])];
     MihfMessage::new(MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, params)
 }
 
 /// MIH_MN_HO_Commit request to the target link.
-pub(crate) fn mn_commit(target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn mn_commit_request(target: &LinkTupleId) -> MihfMessage {
     let params = vec![Tlv::LinkType(target.link.technology), Tlv::TargetNetwork(target_network(target))];
     MihfMessage::new(MessageId::MN_HO_COMMIT_REQUEST, params)
 }
 
 /// MIH_MN_HO_Complete request: a successful handover from the serving to the target link.
-pub(crate) fn mn_complete(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn mn_complete_request(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::LinkIdentifier(serving.clone()),
         Tlv::NewLinkIdentifier(target.clone()),
@@ -66,18 +67,21 @@ pub(crate) fn mn_complete(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMe
 }
 
 /// MIH_Net_HO_Candidate_Query response with the station's preferred link. Without a target it declines.
-pub(crate) fn net_candidates(serving: &LinkTupleId, target: Option<&LinkTupleId>) -> MihfMessage {
+pub(crate) fn net_candidate_query_response(
+    serving: &LinkTupleId,
+    target: Option<&LinkTupleId>,
+) -> MihfMessage {
     let status = if target.is_some() { HandoverStatus::Permitted } else { HandoverStatus::Declined };
     let mut params =
         vec![Tlv::Status(Status::Success), Tlv::LinkIdentifier(serving.clone()), Tlv::HandoverStatus(status)];
     if let Some(target) = target {
-        params.push(Tlv::PreferredLinks(vec![PreferredLink::new(candidate_link(target))]));
+        params.push(Tlv::PreferredLinks(vec![PreferredLink::new(poa_list_of_link(target))]));
     }
     MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, params)
 }
 
 /// MIH_Net_HO_Commit response: success.
-pub(crate) fn net_committed(target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn net_commit_response(target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
         Tlv::LinkType(target.link.technology),
@@ -93,34 +97,34 @@ pub(crate) fn target_link(station: &LinkTupleId, technology: LinkType, poa: &Lin
 }
 
 /// MIH_N2N_HO_Query_Resources request for a station.
-pub(crate) fn query_resources(station: &MihfId, target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn query_resources_request(station: &MihfId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::ResourceQuery(QosList::default()),
         Tlv::MnMihfId(station.clone()),
-        Tlv::LinkPoaLists(vec![candidate_link(target)]),
+        Tlv::LinkPoaLists(vec![poa_list_of_link(target)]),
     ];
     MihfMessage::new(MessageId::N2N_HO_QUERY_RESOURCES_REQUEST, params)
 }
 
 /// MIH_N2N_HO_Query_Resources response.
-pub(crate) fn resources_response(there: bool) -> MihfMessage {
+pub(crate) fn query_resources_response(there: bool) -> MihfMessage {
     let status = if there { Status::Success } else { Status::Rejected };
     let params = vec![Tlv::Status(status), Tlv::ResourceStatus(there)];
     MihfMessage::new(MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, params)
 }
 
 /// MIH_MN_HO_Candidate_Query response: the target has resources.
-pub(crate) fn mn_candidates(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn mn_candidate_query_response(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
         Tlv::LinkIdentifier(serving.clone()),
-        Tlv::PreferredLinks(vec![PreferredLink::new(candidate_link(target))]),
+        Tlv::PreferredLinks(vec![PreferredLink::new(poa_list_of_link(target))]),
     ];
     MihfMessage::new(MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE, params)
 }
 
 /// MIH_N2N_HO_Commit request for a station.
-pub(crate) fn n2n_commit(station: &MihfId, target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn n2n_commit_request(station: &MihfId, target: &LinkTupleId) -> MihfMessage {
     let resources = RequestedResources {
         qos: QosList::default(),
         container: usher_mih::TspContainer::None,
@@ -136,7 +140,7 @@ pub(crate) fn n2n_commit(station: &MihfId, target: &LinkTupleId) -> MihfMessage 
 }
 
 /// MIH_MN_HO_Commit response: success.
-pub(crate) fn mn_committed(target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn mn_commit_response(target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
         Tlv::LinkType(target.link.technology),
@@ -146,13 +150,13 @@ pub(crate) fn mn_committed(target: &LinkTupleId) -> MihfMessage {
 }
 
 /// MIH_Net_HO_Candidate_Query request for the target link.
-pub(crate) fn net_candidate_query(target: &LinkTupleId) -> MihfMessage {
-    let params = vec![Tlv::LinkPoaLists(vec![candidate_link(target)]), Tlv::QueryResourceReport(false)];
+pub(crate) fn net_candidate_query_request(target: &LinkTupleId) -> MihfMessage {
+    let params = vec![Tlv::LinkPoaLists(vec![poa_list_of_link(target)]), Tlv::QueryResourceReport(false)];
     MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)
 }
 
 /// MIH_Net_HO_Commit request to the target link.
-pub(crate) fn net_commit(target: &LinkTupleId) -> MihfMessage {
+pub(crate) fn net_commit_request(target: &LinkTupleId) -> MihfMessage {
     let action = LinkAction {
         link: target.link.clone(),
         poa: target.poa.clone(),
@@ -169,7 +173,7 @@ pub(crate) fn net_commit(target: &LinkTupleId) -> MihfMessage {
 }
 
 /// MIH_N2N_HO_Complete request with the content of the station's MIH_MN_HO_Complete request.
-pub(crate) fn n2n_complete(station: &MihfId, complete: &MihfMessage) -> MihfMessage {
+pub(crate) fn n2n_complete_request(station: &MihfId, complete: &MihfMessage) -> MihfMessage {
     let mut params = vec![Tlv::MnMihfId(station.clone())];
     params.extend(complete.params.iter().cloned());
     MihfMessage::new(MessageId::N2N_HO_COMPLETE_REQUEST, params)
@@ -181,7 +185,7 @@ pub(crate) fn status_response(request: MessageId, status: Status) -> MihfMessage
 }
 
 /// True if the handover can continue: the status is success, resources are there, and the handover is permitted.
-pub(crate) fn is_granted(response: &MihfMessage) -> bool {
+pub(crate) fn is_handover_granted(response: &MihfMessage) -> bool {
     response.status() == Some(Status::Success)
         && response.params.iter().all(|param| {
             !matches!(param, Tlv::HandoverStatus(HandoverStatus::Declined) | Tlv::ResourceStatus(false))
@@ -210,26 +214,26 @@ mod tests {
     #[test]
     fn messages_are_whole() {
         let (from, to, mn) = (test_link(LinkType::Ieee80211), test_link(LinkType::Ieee80216), mihf_id("mn"));
-        let complete = mn_complete(&from, &to);
+        let complete = mn_complete_request(&from, &to);
         let all = [
             register_request([&from, &to]),
             subscribe_request(&from),
             going_down(&from, Duration::from_secs(9)),
-            mn_candidate_query(&from, &to),
-            mn_candidates(&from, &to),
-            mn_commit(&to),
-            mn_committed(&to),
-            n2n_complete(&mn, &complete),
+            mn_candidate_query_request(&from, &to),
+            mn_candidate_query_response(&from, &to),
+            mn_commit_request(&to),
+            mn_commit_response(&to),
+            n2n_complete_request(&mn, &complete),
             complete,
-            net_candidate_query(&to),
-            net_candidates(&from, Some(&to)),
-            net_candidates(&from, None),
-            net_commit(&to),
-            net_committed(&to),
-            query_resources(&mn, &to),
-            resources_response(true),
-            resources_response(false),
-            n2n_commit(&mn, &to),
+            net_candidate_query_request(&to),
+            net_candidate_query_response(&from, Some(&to)),
+            net_candidate_query_response(&from, None),
+            net_commit_request(&to),
+            net_commit_response(&to),
+            query_resources_request(&mn, &to),
+            query_resources_response(true),
+            query_resources_response(false),
+            n2n_commit_request(&mn, &to),
             status_response(MessageId::N2N_HO_COMMIT_REQUEST, Status::Success),
             status_response(MessageId::MN_HO_COMMIT_REQUEST, Status::Rejected),
             status_response(MessageId::MN_HO_COMPLETE_REQUEST, Status::Success),
@@ -248,13 +252,21 @@ mod tests {
     #[test]
     fn things_go_on_by_success_alone() {
         let (from, to) = (test_link(LinkType::Ieee80211), test_link(LinkType::Ieee80216));
-        for granted in [mn_candidates(&from, &to), resources_response(true), net_candidates(&from, Some(&to))]
-        {
-            assert!(is_granted(&granted), "{granted}");
+        for granted in [
+            mn_candidate_query_response(&from, &to),
+            query_resources_response(true),
+            net_candidate_query_response(&from, Some(&to)),
+        ] {
+            assert!(is_handover_granted(&granted), "{granted}");
         }
         let denied = status_response(MessageId::MN_HO_COMMIT_REQUEST, Status::NetworkError);
-        for refused in [denied, resources_response(false), net_candidates(&from, None), mn_commit(&to)] {
-            assert!(!is_granted(&refused), "{refused}");
+        for refused in [
+            denied,
+            query_resources_response(false),
+            net_candidate_query_response(&from, None),
+            mn_commit_request(&to),
+        ] {
+            assert!(!is_handover_granted(&refused), "{refused}");
         }
     }
 

@@ -7,9 +7,9 @@ mod admission;
 mod machine;
 mod table;
 
-pub use admission::AdmissionControl;
+pub use admission::StationAdmissionTable;
 pub use machine::PointOfService;
-pub use table::{Action, On, PointOfServiceTable, PosRow, State};
+pub use table::{Action, On, PointOfServiceTable, PosTransitionRow, State};
 
 use crate::link::LinkEvent;
 use crate::step::Step;
@@ -141,44 +141,43 @@ pub enum PosEvent {
 }
 
 usher_core::counters! {
-    /// What a point of service did and what it dropped.
+    /// Counters of a point of service.
     pub struct PosCounters {
         /// Handovers that it began.
         began,
-        /// Handovers of its own that were broken off.
+        /// Failed handovers among those that it began.
         broken_off,
         /// Stations that came from the other network.
         arrived,
-        /// Stations that went to it.
+        /// Stations that went to the other network.
         gone,
         /// Reservations made.
         reserved,
-        /// Reservations that nobody came for in time.
+        /// Reservations that expired before their station came.
         expired,
-        /// Queries and reservations refused for want of resources.
+        /// Queries and reservations refused: no resources.
         no_resources,
-        /// Handovers forgotten because nothing more was heard of them.
+        /// Handovers that expired without further messages.
         forgotten,
-        /// Requests that were answered with success.
+        /// Requests answered with success.
         answered,
-        /// Requests that were answered otherwise: they do not fit the state, there are no resources, or they had no success
-        /// with the other network.
+        /// Requests refused: wrong state, no resources, or a refusal of the other network.
         refused,
-        /// Requests of stations that it does not know, or about them.
+        /// Requests of unknown stations, or about them.
         unknown_stations,
-        /// Requests between networks that were not the neighbour's: refused.
+        /// Refused: requests between networks from another network than the neighbour.
         unknown_networks,
-        /// Requests that were refused because too many were in processing.
+        /// Requests refused: too many in processing.
         overloaded,
-        /// Requests that are no affair of a point of service.
+        /// Requests of kinds that a point of service does not serve.
         unknown_requests,
-        /// Indications that it does not act upon.
+        /// Indications ignored.
         ignored_indications,
-        /// Link events that it does not act upon.
+        /// Link events ignored.
         ignored_link_events,
-        /// Subscriptions that were lost or refused.
+        /// Subscriptions lost or refused.
         subscriptions_failed,
-        /// Results of messages that were given up.
+        /// Late results of abandoned messages.
         late_results,
     }
 }

@@ -63,7 +63,7 @@ mod tests {
         let rng = usher_core::Seed::new(1).derive_rng("mihf", 0);
         let mut mihf = TestMachine::new(Mihf::new(MihfConfig::new(id("a")), rng));
         let link = LinkTupleId { link: LinkId::from_mac(LinkType::Ieee80211, [0; 6]), poa: None };
-        let message = crate::messages::mn_complete(&link, &link);
+        let message = crate::messages::mn_complete_request(&link, &link);
         for n in 0..count {
             let mut octets = Vec::new();
             message

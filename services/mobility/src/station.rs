@@ -7,18 +7,18 @@ mod machine;
 mod table;
 
 pub use machine::MobileStation;
-pub use table::{Action, On, State, StationRow, StationTable};
+pub use table::{Action, On, State, StationTable, StationTransitionRow};
 
 use crate::link::{LinkCommand, LinkEvent, StationInterface};
 use crate::step::Step;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{Duration, Instant, ListenerId, OwnerPath, SocketId};
+use usher_core::{Duration, Instant, ListenerId, MachineOwnerPath, SocketId};
 use usher_mih::{LinkTupleId, MihfId, MihfPeer, PeerRoute};
 
 /// The slot of the MIH function within the station.
 pub(crate) const MIHF: u16 = 0;
 /// The listener of the MIH function's connections and associations.
-pub const MIH_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(MIHF), n: 0 };
+pub const MIH_LISTENER: ListenerId = ListenerId { owner: MachineOwnerPath::from_slot(MIHF), n: 0 };
 /// The MIH function's socket at the address of [`StationConfig::serving_link`].
 pub const MIH_SERVING: SocketId = SocketId::from_number(0).with_outer_slot(MIHF);
 /// The MIH function's socket at the address of [`StationConfig::target_link`].
@@ -32,7 +32,7 @@ pub const BINDING_SOCKET: SocketId = SocketId::from_number(2);
 
 /// The side that leads the handover.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum HandoverInitiation {
+pub enum HandoverInitiatingSide {
     /// The station (draft 6, G.5): on Link_Going_Down it scans and sends a candidate query.
     Station,
     /// The network (G.2): on Link_Going_Down the station sends an indication to a subscribed point of service and
@@ -87,7 +87,7 @@ pub struct StationConfig {
     /// The receiver of the Binding Update: the correspondent (or home agent) at port [`usher_mip::PORT`].
     pub correspondent: SocketAddr,
     /// The side that leads.
-    pub initiation: HandoverInitiation,
+    pub initiation: HandoverInitiatingSide,
     /// The reaction to a failed exchange.
     pub on_failure: OnFailure,
     /// When MIH_Net_HO_Commit is answered.
@@ -97,7 +97,7 @@ pub struct StationConfig {
     /// Interval of retries after a scan without a result, a failed connection, or a lost or rejected registration.
     pub retry: Duration,
     /// Timing of the redirection.
-    pub binding: usher_mip::RegistrationTiming,
+    pub binding: usher_mip::RegistrationTimerConfig,
     /// Maximum requests in processing; further ones are rejected.
     pub max_requests: usize,
 }
@@ -196,51 +196,51 @@ pub enum StationEvent {
 }
 
 usher_core::counters! {
-    /// What a station did and what it dropped.
+    /// Counters of a station.
     pub struct StationCounters {
         /// Handovers that began.
         began,
         /// Handovers that succeeded.
         succeeded,
-        /// Handovers that ended otherwise: in the redirection nevertheless.
+        /// Handovers that failed and ended in the redirection nevertheless.
         failed,
-        /// Handovers that were given up, since the old link came back.
+        /// Handovers cancelled: the old link came back.
         cancelled,
-        /// Exchanges that were broken off, for whatever reason.
+        /// Failed exchanges.
         broken_off,
-        /// MIH_MN_HO_Complete that was lost for good, refused, or given up with the new link.
+        /// MIH_MN_HO_Complete lost, refused, or abandoned with the new link.
         incomplete,
-        /// Registrations with the point of service that were lost or refused, and tried again.
+        /// Registrations with the point of service lost or refused, and repeated.
         registrations_repeated,
-        /// Link_Going_Down that nobody had subscribed to.
+        /// Link_Going_Down without a subscriber.
         unsubscribed,
-        /// Binding Updates that were sent, repetitions included.
+        /// Binding Updates sent, retransmissions included.
         binding_updates,
-        /// Binding Updates that were refused, and tried again.
+        /// Binding Updates refused, and repeated.
         bindings_refused,
         /// Packets of the flow that arrived.
         received,
-        /// Requests that were answered with success.
+        /// Requests answered with success.
         answered,
-        /// Requests that do not fit the state, and were refused.
+        /// Requests refused: wrong state.
         refused,
-        /// Requests that were refused because too many were in processing.
+        /// Requests refused: too many in processing.
         overloaded,
-        /// Requests that are no affair of a station.
+        /// Requests of kinds that a station does not serve.
         unknown_requests,
-        /// Indications, which a station does not act upon.
+        /// Indications ignored.
         indications,
-        /// Link events that mean nothing in the state that they came in.
+        /// Link events ignored in the current state.
         ignored_link_events,
-        /// Results of messages that were given up.
+        /// Late results of abandoned messages.
         late_results,
-        /// Dropped: datagrams to the registration's port that are no packet of it.
+        /// Dropped: malformed datagrams to the registration's port.
         malformed_bindings,
-        /// Dropped: registration packets that answer nothing, or are none of the correspondent's.
+        /// Dropped: registration packets without a request, or from another host than the correspondent.
         stale_bindings,
         /// Dropped: packets of the flow without a number.
         malformed_data,
-        /// Inputs that are for no part of the station.
+        /// Inputs for no part of the station.
         unexpected,
     }
 }

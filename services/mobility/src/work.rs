@@ -1,7 +1,7 @@
 //! The labelled work of the handover's roles.
 
 usher_core::work_labels! {
-    /// What a link said of itself taken in: Link_Going_Down and its kin.
+    /// An event of a link processed, such as Link_Going_Down.
     LINK = "mobility.link" per "link event";
     /// A request of the handover acted upon.
     REQUEST = "mobility.request" per "message";

@@ -7,17 +7,18 @@
 //! A session begins with an EAPOL-Start or PKMv2's EAP-Start, or with [`AuthenticatorCommand::StartSession`], and ends with exactly one of
 //! [`AuthenticatorEvent::Authenticated`], [`AuthenticatorEvent::Rejected`] and [`AuthenticatorEvent::Failed`].
 
-mod admitted;
+mod admitted_stations;
 mod keyings;
+mod lifetime;
 mod machine;
 mod ports;
 mod session;
 
 pub use machine::NasAuthenticator;
-pub use usher_eap::authenticator::EapRetransmission;
+pub use usher_eap::authenticator::EapRetransmissionConfig;
 
 use crate::frame::AccessMedium;
-use crate::record::StationRecord;
+use crate::record::StationAccountingRecord;
 use crate::station_id::{MacAddress, StationId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -34,7 +35,7 @@ pub enum ConfigError {
     #[error(transparent)]
     Aaa(#[from] usher_access::ConfigError),
     /// The limit of sessions is zero.
-    #[error("the limit on sessions is zero")]
+    #[error("the limit on sessions is 0; give at least 1")]
     NoSessions,
 }
 
@@ -54,7 +55,7 @@ pub struct AuthenticatorConfig {
     /// Time without an answer after which a station's session fails.
     pub station_timeout: Duration,
     /// Retransmission of requests to a station; `None`: never, for lossless links (RFC 3748 §4.3).
-    pub retransmission: Option<EapRetransmission>,
+    pub retransmission: Option<EapRetransmissionConfig>,
     /// True if the authenticator itself sends EAP-Failure to a station when the AAA server does not answer, as in
     /// IEEE 802.1X-2001. RFC 3579 §2.1 forbids it: "The NAS MUST NOT 'manufacture' a Success or Failure packet as the
     /// result of a timeout". If false, the station receives nothing.
@@ -122,7 +123,7 @@ pub enum AuthenticatorCommand {
         /// Returned with the result.
         token: u64,
         /// The record.
-        record: StationRecord,
+        record: StationAccountingRecord,
     },
     /// Opens or closes the connection to a Diameter peer, numbered as in [`AuthenticatorEvent::DiameterPeer`].
     Diameter(usher_diameter::node::DiameterNodeCommand),
@@ -143,7 +144,7 @@ pub enum FailReason {
 
 /// Why the access of an admitted station ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum EndCause {
+pub enum SessionEndCause {
     /// It sent EAPOL-Logoff.
     LoggedOff,
     /// Its Session-Timeout expired.
@@ -233,7 +234,7 @@ pub enum AuthenticatorEvent {
         /// The station.
         station: StationId,
         /// The cause.
-        cause: EndCause,
+        cause: SessionEndCause,
     },
     /// A Diameter peer connection has opened or closed.
     DiameterPeer {
@@ -279,57 +280,57 @@ impl core::fmt::Debug for AuthenticatorEvent {
 }
 
 usher_core::counters! {
-    /// What an authenticator did and what it dropped, beside the counters of its AAA client.
+    /// Counters of an authenticator, beside those of its AAA client.
     pub struct AuthenticatorCounters {
         /// Sessions begun.
         sessions,
-        /// Stations let in.
+        /// Stations admitted.
         authenticated,
-        /// Stations that were sent traffic keys.
+        /// Stations that received traffic keys.
         keyed,
-        /// Stations let in, but without traffic keys.
+        /// Stations admitted without traffic keys.
         unkeyed,
-        /// Stations that were in and were authenticated again, because their time had come or the AAA server wanted it.
+        /// Reauthentications of admitted stations, after their time or on the AAA server's request.
         reauthentications,
-        /// Stations turned away by the AAA server.
+        /// Stations rejected by the AAA server.
         rejected,
-        /// Stations sent away because the AAA server wanted it.
+        /// Stations disconnected on the AAA server's request.
         disconnected,
-        /// Sessions changed because the AAA server wanted it.
+        /// Sessions changed on the AAA server's request.
         changed,
-        /// Records of accounting sent.
+        /// Accounting records sent.
         records,
-        /// Of them, those that the AAA server has.
+        /// Accounting records that the AAA server acknowledged.
         kept,
-        /// Sessions given up: the station fell silent.
+        /// Sessions failed: the station did not answer.
         station_timeouts,
-        /// Sessions given up: the AAA server did not answer.
+        /// Sessions failed: the AAA server did not answer.
         aaa_timeouts,
-        /// Sessions given up: the AAA server could not be asked.
+        /// Sessions failed: the request to the AAA server could not be sent.
         aaa_unavailable,
-        /// Sessions given up: the AAA server's answer made no sense.
+        /// Sessions failed: the AAA server's answer was invalid.
         aaa_protocol,
-        /// Sessions begun anew before they ended.
+        /// Sessions restarted before their end.
         restarted,
         /// EAP requests sent to a station again.
         retransmissions,
-        /// Refused: as many sessions in progress as there may be.
+        /// Refused: too many sessions in progress.
         full,
-        /// Refused: stations that were turned away a moment ago.
+        /// Refused: stations rejected a moment ago.
         quiet,
-        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say; malformed PKM messages.
+        /// Dropped: truncated Ethernet or EAPOL frames, and malformed PKM messages.
         malformed,
         /// Dropped: frames of another EtherType, not for us, or from a base station's side.
         not_for_us,
-        /// Dropped: EAPOL frames of a type that an authenticator does not hear.
+        /// Dropped: EAPOL frames of a type that an authenticator does not process.
         unknown_eapol,
-        /// Dropped: PKM messages that carry no EAP and are of no exchange of keys that is under way.
+        /// Dropped: PKM messages without EAP that belong to no key exchange in progress.
         unknown_pkm,
         /// Dropped: EAP packets of a station without a session.
         no_session,
-        /// Dropped: EAP packets that are malformed or answer nothing that was asked.
+        /// Dropped: EAP packets that are malformed or answer no request.
         bad_eap,
-        /// Stations forgotten after their session because too many would be remembered.
+        /// Stations forgotten after their session: too many are remembered.
         not_remembered,
     }
 }

@@ -7,10 +7,10 @@
 
 use crate::station_id::MacAddress;
 use alloc::vec::Vec;
-use usher_eap::eapol::{ETHERTYPE, EapolPacket, EthernetFrame, PacketType};
+use usher_eap::eapol::{ETHERTYPE, EapolPacket, EapolPacketType, EthernetFrame};
 use usher_pkm::Direction;
-use usher_pkm::eap::{BaseSide, EapTransferError as PkmUnheard, FromStation, StationSide};
-use usher_pkm::keying::announced_code;
+use usher_pkm::eap::{BaseStationEapSide, EapTransferError as PkmUnheard, StationEapMessage, StationEapSide};
+use usher_pkm::keying::keying_message_code;
 
 /// The PAE group address, which bridges do not forward (IEEE 802.1X-2004 §7.8).
 pub const PAE_GROUP: MacAddress = MacAddress(usher_eap::eapol::PAE_GROUP);
@@ -90,14 +90,14 @@ fn parse_eapol(payload: &[u8]) -> Result<StationFrame<'_>, FrameDropReason> {
     let EapolPacket { kind, body, .. } =
         EapolPacket::parse(payload).map_err(|_| FrameDropReason::Malformed)?;
     match kind {
-        PacketType::EapPacket => Ok(StationFrame::Eap(body)),
-        PacketType::Start => Ok(StationFrame::Start),
-        PacketType::Logoff => Ok(StationFrame::Logoff),
-        PacketType::Key | PacketType::Other(_) => Err(FrameDropReason::UnknownEapol),
+        EapolPacketType::EapPacket => Ok(StationFrame::Eap(body)),
+        EapolPacketType::Start => Ok(StationFrame::Start),
+        EapolPacketType::Logoff => Ok(StationFrame::Logoff),
+        EapolPacketType::Key | EapolPacketType::Other(_) => Err(FrameDropReason::UnknownEapol),
     }
 }
 
-const fn with_addresses<T>(frame: &EthernetFrame<'_>, body: T) -> ReceivedFrame<T> {
+const fn frame_with_addresses<T>(frame: &EthernetFrame<'_>, body: T) -> ReceivedFrame<T> {
     ReceivedFrame { destination: MacAddress(frame.destination), source: MacAddress(frame.source), body }
 }
 
@@ -108,8 +108,8 @@ pub(crate) fn write_pkm_frame(buf: &mut Vec<u8>, (to, from): (MacAddress, MacAdd
 }
 
 /// True if a PKM message belongs to the key exchange, in this direction.
-fn is_keying(message: &[u8], from: Direction) -> bool {
-    announced_code(message).is_some_and(|code| code.direction() == Some(from))
+fn is_key_exchange_message(message: &[u8], from: Direction) -> bool {
+    keying_message_code(message).is_some_and(|code| code.direction() == Some(from))
 }
 
 /// Writes the header of an Ethernet frame with a PKM message.
@@ -125,23 +125,23 @@ impl AccessMedium {
     pub(crate) fn parse_station_frame(
         self,
         bytes: &[u8],
-    ) -> Result<ReceivedFrame<(StationFrame<'_>, BaseSide)>, FrameDropReason> {
-        let mut side = BaseSide::new();
+    ) -> Result<ReceivedFrame<(StationFrame<'_>, BaseStationEapSide)>, FrameDropReason> {
+        let mut side = BaseStationEapSide::new();
         match self {
             Self::Ethernet => {
                 let frame = parse_frame(bytes, ETHERTYPE)?;
-                Ok(with_addresses(&frame, (parse_eapol(frame.payload)?, side)))
+                Ok(frame_with_addresses(&frame, (parse_eapol(frame.payload)?, side)))
             }
             Self::Wimax => {
                 let frame = parse_frame(bytes, ETHERTYPE_PKM)?;
-                if is_keying(frame.payload, Direction::Request) {
-                    return Ok(with_addresses(&frame, (StationFrame::Keying(frame.payload), side)));
+                if is_key_exchange_message(frame.payload, Direction::Request) {
+                    return Ok(frame_with_addresses(&frame, (StationFrame::Keying(frame.payload), side)));
                 }
                 let said = match side.unwrap_eap(frame.payload)? {
-                    FromStation::Start => StationFrame::Start,
-                    FromStation::Eap(packet) => StationFrame::Eap(packet),
+                    StationEapMessage::Start => StationFrame::Start,
+                    StationEapMessage::Eap(packet) => StationFrame::Eap(packet),
                 };
-                Ok(with_addresses(&frame, (said, side)))
+                Ok(frame_with_addresses(&frame, (said, side)))
             }
         }
     }
@@ -150,13 +150,13 @@ impl AccessMedium {
         self,
         buf: &mut Vec<u8>,
         (to, from): (MacAddress, MacAddress),
-        side: BaseSide,
+        side: BaseStationEapSide,
         packet: &[u8],
     ) {
         match self {
             Self::Ethernet => {
                 buf.clear();
-                usher_eap::eapol::emit_frame(buf, to.0, from.0, PacketType::EapPacket, packet);
+                usher_eap::eapol::emit_frame(buf, to.0, from.0, EapolPacketType::EapPacket, packet);
             }
             Self::Wimax => {
                 pkm_header(buf, to, from);
@@ -168,13 +168,15 @@ impl AccessMedium {
     pub(crate) fn parse_authenticator_frame<'a>(
         self,
         bytes: &'a [u8],
-        side: &StationSide,
+        side: &StationEapSide,
     ) -> Result<ReceivedFrame<AuthenticatorFrame<'a>>, FrameDropReason> {
         match self {
             Self::Ethernet => {
                 let frame = parse_frame(bytes, ETHERTYPE)?;
                 match parse_eapol(frame.payload)? {
-                    StationFrame::Eap(packet) => Ok(with_addresses(&frame, AuthenticatorFrame::Eap(packet))),
+                    StationFrame::Eap(packet) => {
+                        Ok(frame_with_addresses(&frame, AuthenticatorFrame::Eap(packet)))
+                    }
                     StationFrame::Start | StationFrame::Logoff | StationFrame::Keying(_) => {
                         Err(FrameDropReason::UnknownEapol)
                     }
@@ -182,10 +184,10 @@ impl AccessMedium {
             }
             Self::Wimax => {
                 let frame = parse_frame(bytes, ETHERTYPE_PKM)?;
-                if is_keying(frame.payload, Direction::Response) {
-                    return Ok(with_addresses(&frame, AuthenticatorFrame::Keying(frame.payload)));
+                if is_key_exchange_message(frame.payload, Direction::Response) {
+                    return Ok(frame_with_addresses(&frame, AuthenticatorFrame::Keying(frame.payload)));
                 }
-                Ok(with_addresses(&frame, AuthenticatorFrame::Eap(side.unwrap_eap(frame.payload)?)))
+                Ok(frame_with_addresses(&frame, AuthenticatorFrame::Eap(side.unwrap_eap(frame.payload)?)))
             }
         }
     }
@@ -194,7 +196,7 @@ impl AccessMedium {
         self,
         buf: &mut Vec<u8>,
         (to, from): (MacAddress, MacAddress),
-        side: &mut StationSide,
+        side: &mut StationEapSide,
         said: StationFrame<'_>,
         again: bool,
     ) -> bool {
@@ -202,9 +204,9 @@ impl AccessMedium {
             Self::Ethernet => {
                 let (kind, body) = match said {
                     StationFrame::Keying(_) => return false,
-                    StationFrame::Start => (PacketType::Start, &[][..]),
-                    StationFrame::Logoff => (PacketType::Logoff, &[][..]),
-                    StationFrame::Eap(packet) => (PacketType::EapPacket, packet),
+                    StationFrame::Start => (EapolPacketType::Start, &[][..]),
+                    StationFrame::Logoff => (EapolPacketType::Logoff, &[][..]),
+                    StationFrame::Eap(packet) => (EapolPacketType::EapPacket, packet),
                 };
                 buf.clear();
                 usher_eap::eapol::emit_frame(buf, to.0, from.0, kind, body);
@@ -213,7 +215,7 @@ impl AccessMedium {
                 pkm_header(buf, to, from);
                 match said {
                     StationFrame::Keying(message) => buf.extend_from_slice(message),
-                    StationFrame::Start if again => side.append_start_again(buf),
+                    StationFrame::Start if again => side.append_repeated_eap_start(buf),
                     StationFrame::Start => side.emit_start(buf),
                     StationFrame::Eap(packet) => side.wrap_eap(buf, packet),
                     StationFrame::Logoff => return false,

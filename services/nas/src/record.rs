@@ -4,14 +4,14 @@ use crate::station_id::StationId;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use usher_access::{RecordKind, SessionTraffic, TerminateCause};
+use usher_access::{AccountingRecordKind, SessionTraffic, TerminateCause};
 use usher_core::Duration;
 
 /// An accounting record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StationRecord {
+pub struct StationAccountingRecord {
     /// The kind of record.
-    pub kind: RecordKind,
+    pub kind: AccountingRecordKind,
     /// The station.
     pub station: StationId,
     /// The station's identity.
@@ -32,10 +32,10 @@ pub struct StationRecord {
     pub framed_ip: Option<Ipv4Addr>,
 }
 
-impl StationRecord {
+impl StationAccountingRecord {
     /// Creates a record with these fields only.
     #[must_use]
-    pub const fn new(kind: RecordKind, station: StationId, session: String, number: u32) -> Self {
+    pub const fn new(kind: AccountingRecordKind, station: StationId, session: String, number: u32) -> Self {
         Self {
             kind,
             station,

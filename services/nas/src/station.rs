@@ -10,10 +10,10 @@ use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::{Duration, PortId};
+use usher_core::{Duration, LinkLayerPortId};
 use usher_crypto::SecretValue;
-use usher_eap::method::PeerOffer;
-use usher_eap::method::md5::Md5Password;
+use usher_eap::method::PeerMethodFactory;
+use usher_eap::method::md5::EapMd5Password;
 use usher_pkm::keying;
 
 /// The configuration of a station.
@@ -22,7 +22,7 @@ pub struct StationConfig {
     /// The transport of EAP.
     pub access: AccessMedium,
     /// Its port.
-    pub port: PortId,
+    pub port: LinkLayerPortId,
     /// Its own address.
     pub mac: MacAddress,
     /// The destination of its frames: the PAE group address on wires, the access point's own address on radio. A base
@@ -45,7 +45,7 @@ impl StationConfig {
     pub const fn new(mac: MacAddress) -> Self {
         Self {
             access: AccessMedium::Ethernet,
-            port: PortId(0),
+            port: LinkLayerPortId(0),
             mac,
             authenticator: PAE_GROUP,
             start_period: Duration::from_secs(30),
@@ -58,17 +58,17 @@ impl StationConfig {
 
 /// A station's credentials: its methods in order of preference. Clones share one copy.
 #[derive(Clone, Debug)]
-pub struct EapCredentials(pub Arc<[Box<dyn PeerOffer>]>);
+pub struct EapCredentials(pub Arc<[Box<dyn PeerMethodFactory>]>);
 
 impl EapCredentials {
     /// A password, for EAP-MD5.
     #[must_use]
     pub fn from_password(password: &[u8]) -> Self {
-        Self::from_method(Md5Password::new(password))
+        Self::from_method(EapMd5Password::new(password))
     }
     /// One method.
     #[must_use]
-    pub fn from_method(offer: impl PeerOffer + 'static) -> Self {
+    pub fn from_method(offer: impl PeerMethodFactory + 'static) -> Self {
         Self(Arc::new([Box::new(offer)]))
     }
 }
@@ -120,29 +120,29 @@ impl core::fmt::Debug for StationEvent {
 }
 
 usher_core::counters! {
-    /// What a station did and what it dropped.
+    /// Counters of a station.
     pub struct StationCounters {
         /// Attempts begun.
         attempts,
-        /// Let in.
+        /// Attempts that succeeded.
         successes,
-        /// Turned away.
+        /// Attempts that the network rejected.
         failures,
-        /// Given up: silence.
+        /// Attempts without an answer.
         timeouts,
-        /// Let in, but without traffic keys.
+        /// Attempts that succeeded without traffic keys.
         unkeyed,
         /// EAPOL-Start sent again.
         starts_repeated,
-        /// Dropped: frames too short for Ethernet or EAPOL, or for what they say; malformed PKM messages.
+        /// Dropped: truncated Ethernet or EAPOL frames, and malformed PKM messages.
         malformed,
         /// Dropped: frames of another EtherType, not for this station, or from a station's side.
         not_for_us,
-        /// Dropped: EAPOL frames of a type that a station does not hear.
+        /// Dropped: EAPOL frames of a type that a station does not process.
         unknown_eapol,
-        /// Dropped: PKM messages that carry no EAP and are of no exchange of keys that is under way.
+        /// Dropped: PKM messages without EAP that belong to no key exchange in progress.
         unknown_pkm,
-        /// Dropped: PKM messages that answer another than the latest request.
+        /// Dropped: PKM messages that answer an earlier request.
         stale_pkm,
         /// Dropped: EAP packets that are malformed, or out of place.
         bad_eap,

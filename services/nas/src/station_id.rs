@@ -2,7 +2,7 @@
 
 use core::fmt;
 use usher_access::NasPort;
-use usher_core::PortId;
+use usher_core::LinkLayerPortId;
 
 /// An IEEE 802 address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -40,7 +40,7 @@ pub enum StationId {
     /// A station reached by frames.
     Frame {
         /// Its port.
-        port: PortId,
+        port: LinkLayerPortId,
         /// Its address.
         mac: MacAddress,
     },

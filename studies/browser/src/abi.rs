@@ -8,14 +8,14 @@ use crate::BrowserModule;
 use std::cell::RefCell;
 
 #[derive(Default)]
-struct AbiState {
+struct WasmModuleState {
     module: BrowserModule,
     request: Vec<u8>,
     answer: String,
 }
 
 thread_local! {
-    static CALLED: RefCell<AbiState> = RefCell::default();
+    static CALLED: RefCell<WasmModuleState> = RefCell::default();
 }
 
 /// Returns the address for a request of this length.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use usher_observe::{GridPoint, MeanEstimate, ResultRow, csv};
 use usher_runner::SimRunner;
 use usher_runner::sweep::{ReplicationRunner, ReplicationTask};
-use usher_runner::world::give_handshake;
+use usher_runner::world::add_recorded_handshake;
 use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
 /// A study in a report, as JSON.
@@ -128,9 +128,9 @@ impl BrowserModule {
         let origin = format!("{}.toml", carried.study);
         let study = Study::parse(&carried.study, &origin, &carried.text).map_err(|e| e.to_string())?;
         for (name, text) in &carried.handshakes {
-            let given = parse_hex(text).is_some_and(|bytes| give_handshake(name, &bytes));
+            let given = parse_hex(text).is_some_and(|bytes| add_recorded_handshake(name, &bytes));
             if !given {
-                return Err(format!("\"{name}\" is no recorded handshake"));
+                return Err(format!("\"{name}\" is not a recorded handshake"));
             }
         }
         self.loaded_study = Some((study, mode, carried));
@@ -141,7 +141,7 @@ impl BrowserModule {
         let (study, mode, carried) = self.loaded_study.as_ref().ok_or("there is no study yet")?;
         if replication == 0 || self.point.as_ref().is_none_or(|of| of.point != point) {
             let mut overrides = PlanOverrides { seed: carried.seed, ..PlanOverrides::default() };
-            // The value of a point replaces the run's values of its axis.
+            // Where a point sets an axis, its value replaces the values that the run has for that axis.
             let axis = |set: &str| set.split_once('=').map_or(set, |(axis, _)| axis).trim().to_owned();
             let axes: Vec<String> = point.iter().map(|set| axis(set)).collect();
             let others = carried.set.iter().filter(|set| !axes.contains(&axis(set)));
@@ -155,7 +155,7 @@ impl BrowserModule {
             return Err("there is no plan".to_owned());
         };
         let [only] = &plan.points[..] else {
-            return Err(format!("{} points were asked for: give each axis one value", plan.points.len()));
+            return Err(format!("{} points were requested: give each axis one value", plan.points.len()));
         };
         let key = GridPoint::new(only.settings.iter().map(|s| (s.axis.as_str(), s.text.as_str())));
         let task = ReplicationTask { index: 0, point: &key, replication, capture: None };

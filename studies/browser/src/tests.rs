@@ -62,8 +62,8 @@ fn what_makes_no_sense_is_answered_by_a_sentence() {
     assert_eq!(ask(EmbeddedStudy { mode: "slow".into(), ..good.clone() }), "there is no mode \"slow\"");
     assert!(ask(EmbeddedStudy { text: "title = 1".into(), ..good.clone() }).contains("title"));
     let handshakes = [("eap".to_owned(), "0g".to_owned())].into();
-    assert_eq!(ask(EmbeddedStudy { handshakes, ..good.clone() }), "\"eap\" is no recorded handshake");
+    assert_eq!(ask(EmbeddedStudy { handshakes, ..good.clone() }), "\"eap\" is not a recorded handshake");
     module.handle_request(BrowserRequest::Study(good)).unwrap();
-    assert!(error_text(&mut module, run).contains("points were asked for"));
+    assert!(error_text(&mut module, run).contains("points were requested"));
     assert!(error_text(&mut module, r#"{"run":{"point":["lss=1 %"],"replication":0}}"#).contains("lss"));
 }

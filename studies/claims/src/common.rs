@@ -2,22 +2,22 @@
 
 use crate::data::Claim;
 use crate::judge::{
-    ClaimFinding, ClaimValue, FindingError, Verdict, format_digits, judge_deviation, part_by_part,
-    with_interval,
+    ClaimFinding, ClaimValue, FindingError, Verdict, format_digits, format_with_interval, judge_deviation,
+    list_part_verdicts,
 };
 use crate::measure::{
-    IntervalSide, LEAST_ROBUST, LEVEL, MetricCurve, MetricEstimate, MetricValues, estimate_mean,
-    interval_side, subtract_values,
+    IntervalSign, LEAST_ROBUST, LEVEL, MetricCurve, MetricEstimate, MetricValues, estimate_mean,
+    interval_sign, subtract_values,
 };
-use crate::results::{CurveSelector, VariantView};
+use crate::results::{CurveSelector, VariantResults};
 use usher_observe::stats::robust::{MedianEstimate, find_influential};
 
 pub(crate) type FindingResult = Result<ClaimFinding, FindingError>;
-pub(crate) type JudgeFunction = fn(&Claim, &VariantView<'_>) -> FindingResult;
+pub(crate) type JudgeFunction = fn(&Claim, &VariantResults<'_>) -> FindingResult;
 
 /// Returns a curve at one value of one axis.
 pub(crate) fn curve_at_value(
-    view: &VariantView<'_>,
+    view: &VariantResults<'_>,
     study: &str,
     metric: &str,
     x: &str,
@@ -28,23 +28,23 @@ pub(crate) fn curve_at_value(
 }
 
 /// Rejects a curve with too few points for a test.
-pub(crate) fn require_testable(
+pub(crate) fn require_minimum_points(
     curve: MetricCurve,
     least: usize,
     what: &str,
 ) -> Result<MetricCurve, FindingError> {
     if curve.0.len() < least {
         return Err(FindingError::NotComparable(format!(
-            "{what}: {} point(s) of the axis are there, and the test needs {least}.",
+            "{what}: the axis has {} point(s), and the test needs {least}.",
             curve.0.len()
         )));
     }
-    let few = |v: &&(f64, MetricValues)| v.1.len() < v.1.least_count();
+    let few = |v: &&(f64, MetricValues)| v.1.len() < v.1.minimum_sample_count();
     let bare: Vec<String> = curve.0.iter().filter(few).map(|(x, _)| format_digits(*x)).collect();
     if let Some((_, values)) = curve.0.iter().find(few) {
-        let (least, none) = replications_needed(values.least_count());
+        let (least, none) = replications_needed(values.minimum_sample_count());
         return Err(FindingError::NotComparable(format!(
-            "{what}: not {least} replications in common at {}, and {none}.",
+            "{what}: fewer than {least} common replications at {}, and {none}.",
             bare.join(", ")
         )));
     }
@@ -54,7 +54,7 @@ pub(crate) fn require_testable(
 /// Returns in words the replications that an interval needs, and the consequence of fewer.
 const fn replications_needed(least: usize) -> (&'static str, &'static str) {
     if least > 2 {
-        ("three", "two hold a median with 50 % confidence only, which decides nothing")
+        ("three", "two give a median only 50 % confidence, which is not enough")
     } else {
         ("two", "one replication gives no interval")
     }
@@ -63,13 +63,13 @@ const fn replications_needed(least: usize) -> (&'static str, &'static str) {
 /// Rejects an estimate that is not finite or has no interval.
 pub(crate) fn require_finite(estimate: MetricEstimate, what: &str) -> Result<MetricEstimate, FindingError> {
     if !estimate.mean.is_finite() {
-        let text = format!("{what} cannot be formed: the replications have nothing in common.");
+        let text = format!("{what} cannot be computed: the replications have nothing in common.");
         return Err(FindingError::NotComparable(text));
     }
     if !estimate.is_known() {
         let text = match estimate.n {
-            0 | 1 => format!("{what} is of one replication, which gives no interval."),
-            n => format!("{what} is of {n} replications: {}.", replications_needed(LEAST_ROBUST).1),
+            0 | 1 => format!("{what} comes from one replication, which gives no interval."),
+            n => format!("{what} comes from {n} replications: {}.", replications_needed(LEAST_ROBUST).1),
         };
         return Err(FindingError::NotComparable(text));
     }
@@ -95,8 +95,8 @@ pub(crate) fn describe_outlier(values: &MetricValues, what: &str, unit: &str) ->
         format!(" ({} to {} {unit})", format_digits(low), format_digits(high))
     });
     format!(
-        " One replication moves this mean, which is not to be trusted: {what} is {} {unit} without replication {}, and \
-         the median {} {unit}{ends}.",
+        " One replication moves this mean, so do not trust it: {what} is {} {unit} without replication {}, \
+         and the median {} {unit}{ends}.",
         format_digits(moved.mean_without),
         moved.replication,
         format_digits(median.median)
@@ -104,43 +104,43 @@ pub(crate) fn describe_outlier(values: &MetricValues, what: &str, unit: &str) ->
 }
 
 /// Formats a count with its noun.
-pub(crate) fn count_text(n: usize, of: usize, what: &str) -> String {
+pub(crate) fn format_count_of_total(n: usize, of: usize, what: &str) -> String {
     if n == of { format!("all {of} {what}") } else { format!("{n} of {of} {what}") }
 }
 
 /// Counts the estimates on one side of zero.
-pub(crate) fn count_on_side(estimates: &[(f64, MetricEstimate)], wanted: IntervalSide) -> usize {
-    estimates.iter().filter(|(_, e)| interval_side(e) == wanted).count()
+pub(crate) fn count_estimates_with_sign(estimates: &[(f64, MetricEstimate)], wanted: IntervalSign) -> usize {
+    estimates.iter().filter(|(_, e)| interval_sign(e) == wanted).count()
 }
 
 /// Lists the places whose estimates are not on the wanted side, for a reason.
-pub(crate) fn list_other_estimates(
+pub(crate) fn list_estimates_with_other_sign(
     estimates: &[(f64, MetricEstimate)],
-    wanted: IntervalSide,
+    wanted: IntervalSign,
     unit: &str,
 ) -> String {
     let rest: Vec<String> = estimates
         .iter()
-        .filter(|(_, e)| interval_side(e) != wanted)
+        .filter(|(_, e)| interval_sign(e) != wanted)
         .map(|(x, _)| format!("{}{unit}", format_digits(*x)))
         .collect();
     rest.join(", ")
 }
 
 /// Evaluates a statement on the configuration; the reason uses `stated`.
-pub(crate) fn judge_configuration(claim: &Claim, view: &VariantView<'_>, stated: &str) -> FindingResult {
+pub(crate) fn judge_configuration(claim: &Claim, view: &VariantResults<'_>, stated: &str) -> FindingResult {
     let present: Vec<&String> = claim.studies.iter().filter(|s| view.has_study(s)).collect();
     if present.is_empty() {
         return Err(view.missing_study(&claim.studies.join(" ")));
     }
-    present.iter().try_for_each(|s| view.at_defaults(s))?;
+    present.iter().try_for_each(|s| view.require_default_settings(s))?;
     if present.iter().all(|s| view.study_setup(s).is_none()) {
-        return Err(FindingError::NotComparable("The runs do not say how they were set up.".to_owned()));
+        return Err(FindingError::NotComparable("The runs do not record their configuration.".to_owned()));
     }
     let (mut wrong, mut most) = (Vec::new(), 0);
     for study in &present {
         let Some(setup) = view.study_setup(study) else {
-            wrong.push(format!("{study}: its setting is not known"));
+            wrong.push(format!("{study}: its run does not record its configuration"));
             continue;
         };
         let own = setup.deviations();
@@ -150,19 +150,19 @@ pub(crate) fn judge_configuration(claim: &Claim, view: &VariantView<'_>, stated:
     let names = present.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
     if wrong.is_empty() {
         let reason = format!("In {names}: {stated}.");
-        return Ok(ClaimFinding::from_words("configured as stated", Verdict::Reproduced, reason));
+        return Ok(ClaimFinding::from_verdict_text("configured as stated", Verdict::Reproduced, reason));
     }
     let same = |s: &&&String| !wrong.iter().any(|w| w.starts_with(&format!("{s}:")));
     let right = present.iter().filter(same).count();
     // One or two deviations leave a study's setting essentially the same, regardless of the other studies.
     let verdict = if most <= 2 { Verdict::Partly } else { Verdict::Differs };
-    let ours = format!("as stated in {}", count_text(right, present.len(), "studies"));
-    Ok(ClaimFinding::from_words(ours, verdict, format!("Not as stated: {}.", wrong.join("; "))))
+    let ours = format!("as stated in {}", format_count_of_total(right, present.len(), "studies"));
+    Ok(ClaimFinding::from_verdict_text(ours, verdict, format!("Not as stated: {}.", wrong.join("; "))))
 }
 
 impl ClaimFinding {
     /// Limits the verdict to "partly" if a study of the statement was not run.
-    pub(crate) fn of_all(mut self, claim: &Claim, view: &VariantView<'_>) -> Self {
+    pub(crate) fn of_all(mut self, claim: &Claim, view: &VariantResults<'_>) -> Self {
         for study in claim.studies.iter().filter(|study| !view.has_study(study)) {
             self.verdict = self.verdict.max(Verdict::Partly);
             self.reason.push_str(&format!(" {study} was not run: usher study run {study}."));
@@ -172,22 +172,27 @@ impl ClaimFinding {
 }
 
 /// The figures of a statement with several, with their comparison.
-pub(crate) struct ClaimFigures<'a> {
+pub(crate) struct ClaimValueVerdicts<'a> {
     claim: &'a Claim,
     parts: Vec<(&'a str, MetricEstimate, Verdict)>,
     sentences: Vec<String>,
 }
 
-impl<'a> ClaimFigures<'a> {
+impl<'a> ClaimValueVerdicts<'a> {
     pub(crate) fn new(claim: &'a Claim) -> Self {
         Self { claim, parts: Vec::new(), sentences: Vec::new() }
     }
 
     /// Compares an estimate, in the claim's unit, with the published number of this name.
-    pub(crate) fn add_figure(&mut self, name: &'a str, what: &str, ours: MetricEstimate) {
+    pub(crate) fn add_published_number_comparison(
+        &mut self,
+        name: &'a str,
+        what: &str,
+        ours: MetricEstimate,
+    ) {
         let unit = &self.claim.unit;
-        let (verdict, off) = judge_deviation(&ours, self.claim.named_number(name), unit);
-        self.sentences.push(format!("{what} {}, {off}", with_interval(&ours, unit)));
+        let (verdict, off) = judge_deviation(&ours, self.claim.published_number_by_name(name), unit);
+        self.sentences.push(format!("{what} {}, {off}", format_with_interval(&ours, unit)));
         self.parts.push((name, ours, verdict));
     }
 
@@ -198,11 +203,11 @@ impl<'a> ClaimFigures<'a> {
         };
         let own: Vec<Verdict> = self.parts.iter().map(|(.., verdict)| *verdict).collect();
         let whole: Vec<Verdict> =
-            [Verdict::worst_of_parts(&own)].into_iter().chain(others.iter().map(|(_, v)| *v)).collect();
+            [Verdict::worst_part_verdict(&own)].into_iter().chain(others.iter().map(|(_, v)| *v)).collect();
         let names = self.parts.iter().map(|(name, _, verdict)| (name.replace('_', " "), *verdict));
         let names: Vec<(String, Verdict)> =
             names.chain(others.iter().map(|(name, verdict)| ((*name).to_owned(), *verdict))).collect();
-        let parts = part_by_part(names.iter().map(|(name, verdict)| (name.as_str(), *verdict)));
+        let parts = list_part_verdicts(names.iter().map(|(name, verdict)| (name.as_str(), *verdict)));
         ClaimFinding {
             ours: named(|e| e.mean),
             interval: Some((named(MetricEstimate::low), named(MetricEstimate::high))),

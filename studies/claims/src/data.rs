@@ -20,7 +20,7 @@ pub struct PublishedDocument {
     pub also: String,
     /// The readings of all its statements, if there are several; the first gives the verdicts.
     #[serde(default)]
-    pub readings: Vec<ClaimReading>,
+    pub readings: Vec<ClaimInterpretation>,
     /// True to sum up replications by their median with the interval of its order statistics, instead of the mean with
     /// Student's: for results with heavy tails.
     #[serde(default)]
@@ -74,7 +74,7 @@ pub struct NamedValue {
 /// One reading of a statement or of a document.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClaimReading {
+pub struct ClaimInterpretation {
     /// Its name.
     pub name: String,
     /// The number in this reading, if any.
@@ -108,7 +108,7 @@ pub struct Claim {
     pub text: String,
     /// Its own readings, if there are several; the first gives the verdict.
     #[serde(default)]
-    pub readings: Vec<ClaimReading>,
+    pub readings: Vec<ClaimInterpretation>,
     /// Further numbers in the statement, which its function reads, or will read once measurements exist.
     #[serde(default)]
     pub parts: Vec<NamedValue>,
@@ -127,7 +127,7 @@ struct ClaimsFile {
 fn claims_file() -> &'static ClaimsFile {
     static DATA: OnceLock<ClaimsFile> = OnceLock::new();
     DATA.get_or_init(|| {
-        toml::from_str(include_str!("../claims.toml")).expect("claims.toml is held by a test")
+        toml::from_str(include_str!("../claims.toml")).expect("a test checks that claims.toml is valid")
     })
 }
 
@@ -156,7 +156,7 @@ impl Claim {
     }
 
     /// Returns the number of this name; NaN if there is none.
-    pub fn named_number(&self, name: &str) -> f64 {
+    pub fn published_number_by_name(&self, name: &str) -> f64 {
         match &self.published {
             PublishedValue::Named(values) => {
                 values.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
@@ -166,12 +166,12 @@ impl Claim {
     }
 
     /// Returns the further number of this name; NaN if there is none.
-    pub fn part_number(&self, name: &str) -> f64 {
+    pub fn claim_parameter(&self, name: &str) -> f64 {
         self.parts.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
     }
 
     /// Returns its own readings, or else its document's.
-    pub fn effective_readings(&self) -> &[ClaimReading] {
+    pub fn own_or_document_readings(&self) -> &[ClaimInterpretation] {
         let document = documents().iter().find(|d| d.id == self.document);
         match document {
             Some(document) if self.readings.is_empty() => &document.readings,
@@ -180,7 +180,7 @@ impl Claim {
     }
 
     /// True if its document's replications are summed up by their median.
-    pub fn is_robust(&self) -> bool {
+    pub fn is_summarised_by_median(&self) -> bool {
         documents().iter().any(|d| d.id == self.document && d.robust)
     }
 }

@@ -52,7 +52,7 @@ impl Verdict {
 
     /// Returns the verdict on a figure: within 10 % reproduced, within 30 % partly. Delays have an absolute tolerance
     /// of 0.05 s.
-    pub fn on_value(ours: f64, published: f64, delay: bool) -> Self {
+    pub fn compare_with_published(ours: f64, published: f64, delay: bool) -> Self {
         let off = (ours - published).abs() - ROUNDING * published.abs();
         let least = if delay { DELAY_S } else { 0.0 };
         let within = |share: f64| off <= (share * published.abs()).max(least);
@@ -67,7 +67,7 @@ impl Verdict {
 
     /// Returns the verdict on an upper limit of a figure: reproduced if its whole interval is within, partly if the
     /// interval crosses the limit.
-    pub(crate) fn on_bound(ours: &MetricEstimate, limit: f64) -> Self {
+    pub(crate) fn compare_with_upper_bound(ours: &MetricEstimate, limit: f64) -> Self {
         let limit = limit + ROUNDING * limit.abs();
         if ours.high() <= limit {
             Self::Reproduced
@@ -80,7 +80,7 @@ impl Verdict {
 
     /// Returns the verdict on a statement for every point: reproduced if all hold, partly if two thirds do. Undecided
     /// without points.
-    pub const fn on_count(held: usize, of: usize) -> Self {
+    pub const fn from_held_point_count(held: usize, of: usize) -> Self {
         if of == 0 {
             Self::NotComparable
         } else if held == of {
@@ -93,7 +93,7 @@ impl Verdict {
     }
 
     /// Returns the verdict on a statement with several figures: the worst of them.
-    pub fn worst_of_parts(parts: &[Self]) -> Self {
+    pub fn worst_part_verdict(parts: &[Self]) -> Self {
         parts.iter().copied().max().unwrap_or(Self::NotComparable)
     }
 
@@ -141,7 +141,7 @@ impl ClaimValue {
     }
 
     /// Removes numbers that a file cannot hold.
-    fn into_finite(self) -> Option<Self> {
+    fn require_finite_value(self) -> Option<Self> {
         let finite = match &self {
             Self::Number(value) => value.is_finite(),
             Self::Named(values) => values.iter().all(|(_, v)| v.is_finite()),
@@ -214,8 +214,11 @@ impl ClaimJudgement {
                 return Self { id, published, ours: None, low: None, high: None, verdict, reason };
             }
         };
-        let ours = finding.ours.into_finite();
-        let (low, high) = match finding.interval.map(|(low, high)| (low.into_finite(), high.into_finite())) {
+        let ours = finding.ours.require_finite_value();
+        let (low, high) = match finding
+            .interval
+            .map(|(low, high)| (low.require_finite_value(), high.require_finite_value()))
+        {
             Some((Some(low), Some(high))) => (Some(low), Some(high)),
             _ => (None, None),
         };
@@ -249,7 +252,7 @@ pub(crate) struct ClaimFinding {
 
 impl ClaimFinding {
     /// Creates a finding in words.
-    pub(crate) fn from_words(ours: impl Into<String>, verdict: Verdict, reason: String) -> Self {
+    pub(crate) fn from_verdict_text(ours: impl Into<String>, verdict: Verdict, reason: String) -> Self {
         Self { ours: ClaimValue::Text(ours.into()), interval: None, verdict, reason }
     }
 
@@ -283,7 +286,7 @@ pub(crate) fn format_percent(share: f64) -> String {
 }
 
 /// Formats as in `0.48 s (0.44 to 0.52 s)`; without a unit as shares in per cent.
-pub(crate) fn with_interval(e: &MetricEstimate, unit: &str) -> String {
+pub(crate) fn format_with_interval(e: &MetricEstimate, unit: &str) -> String {
     let text = |v: f64| if unit.is_empty() { format_digits(v * 100.0) } else { format_digits(v) };
     let unit = if unit.is_empty() { "%" } else { unit };
     if e.is_known() {
@@ -303,16 +306,16 @@ pub(crate) fn format_estimate(e: &MetricEstimate) -> String {
 }
 
 /// Formats with a word for the sign: `0.48 s (0.44 to 0.52 s) more`, and `less` instead of a minus.
-pub(crate) fn with_word(e: &MetricEstimate, unit: &str, more: &str, less: &str) -> String {
+pub(crate) fn format_with_comparative(e: &MetricEstimate, unit: &str, more: &str, less: &str) -> String {
     if e.mean < 0.0 {
-        format!("{} {less}", with_interval(&e.scale_by(-1.0), unit))
+        format!("{} {less}", format_with_interval(&e.scale_by(-1.0), unit))
     } else {
-        format!("{} {more}", with_interval(e, unit))
+        format!("{} {more}", format_with_interval(e, unit))
     }
 }
 
 /// Lists the verdict on each part of a statement, for the end of a reason.
-pub(crate) fn part_by_part<'a>(parts: impl IntoIterator<Item = (&'a str, Verdict)>) -> String {
+pub(crate) fn list_part_verdicts<'a>(parts: impl IntoIterator<Item = (&'a str, Verdict)>) -> String {
     let said: Vec<String> = parts.into_iter().map(|(name, v)| format!("{name}: {}", v.name())).collect();
     format!(" Part by part: {}.", said.join("; "))
 }
@@ -320,7 +323,7 @@ pub(crate) fn part_by_part<'a>(parts: impl IntoIterator<Item = (&'a str, Verdict
 /// Returns the deviation of our figure from the published one, with its verdict.
 pub(crate) fn judge_deviation(ours: &MetricEstimate, published: f64, unit: &str) -> (Verdict, String) {
     let delay = unit == "s";
-    let verdict = Verdict::on_value(ours.mean, published, delay);
+    let verdict = Verdict::compare_with_published(ours.mean, published, delay);
     let theirs = if unit.is_empty() {
         format_percent(published)
     } else {
@@ -335,8 +338,9 @@ pub(crate) fn judge_deviation(ours: &MetricEstimate, published: f64, unit: &str)
         let rough: f64 = format!("{:.1e}", by_share * 100.0).parse().unwrap_or(by_share * 100.0);
         format!("{} % {side} the published {theirs}", format_number(rough))
     };
-    let at = |v: f64| Verdict::on_value(v, published, delay);
-    // An interval may contain the values of a better verdict and end on both sides in a worse one.
+    let at = |v: f64| Verdict::compare_with_published(v, published, delay);
+    // Test the interval's ends and the published value within it: an interval may contain values of a better verdict,
+    // and have both ends in a worse one.
     let reaches = || {
         [ours.low(), published.clamp(ours.low(), ours.high()), ours.high()].iter().any(|v| at(*v) != verdict)
     };
@@ -350,7 +354,7 @@ pub(crate) fn judge_deviation(ours: &MetricEstimate, published: f64, unit: &str)
 mod tests {
     use super::*;
 
-    fn estimate_around(mean: f64, half_width: f64, n: u32) -> MetricEstimate {
+    fn test_metric_estimate(mean: f64, half_width: f64, n: u32) -> MetricEstimate {
         usher_observe::MeanEstimate { mean, half_width, n }.into()
     }
 
@@ -371,7 +375,11 @@ mod tests {
             (-0.5, 0.5, false, Differs),
             (f64::NAN, 0.5, false, Differs),
         ] {
-            assert_eq!(Verdict::on_value(ours, published, delay), verdict, "{ours} against {published}");
+            assert_eq!(
+                Verdict::compare_with_published(ours, published, delay),
+                verdict,
+                "{ours} against {published}"
+            );
         }
     }
 
@@ -379,14 +387,14 @@ mod tests {
     fn limits_are_not_to_be_crossed() {
         use Verdict::{Differs, Partly, Reproduced};
         for (ours, verdict) in [
-            (estimate_around(5.58, 0.1, 5), Reproduced),
-            (estimate_around(6.0, 0.0, 5), Reproduced),
-            (estimate_around(3.0, 0.1, 5), Reproduced),
-            (estimate_around(5.98, 0.1, 5), Partly),
-            (estimate_around(6.05, 0.1, 5), Partly),
-            (estimate_around(6.2, 0.1, 5), Differs),
+            (test_metric_estimate(5.58, 0.1, 5), Reproduced),
+            (test_metric_estimate(6.0, 0.0, 5), Reproduced),
+            (test_metric_estimate(3.0, 0.1, 5), Reproduced),
+            (test_metric_estimate(5.98, 0.1, 5), Partly),
+            (test_metric_estimate(6.05, 0.1, 5), Partly),
+            (test_metric_estimate(6.2, 0.1, 5), Differs),
         ] {
-            assert_eq!(Verdict::on_bound(&ours, 6.0), verdict, "{ours:?}");
+            assert_eq!(Verdict::compare_with_upper_bound(&ours, 6.0), verdict, "{ours:?}");
         }
     }
 
@@ -394,7 +402,7 @@ mod tests {
     fn counts_and_parts_have_theirs() {
         use Verdict::{Differs, NotComparable, Partly, Reproduced};
         assert_eq!(
-            [(9, 9), (6, 9), (5, 9), (0, 0)].map(|(held, of)| Verdict::on_count(held, of)),
+            [(9, 9), (6, 9), (5, 9), (0, 0)].map(|(held, of)| Verdict::from_held_point_count(held, of)),
             [Reproduced, Partly, Differs, NotComparable]
         );
         assert_eq!(Verdict::of_parts(&[Reproduced, Reproduced]), Reproduced);
@@ -404,7 +412,7 @@ mod tests {
         assert_eq!(Verdict::of_parts(&[Reproduced, NotComparable, NotComparable]), Differs);
         assert_eq!(Verdict::of_parts(&[NotComparable, NotComparable]), NotComparable);
         assert_eq!(Verdict::of_parts(&[]), NotComparable);
-        assert_eq!(Verdict::worst_of_parts(&[Reproduced, Partly]), Partly);
+        assert_eq!(Verdict::worst_part_verdict(&[Reproduced, Partly]), Partly);
     }
 
     #[test]
@@ -413,19 +421,19 @@ mod tests {
             [0.123_45, 12_345.6, 0.0, -0.0, 100.0].map(format_digits),
             ["0.123", "12346", "0", "0", "100"]
         );
-        let e = estimate_around(0.48, 0.04, 5);
-        assert_eq!(with_interval(&e, "s"), "0.48 s (0.44 to 0.52 s)");
-        assert_eq!(with_interval(&e, ""), "48 % (44 to 52 %)");
-        let less = estimate_around(-0.48, 0.04, 5);
-        assert_eq!(with_word(&less, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) less");
-        assert_eq!(with_word(&e, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) more");
-        let one = estimate_around(0.48, f64::INFINITY, 1);
-        assert_eq!(with_interval(&one, "s"), "0.48 s (no interval: 1 replication)");
+        let e = test_metric_estimate(0.48, 0.04, 5);
+        assert_eq!(format_with_interval(&e, "s"), "0.48 s (0.44 to 0.52 s)");
+        assert_eq!(format_with_interval(&e, ""), "48 % (44 to 52 %)");
+        let less = test_metric_estimate(-0.48, 0.04, 5);
+        assert_eq!(format_with_comparative(&less, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) less");
+        assert_eq!(format_with_comparative(&e, "s", "more", "less"), "0.48 s (0.44 to 0.52 s) more");
+        let one = test_metric_estimate(0.48, f64::INFINITY, 1);
+        assert_eq!(format_with_interval(&one, "s"), "0.48 s (no interval: 1 replication)");
     }
 
     #[test]
     fn a_deviation_says_how_far_and_which_way() {
-        let e = |mean, half_width| estimate_around(mean, half_width, 5);
+        let e = |mean, half_width| test_metric_estimate(mean, half_width, 5);
         assert_eq!(
             judge_deviation(&e(0.6, 0.01), 0.5, "s"),
             (Verdict::Partly, "20 % above the published 0.5 s".into())

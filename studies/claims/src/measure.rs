@@ -32,12 +32,12 @@ pub(crate) struct MetricValues {
 
 impl MetricValues {
     /// Sets whether to sum up by the median.
-    pub(crate) fn with_robust(self, robust: bool) -> Self {
+    pub(crate) fn with_median_summary(self, robust: bool) -> Self {
         Self { robust, ..self }
     }
 
     /// Returns the minimum number of values for an interval.
-    pub(crate) const fn least_count(&self) -> usize {
+    pub(crate) const fn minimum_sample_count(&self) -> usize {
         if self.robust { LEAST_ROBUST } else { LEAST }
     }
 }
@@ -86,7 +86,7 @@ impl MetricEstimate {
         Self { mean: self.mean * by, below: below * by.abs(), above: above * by.abs(), ..self }
     }
     /// Returns the median of these values with the interval of its order statistics. With fewer than [`FEWEST`] values
-    /// it goes from the smallest to the largest, and [`crate::results::VariantView::few_replications_note`] states its
+    /// it goes from the smallest to the largest, and [`crate::results::VariantResults::few_replications_note`] states its
     /// confidence. With fewer than [`LEAST_ROBUST`] there is none.
     fn from_order_statistics(values: &[f64]) -> Self {
         let median = MedianEstimate::from_values(values, LEVEL);
@@ -122,7 +122,7 @@ pub(crate) fn weighted_sum(terms: &[(f64, &MetricValues)]) -> MetricValues {
     let Some(((_, first), rest)) = terms.split_first() else { return MetricValues::default() };
     let common = first.keys().filter(|r| rest.iter().all(|(_, v)| v.contains_key(r)));
     let sums: MetricValues = common.map(|&r| (r, terms.iter().map(|(w, v)| w * v[&r]).sum())).collect();
-    sums.with_robust(terms.iter().any(|(_, v)| v.robust))
+    sums.with_median_summary(terms.iter().any(|(_, v)| v.robust))
 }
 
 /// Returns `a - b` by replication.
@@ -158,27 +158,27 @@ pub(crate) fn estimate_saving(a: &MetricValues, b: &MetricValues) -> MetricEstim
 
 /// True if this number of independent trials can distinguish a probability from zero: its expected count exceeds 3.5 of
 /// its standard errors. With fewer trials a share of zero is no evidence of a small probability.
-pub(crate) fn can_resolve(chance: f64, trials: f64) -> bool {
+pub(crate) fn can_detect_probability(chance: f64, trials: f64) -> bool {
     let expected = chance * trials;
     expected > ERRORS * (expected * (1.0 - chance)).sqrt()
 }
 
 /// The side of zero that an interval lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum IntervalSide {
+pub(crate) enum IntervalSign {
     Below,
     Open,
     Above,
 }
 
 /// Returns the side of zero with the whole interval.
-pub(crate) fn interval_side(e: &MetricEstimate) -> IntervalSide {
+pub(crate) fn interval_sign(e: &MetricEstimate) -> IntervalSign {
     if e.low() > 0.0 {
-        IntervalSide::Above
+        IntervalSign::Above
     } else if e.high() < 0.0 {
-        IntervalSide::Below
+        IntervalSign::Below
     } else {
-        IntervalSide::Open
+        IntervalSign::Open
     }
 }
 
@@ -198,18 +198,18 @@ impl MetricCurve {
     }
 
     /// Returns the points that `other` has too.
-    pub(crate) fn common_points(&self, other: &Self) -> Self {
+    pub(crate) fn retain_shared_points(&self, other: &Self) -> Self {
         Self(self.0.iter().filter(|(x, _)| other.values_at(*x).is_some()).cloned().collect())
     }
 
     /// Returns the points from a place on.
-    pub(crate) fn points_from(mut self, place: f64) -> Self {
+    pub(crate) fn retain_points_from(mut self, place: f64) -> Self {
         self.0.retain(|(x, _)| *x >= place - 1e-9);
         self
     }
 
     /// Returns the points beyond a place.
-    pub(crate) fn points_beyond(mut self, place: f64) -> Self {
+    pub(crate) fn retain_points_beyond(mut self, place: f64) -> Self {
         self.0.retain(|(x, _)| *x > place + 1e-9);
         self
     }
@@ -233,20 +233,22 @@ impl MetricCurve {
 
 /// The sides of zero of a curve's points.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct SideCounts {
+pub(crate) struct IntervalSignCounts {
     pub(crate) above: usize,
     pub(crate) open: usize,
     pub(crate) below: usize,
 }
 
 /// Counts the sides of these estimates.
-pub(crate) fn count_sides<'a>(estimates: impl IntoIterator<Item = &'a MetricEstimate>) -> SideCounts {
-    let mut sides = SideCounts::default();
+pub(crate) fn count_interval_signs<'a>(
+    estimates: impl IntoIterator<Item = &'a MetricEstimate>,
+) -> IntervalSignCounts {
+    let mut sides = IntervalSignCounts::default();
     for e in estimates {
-        match interval_side(e) {
-            IntervalSide::Above => sides.above += 1,
-            IntervalSide::Open => sides.open += 1,
-            IntervalSide::Below => sides.below += 1,
+        match interval_sign(e) {
+            IntervalSign::Above => sides.above += 1,
+            IntervalSign::Open => sides.open += 1,
+            IntervalSign::Below => sides.below += 1,
         }
     }
     sides
@@ -256,16 +258,16 @@ pub(crate) fn count_sides<'a>(estimates: impl IntoIterator<Item = &'a MetricEsti
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CurveRise {
     /// The sides of the steps from point to point.
-    pub(crate) steps: SideCounts,
+    pub(crate) steps: IntervalSignCounts,
     /// From the first point to the last.
     pub(crate) total_gain: MetricEstimate,
 }
 
 /// Measures the steps of a curve and its total rise; `None` with fewer than two points.
-pub(crate) fn measure_rise(curve: &MetricCurve) -> Option<CurveRise> {
+pub(crate) fn measure_curve_rise(curve: &MetricCurve) -> Option<CurveRise> {
     let [(_, first), .., (_, last)] = &curve.0[..] else { return None };
     let steps: Vec<MetricEstimate> = curve.0.windows(2).map(|w| estimate_gain(&w[0].1, &w[1].1)).collect();
-    Some(CurveRise { steps: count_sides(&steps), total_gain: estimate_gain(first, last) })
+    Some(CurveRise { steps: count_interval_signs(&steps), total_gain: estimate_gain(first, last) })
 }
 
 impl CurveRise {
@@ -273,9 +275,9 @@ impl CurveRise {
     /// least two thirds of the sure steps do.
     pub(crate) fn verdict(&self) -> Verdict {
         let sure = self.steps.above + self.steps.below;
-        match interval_side(&self.total_gain) {
-            IntervalSide::Above if self.steps.below == 0 => Verdict::Reproduced,
-            IntervalSide::Above if 3 * self.steps.above >= 2 * sure => Verdict::Partly,
+        match interval_sign(&self.total_gain) {
+            IntervalSign::Above if self.steps.below == 0 => Verdict::Reproduced,
+            IntervalSign::Above if 3 * self.steps.above >= 2 * sure => Verdict::Partly,
             _ => Verdict::Differs,
         }
     }
@@ -293,7 +295,7 @@ pub(crate) struct CurveBend {
 }
 
 /// Compares the slopes of a curve's halves; `None` with fewer than three points.
-pub(crate) fn measure_bend(curve: &MetricCurve) -> Option<CurveBend> {
+pub(crate) fn measure_curve_bend(curve: &MetricCurve) -> Option<CurveBend> {
     let n = curve.0.len();
     if n < 3 {
         return None;
@@ -320,7 +322,7 @@ impl CurveBend {
     pub(crate) fn verdict(&self) -> Verdict {
         if self.upper.mean <= 0.0 || self.change.mean <= 0.0 {
             Verdict::Differs
-        } else if interval_side(&self.change) == IntervalSide::Above {
+        } else if interval_sign(&self.change) == IntervalSign::Above {
             Verdict::Reproduced
         } else {
             Verdict::Partly
@@ -330,7 +332,7 @@ impl CurveBend {
 
 /// The deviations of a curve's points from their mean.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct CurveLevel {
+pub(crate) struct CurveFlatness {
     /// The mean of the points.
     pub(crate) mean: f64,
     /// The largest relative deviation of a point's mean, with its place.
@@ -342,14 +344,14 @@ pub(crate) struct CurveLevel {
 }
 
 /// Compares a curve with its own mean; `None` with fewer than two points.
-pub(crate) fn measure_level(curve: &MetricCurve) -> Option<CurveLevel> {
+pub(crate) fn measure_curve_flatness(curve: &MetricCurve) -> Option<CurveFlatness> {
     let means: Vec<(f64, f64)> = curve.estimates().iter().map(|(x, e)| (*x, e.mean)).collect();
     if means.len() < 2 {
         return None;
     }
     let mean = means.iter().map(|(_, m)| m).sum::<f64>() / means.len() as f64;
     let mut level =
-        CurveLevel { mean, worst: 0.0, worst_x: means[0].0, points_within: 0, point_count: means.len() };
+        CurveFlatness { mean, worst: 0.0, worst_x: means[0].0, points_within: 0, point_count: means.len() };
     for (x, m) in means {
         let off = (m - mean).abs() / mean.abs();
         level.points_within += usize::from(off <= ALIKE);
@@ -360,10 +362,10 @@ pub(crate) fn measure_level(curve: &MetricCurve) -> Option<CurveLevel> {
     Some(level)
 }
 
-impl CurveLevel {
+impl CurveFlatness {
     /// Returns the verdict on a constant curve: every point within 5 % of the mean; partly if two thirds are.
     pub(crate) fn verdict(&self) -> Verdict {
-        Verdict::on_count(self.points_within, self.point_count)
+        Verdict::from_held_point_count(self.points_within, self.point_count)
     }
 }
 
@@ -389,7 +391,7 @@ pub(crate) struct CurvePeak {
 }
 
 /// Returns the highest point of a curve, with the rise to it and the fall from it; `None` without points.
-pub(crate) fn find_peak(curve: &MetricCurve) -> Option<CurvePeak> {
+pub(crate) fn find_curve_peak(curve: &MetricCurve) -> Option<CurvePeak> {
     let means = curve.estimates();
     let (i, (at, _)) = means.iter().enumerate().max_by(|a, b| a.1.1.mean.total_cmp(&b.1.1.mean))?;
     let last = means.len() - 1;
@@ -401,9 +403,9 @@ pub(crate) fn find_peak(curve: &MetricCurve) -> Option<CurvePeak> {
 impl CurvePeak {
     /// Returns the verdict on a rise and a fall: surely both; partly if both in the mean.
     pub(crate) fn verdict(&self) -> Verdict {
-        let [rise, fall] = [&self.rise, &self.fall].map(|e| (interval_side(e), e.mean > 0.0));
+        let [rise, fall] = [&self.rise, &self.fall].map(|e| (interval_sign(e), e.mean > 0.0));
         match (rise, fall) {
-            ((IntervalSide::Above, _), (IntervalSide::Above, _)) => Verdict::Reproduced,
+            ((IntervalSign::Above, _), (IntervalSign::Above, _)) => Verdict::Reproduced,
             ((_, true), (_, true)) => Verdict::Partly,
             _ => Verdict::Differs,
         }
@@ -433,10 +435,10 @@ pub(crate) fn compare_delays(change: &MetricEstimate) -> DelayComparison {
     if change.mean.abs() <= ALIKE + ROUNDING {
         return DelayComparison::Alike;
     }
-    match interval_side(change) {
-        IntervalSide::Below => DelayComparison::Faster,
-        IntervalSide::Above => DelayComparison::Slower,
-        IntervalSide::Open => DelayComparison::Unsure,
+    match interval_sign(change) {
+        IntervalSign::Below => DelayComparison::Faster,
+        IntervalSign::Above => DelayComparison::Slower,
+        IntervalSign::Open => DelayComparison::Unsure,
     }
 }
 
@@ -503,7 +505,7 @@ mod tests {
         let d = estimate_mean(&subtract_values(&a, &test_values(&[1.0, 5.0, 9.0, 20.0])));
         assert_close(d.mean, 0.5);
         assert!((d.above - 0.248_414).abs() < 1e-5, "{}", d.above);
-        assert_eq!((d.n, interval_side(&d)), (3, IntervalSide::Above));
+        assert_eq!((d.n, interval_sign(&d)), (3, IntervalSign::Above));
     }
 
     /// Ratio of means 6 / 10 with residuals a - 0.6 b = 0.4, 0, -0.4: deviation 0.4, t(2) as above, so
@@ -528,24 +530,24 @@ mod tests {
         // The first three values happen to lie far apart: alone they show nothing.
         let many: Vec<f64> = [1.0, 2.9, 1.2].into_iter().chain([2.0, 2.1, 1.9].repeat(6)).collect();
         let rising = test_curve(&[(0.0, &[1.0, 1.0, 1.1]), (1.0, &many)]);
-        assert_eq!(measure_rise(&rising).unwrap().verdict(), Verdict::Reproduced);
+        assert_eq!(measure_curve_rise(&rising).unwrap().verdict(), Verdict::Reproduced);
     }
 
     #[test]
     fn a_rise_may_pause_but_not_fall() {
         let rising = test_curve(&[(0.0, &[1.0, 1.1]), (1.0, &[1.1, 1.0]), (2.0, &[2.0, 2.1])]);
-        let seen = measure_rise(&rising).unwrap();
-        assert_eq!(seen.steps, SideCounts { above: 0, open: 2, below: 0 });
+        let seen = measure_curve_rise(&rising).unwrap();
+        assert_eq!(seen.steps, IntervalSignCounts { above: 0, open: 2, below: 0 });
         assert_close(seen.total_gain.mean, 1.0);
         assert_eq!(seen.verdict(), Verdict::Reproduced);
         let dip =
             test_curve(&[(0.0, &[1.0, 1.1]), (1.0, &[2.0, 2.1]), (2.0, &[3.0, 3.1]), (3.0, &[2.5, 2.6])]);
-        let seen = measure_rise(&dip).unwrap();
-        assert_eq!(seen.steps, SideCounts { above: 2, open: 0, below: 1 });
+        let seen = measure_curve_rise(&dip).unwrap();
+        assert_eq!(seen.steps, IntervalSignCounts { above: 2, open: 0, below: 1 });
         assert_eq!(seen.verdict(), Verdict::Partly);
         let falling = test_curve(&[(0.0, &[2.0, 2.1]), (1.0, &[1.0, 1.1])]);
-        assert_eq!(measure_rise(&falling).unwrap().verdict(), Verdict::Differs);
-        assert_eq!(measure_rise(&test_curve(&[(0.0, &[1.0])])), None);
+        assert_eq!(measure_curve_rise(&falling).unwrap().verdict(), Verdict::Differs);
+        assert_eq!(measure_curve_rise(&test_curve(&[(0.0, &[1.0])])), None);
     }
 
     /// x² at 0..4: slopes 2 over 0, 1, 2 (line through 0, 1, 4) and 6 over 2, 3, 4.
@@ -558,26 +560,28 @@ mod tests {
             (3.0, &[9.0, 9.1]),
             (4.0, &[16.0, 16.1]),
         ]);
-        let seen = measure_bend(&parabola).unwrap();
+        let seen = measure_curve_bend(&parabola).unwrap();
         assert_close(seen.lower.mean, 2.0);
         assert_close(seen.upper.mean, 6.0);
         assert_close(seen.change.mean, 4.0);
         assert_eq!(seen.verdict(), Verdict::Reproduced);
         let root = test_curve(&[(0.0, &[0.0, 0.1]), (1.0, &[1.0, 1.1]), (4.0, &[2.0, 2.1])]);
-        assert_eq!(measure_bend(&root).unwrap().verdict(), Verdict::Differs);
+        assert_eq!(measure_curve_bend(&root).unwrap().verdict(), Verdict::Differs);
         let noisy = test_curve(&[(0.0, &[0.0, 1.0]), (1.0, &[1.0, 1.1]), (2.0, &[3.0, 2.0])]);
-        assert_eq!(measure_bend(&noisy).unwrap().verdict(), Verdict::Partly);
-        assert_eq!(measure_bend(&test_curve(&[(0.0, &[0.0]), (1.0, &[1.0])])), None);
+        assert_eq!(measure_curve_bend(&noisy).unwrap().verdict(), Verdict::Partly);
+        assert_eq!(measure_curve_bend(&test_curve(&[(0.0, &[0.0]), (1.0, &[1.0])])), None);
     }
 
     /// Means 96, 100, 104: 4 % off at most. With 110 in place of 104 the mean is 102, which 96 is 5.88 % off
     /// and 110 7.84 %.
     #[test]
     fn a_level_is_within_five_per_cent() {
-        let flat = measure_level(&test_curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[104.0])])).unwrap();
+        let flat =
+            measure_curve_flatness(&test_curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[104.0])])).unwrap();
         assert_close(flat.worst, 0.04);
         assert_eq!((flat.worst_x, flat.verdict()), (1.0, Verdict::Reproduced));
-        let bent = measure_level(&test_curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[110.0])])).unwrap();
+        let bent =
+            measure_curve_flatness(&test_curve(&[(1.0, &[96.0]), (2.0, &[100.0]), (3.0, &[110.0])])).unwrap();
         assert_close(bent.worst, 8.0 / 102.0);
         assert_eq!((bent.worst_x, bent.points_within, bent.verdict()), (3.0, 1, Verdict::Differs));
     }
@@ -606,15 +610,18 @@ mod tests {
     fn a_turn_is_as_fine_as_its_axis() {
         let hill =
             test_curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1]), (20.0, &[4.0, 4.1]), (40.0, &[1.0, 1.1])]);
-        let seen = find_peak(&hill).unwrap();
+        let seen = find_curve_peak(&hill).unwrap();
         assert_eq!((seen.peak_x, seen.between, seen.verdict()), (20.0, (10.0, 40.0), Verdict::Reproduced));
         assert!(seen.is_near(10.0) && seen.is_near(35.0) && !seen.is_near(5.0));
         let rising = test_curve(&[(0.0, &[2.0, 2.1]), (10.0, &[3.0, 3.1])]);
-        let seen = find_peak(&rising).unwrap();
+        let seen = find_curve_peak(&rising).unwrap();
         assert_eq!((seen.between, seen.verdict()), ((0.0, 10.0), Verdict::Differs));
-        assert_eq!(find_peak(&hill.negate()).unwrap().peak_x, 40.0);
-        assert_eq!((hill.clone().points_from(10.0).0.len(), hill.points_beyond(10.0).0.len()), (3, 2));
-        assert_eq!(find_peak(&MetricCurve::default()), None);
+        assert_eq!(find_curve_peak(&hill.negate()).unwrap().peak_x, 40.0);
+        assert_eq!(
+            (hill.clone().retain_points_from(10.0).0.len(), hill.retain_points_beyond(10.0).0.len()),
+            (3, 2)
+        );
+        assert_eq!(find_curve_peak(&MetricCurve::default()), None);
     }
 
     /// A share of 0.5 of 10 000 has a standard error of 0.005.
@@ -627,18 +634,22 @@ mod tests {
     /// 12.25 is 3.5 times its own root: fewer expected events cannot be distinguished from none.
     #[test]
     fn a_small_chance_takes_many_trials_to_be_told_from_none() {
-        assert!(can_resolve(1e-3, 12_300.0) && !can_resolve(1e-3, 12_200.0));
-        assert!(!can_resolve(0.5, 12.0) && can_resolve(0.5, 13.0) && !can_resolve(0.0, 1e9));
+        assert!(can_detect_probability(1e-3, 12_300.0) && !can_detect_probability(1e-3, 12_200.0));
+        assert!(
+            !can_detect_probability(0.5, 12.0)
+                && can_detect_probability(0.5, 13.0)
+                && !can_detect_probability(0.0, 1e9)
+        );
     }
 
     /// Two values agree by chance every second time, three every fourth.
     #[test]
     fn two_replications_decide_nothing_by_their_order() {
-        let of = |list: &[f64]| estimate_mean(&test_values(list).with_robust(true));
+        let of = |list: &[f64]| estimate_mean(&test_values(list).with_median_summary(true));
         assert!(!of(&[1.0, 1.1]).is_known() && of(&[1.0, 1.1, 1.2]).is_known());
         assert_eq!(
-            (interval_side(&of(&[1.0, 1.1])), interval_side(&of(&[1.0, 1.1, 1.2]))),
-            (IntervalSide::Open, IntervalSide::Above)
+            (interval_sign(&of(&[1.0, 1.1])), interval_sign(&of(&[1.0, 1.1, 1.2]))),
+            (IntervalSign::Open, IntervalSign::Above)
         );
         assert!(estimate_mean(&test_values(&[1.0, 1.1])).is_known(), "Student's interval widens by itself");
     }

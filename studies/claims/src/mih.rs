@@ -1,34 +1,34 @@
 //! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on MIH messages, one function for
 //! each.
 
-pub(crate) mod open;
+pub(crate) mod open_questions;
 mod tcp;
 mod udp;
 
 use crate::common::{FindingResult, JudgeFunction, judge_configuration};
 use crate::data::Claim;
-use crate::judge::{FindingError, with_word};
+use crate::judge::{FindingError, format_with_comparative};
 use crate::measure::{MetricCurve, MetricEstimate, MetricValues};
-use crate::results::{CurveSelector, VariantView};
+use crate::results::{CurveSelector, VariantResults};
 
 /// The function of each claim.
 pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 16] = [
     ("mih.setup", judge_setup),
-    ("mih.udp.delay", udp::judge_delay),
-    ("mih.udp.delay-ack", udp::delay_ack),
+    ("mih.udp.delay", udp::judge_udp_transaction_delay),
+    ("mih.udp.delay-ack", udp::judge_delay_with_ack),
     ("mih.udp.success", udp::judge_success),
     ("mih.udp.overhead", udp::judge_overhead),
     ("mih.udp.throughput", udp::judge_throughput),
-    ("mih.tcp.delay-loss", tcp::delay_loss),
-    ("mih.tcp.delay-maxrto", tcp::delay_maxrto),
-    ("mih.tcp.ack-hurts", tcp::ack_hurts),
-    ("mih.tcp.shared-segment", tcp::shared_segment),
-    ("mih.tcp.late-dip", tcp::check_late_dip),
+    ("mih.tcp.delay-loss", tcp::judge_tcp_delay_over_loss),
+    ("mih.tcp.delay-maxrto", tcp::judge_delay_over_max_rto),
+    ("mih.tcp.ack-hurts", tcp::judge_ack_delay_penalty),
+    ("mih.tcp.shared-segment", tcp::judge_shared_segments),
+    ("mih.tcp.late-dip", tcp::judge_late_delay_peak),
     ("mih.tcp.success", tcp::judge_success),
-    ("mih.tcp.mih-overhead", tcp::mih_overhead),
-    ("mih.tcp.segments", tcp::judge_segments),
-    ("mih.tcp.load", tcp::judge_load),
-    ("mih.open", open::judge_open_questions),
+    ("mih.tcp.mih-overhead", tcp::judge_mih_overhead),
+    ("mih.tcp.segments", tcp::judge_segments_per_packet),
+    ("mih.tcp.load", tcp::judge_load_over_loss),
+    ("mih.open", open_questions::judge_open_questions),
 ];
 
 const LOSS: &str = "loss";
@@ -42,7 +42,7 @@ const LINK: &str = "access";
 
 /// Returns a metric of a study over loss.
 fn over_loss(
-    view: &VariantView<'_>,
+    view: &VariantResults<'_>,
     study: &str,
     metric: &str,
     at: &[(&str, &str)],
@@ -51,8 +51,8 @@ fn over_loss(
 }
 
 /// Returns a metric of a study at one loss.
-fn at_loss(
-    view: &VariantView<'_>,
+fn metric_at_loss(
+    view: &VariantResults<'_>,
     study: &str,
     metric: &str,
     at: &[(&str, &str)],
@@ -72,13 +72,15 @@ fn parse_seconds(text: &str) -> Option<f64> {
     }
 }
 
-fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
-    let stated = "802.11 at 11 Mb/s with a radius of 50 m, wired links of 100 Mb/s and 10 ms, IPv6, an MSS of 1280 B, a \
-                  smallest RTO of 0.2 s without a limit of retransmissions, the five largest RTOs, MIH messages of 200 B, 2 \
-                  retransmissions and 0.2 s for a request, 2 messages a second from 5 s on for 4000 s, loss of 0 to 50 % from 5 s on, an \
-                  MIH timeout of three largest RTOs over TCP, MIH packets of up to 1000 B over UDP, and no timeout of a transaction";
+fn judge_setup(claim: &Claim, view: &VariantResults<'_>) -> FindingResult {
+    let stated = "802.11 at 11 Mb/s with a radius of 50 m, wired links of 100 Mb/s and 10 ms, and IPv6. TCP: \
+                  an MSS of 1280 B, a smallest RTO of 0.2 s, the five largest RTOs, and no limit of \
+                  retransmissions. MIH: messages of 200 B, 2 retransmissions, 0.2 s for a request, packets \
+                  of up to 1000 B over UDP, and no timeout of a transaction. The MIH timeout over TCP is \
+                  three largest RTOs. Traffic: 2 messages a second from 5 s on for 4000 s, with a loss of 0 \
+                  to 50 % from 5 s on";
     let mut found = judge_configuration(claim, view, stated)?.of_all(claim, view);
-    found.reason.push_str(&without_timeout(view));
+    found.reason.push_str(&describe_timeout_effect(view));
     Ok(found)
 }
 
@@ -86,7 +88,7 @@ fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
 const TRANSACTION: (&str, &str) = ("mih-transaction", "timeout");
 
 /// Returns a sentence on the effect of a transaction timeout, which the document does not have.
-fn without_timeout(view: &VariantView<'_>) -> String {
+fn describe_timeout_effect(view: &VariantResults<'_>) -> String {
     let (study, axis) = TRANSACTION;
     let (mut most, mut at) = (None::<MetricEstimate>, String::new());
     for (message, ack) in MESSAGES.into_iter().flat_map(|m| [WITHOUT, WITH].map(|ack| (m, ack))) {
@@ -99,10 +101,10 @@ fn without_timeout(view: &VariantView<'_>) -> String {
         }
     }
     let Some(most) = most else {
-        return format!(" What a timeout of a transaction changes: usher study run {study}.");
+        return format!(" To see the effect of a transaction timeout: usher study run {study}.");
     };
     format!(
-        " In {study}, no timeout of a transaction in place of 60 s changes success the most for {at}: {}.",
-        with_word(&most, "", "more", "less")
+        " In {study}, removing the transaction timeout of 60 s changes success the most for {at}: {}.",
+        format_with_comparative(&most, "", "more", "less")
     )
 }

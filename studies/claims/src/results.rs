@@ -3,7 +3,7 @@
 use crate::data::Claim;
 use crate::judge::FindingError;
 use crate::measure::{FEWEST, LEAST_ROBUST, LEVEL, MetricCurve, MetricValues};
-use crate::setup::StudySetup;
+use crate::setup::ClaimStudySetup;
 use std::collections::BTreeMap;
 use usher_observe::summary::{MetricSummary, summarise_rows};
 use usher_observe::{GridPoint, ResultRow};
@@ -16,7 +16,7 @@ pub const DEFAULT_VARIANT: &str = usher_scenario::DEFAULT;
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunResults {
     summaries: Vec<MetricSummary>,
-    setups: BTreeMap<String, StudySetup>,
+    setups: BTreeMap<String, ClaimStudySetup>,
     cautions: BTreeMap<String, Vec<String>>,
     excluded_studies: BTreeMap<String, String>,
 }
@@ -28,7 +28,7 @@ impl RunResults {
     }
 
     /// Sets the configuration of a study.
-    pub fn set_up(&mut self, study: &str, setup: StudySetup) {
+    pub fn set_up(&mut self, study: &str, setup: ClaimStudySetup) {
         self.setups.insert(study.to_owned(), setup);
     }
 
@@ -67,7 +67,7 @@ impl RunResults {
 }
 
 /// Results at one variant.
-pub(crate) struct VariantView<'a> {
+pub(crate) struct VariantResults<'a> {
     results: &'a RunResults,
     variant: &'a str,
     /// True to sum up values by their median.
@@ -98,13 +98,13 @@ pub(crate) type ValuesByMetric = BTreeMap<String, MetricValues>;
 /// An axis that stays at its default if a study has it.
 const FIXED_AXES: [(&str, &str); 1] = [("method", "eap-md5")];
 
-impl<'a> VariantView<'a> {
+impl<'a> VariantResults<'a> {
     pub(crate) fn new(results: &'a RunResults, variant: &'a str, robust: bool) -> Self {
         Self { results, variant, robust }
     }
 
     fn summary_values(&self, summary: &MetricSummary) -> MetricValues {
-        summary.values.iter().copied().collect::<MetricValues>().with_robust(self.robust)
+        summary.values.iter().copied().collect::<MetricValues>().with_median_summary(self.robust)
     }
 
     /// Returns a sentence if intervals of order statistics have too few replications. The interval from the smallest to
@@ -112,38 +112,45 @@ impl<'a> VariantView<'a> {
     /// none.
     pub(crate) fn few_replications_note(&self, claim: &Claim) -> Option<String> {
         let own = |s: &&MetricSummary| {
-            claim.studies.iter().any(|name| **name == *s.study) && self.at_variant(&s.point)
+            claim.studies.iter().any(|name| **name == *s.study) && self.is_point_of_variant(&s.point)
         };
         let most = self.results.summaries.iter().filter(own).map(|s| s.values.len()).max()?;
         (self.robust && (2..FEWEST).contains(&most)).then(|| {
             if most < LEAST_ROBUST {
-                return format!("{most} replications give no interval of a median, and what takes one is not decided.");
+                return format!(
+                    "{most} replications give no interval of a median, so tests that need one are undecided."
+                );
             }
             let confidence = 100.0 * (1.0 - 1.0 / f64::from(1_u32 << (most - 1)));
             format!(
-                "Of {most} replications all must agree, which holds a median with {} % confidence; 95 % takes {FEWEST}.",
+                "All {most} replications must agree, which gives a median {} % confidence; 95 % needs \
+                 {FEWEST}.",
                 crate::judge::format_digits(confidence)
             )
         })
     }
 
-    fn at_variant(&self, point: &GridPoint) -> bool {
+    fn is_point_of_variant(&self, point: &GridPoint) -> bool {
         point.get(VARIANT).unwrap_or(DEFAULT_VARIANT) == self.variant
     }
 
     /// True if there are rows of this study at this variant.
     pub(crate) fn has_study(&self, study: &str) -> bool {
-        self.results.summaries.iter().any(|s| &*s.study == study && self.at_variant(&s.point))
+        self.results.summaries.iter().any(|s| &*s.study == study && self.is_point_of_variant(&s.point))
     }
 
     /// Returns the configuration of a study.
-    pub(crate) fn study_setup(&self, study: &str) -> Option<&'a StudySetup> {
+    pub(crate) fn study_setup(&self, study: &str) -> Option<&'a ClaimStudySetup> {
         self.results.setups.get(study)
     }
 
     /// Returns the values of an axis in a study's rows, ascending by their leading number.
     pub(crate) fn axis_values(&self, study: &str, axis: &str) -> Vec<&'a str> {
-        let own = self.results.summaries.iter().filter(|s| &*s.study == study && self.at_variant(&s.point));
+        let own = self
+            .results
+            .summaries
+            .iter()
+            .filter(|s| &*s.study == study && self.is_point_of_variant(&s.point));
         let mut values: Vec<&str> = Vec::new();
         for value in own.filter_map(|s| s.point.get(axis)) {
             if !values.contains(&value) {
@@ -163,7 +170,11 @@ impl<'a> VariantView<'a> {
         study: &str,
         axes: &[&str],
     ) -> Vec<(GridPoint, Vec<(String, ValuesByMetric)>)> {
-        let own = self.results.summaries.iter().filter(|s| &*s.study == study && self.at_variant(&s.point));
+        let own = self
+            .results
+            .summaries
+            .iter()
+            .filter(|s| &*s.study == study && self.is_point_of_variant(&s.point));
         let mut places: Vec<(GridPoint, Vec<(String, ValuesByMetric)>)> = Vec::new();
         for summary in own {
             let names: Option<Vec<&str>> = axes.iter().map(|axis| summary.point.get(axis)).collect();
@@ -185,7 +196,7 @@ impl<'a> VariantView<'a> {
 
     /// Rejects a study that was run with changed settings, because verdicts refer to the defaults. Other variants have
     /// other settings anyway.
-    pub(crate) fn at_defaults(&self, study: &str) -> Result<(), FindingError> {
+    pub(crate) fn require_default_settings(&self, study: &str) -> Result<(), FindingError> {
         match self.results.excluded_studies.get(study) {
             Some(sentence) if self.variant == DEFAULT_VARIANT => {
                 Err(FindingError::NotComparable(sentence.clone()))
@@ -203,7 +214,7 @@ impl<'a> VariantView<'a> {
         let own = move |s: &&MetricSummary| {
             let held = FIXED_AXES.iter().all(|(a, v)| s.point.get(a).is_none_or(|text| text == *v));
             let chosen = at.iter().all(|(axis, value)| s.point.get(axis) == Some(*value));
-            &*s.study == study && self.at_variant(&s.point) && held && chosen
+            &*s.study == study && self.is_point_of_variant(&s.point) && held && chosen
         };
         let place = move |s: &'c MetricSummary| Some((s.point.get(x).and_then(leading_number)?, s));
         self.results.summaries.iter().filter(own).filter_map(place)
@@ -217,7 +228,7 @@ impl<'a> VariantView<'a> {
         if !self.has_study(study) {
             return Err(self.missing_study(study));
         }
-        self.at_defaults(study)?;
+        self.require_default_settings(study)?;
         let mut points: Vec<(f64, MetricValues)> = Vec::new();
         for (place, summary) in self.matching_summaries(choice).filter(|(_, s)| &*s.metric == metric) {
             if points.iter().all(|(known, _)| *known != place) {
@@ -225,11 +236,15 @@ impl<'a> VariantView<'a> {
             }
         }
         if points.is_empty() {
-            let whole = format!("{study} has no {metric} at {}{}", choice.describe_axes(), self.in_variant());
+            let whole = format!(
+                "{study} has no {metric} at {}{}",
+                choice.describe_axes(),
+                self.format_variant_suffix()
+            );
             return Err(if self.matching_summaries(choice).next().is_some() {
                 FindingError::NotComparable(format!("{whole}: nothing completed there."))
             } else {
-                FindingError::NotRun(format!("{whole}: run it whole, usher study run {study}."))
+                FindingError::NotRun(format!("{whole}: run the complete study (usher study run {study})."))
             });
         }
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -262,10 +277,13 @@ impl<'a> VariantView<'a> {
 
     /// Returns the error for a study without results.
     pub(crate) fn missing_study(&self, study: &str) -> FindingError {
-        FindingError::NotRun(format!("{study}{} was not run: usher study run {study}.", self.in_variant()))
+        FindingError::NotRun(format!(
+            "{study}{} was not run: usher study run {study}.",
+            self.format_variant_suffix()
+        ))
     }
 
-    fn in_variant(&self) -> String {
+    fn format_variant_suffix(&self) -> String {
         if self.variant == DEFAULT_VARIANT { String::new() } else { format!(" (variant {})", self.variant) }
     }
 }

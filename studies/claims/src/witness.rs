@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use usher_report::{FigureSeries, ReportSection, SeriesKind, SeriesPoint};
-use usher_scenario::model::{PointStatistic, StudyFigure};
+use usher_scenario::model::{StudyFigure, SweepPointStatistic};
 use usher_scenario::{PlannedAxis, StudyPlan};
 
 #[derive(Debug, Deserialize)]
@@ -37,7 +37,8 @@ struct Ns2Delay {
 
 fn ns2_points() -> &'static [Ns2Point] {
     static DATA: OnceLock<Ns2File> = OnceLock::new();
-    let read = || toml::from_str(include_str!("../ns-2.toml")).expect("ns-2.toml is held by a test");
+    let read =
+        || toml::from_str(include_str!("../ns-2.toml")).expect("a test checks that ns-2.toml is valid");
     &DATA.get_or_init(read).points
 }
 
@@ -51,7 +52,8 @@ pub fn add_ns2_series(sections: &mut [ReportSection], plan: &StudyPlan) {
         }
         for section in sections.iter_mut().filter(|s| s.figures.iter().any(|f| f.name == said.name)) {
             section.text.push_str(
-                "\n\nHollow markers named ns-2 are what ns-2.35 itself gave, with the settings that docs/ns-2.md describes.",
+                "\n\nHollow markers named ns-2 are results of ns-2.35 itself, with the settings of \
+                 docs/contribute/ns-2.md.",
             );
             for figure in section.figures.iter_mut().filter(|f| f.name == said.name) {
                 let drawn: BTreeSet<String> = figure.series.iter().map(|s| s.name.clone()).collect();
@@ -74,7 +76,7 @@ fn ns2_series<'a>(said: &StudyFigure, plan: &'a StudyPlan) -> Vec<(&'a str, Vec<
     let [curves] = &said.series[..] else { return Vec::new() };
     let axis = |name: &str| plan.axes.iter().find(|a| a.name == name);
     let (Some(x), Some(curves)) = (axis(&said.x), axis(curves)) else { return Vec::new() };
-    // On an axis that the figure fixes, ns-2's points are at the first value, its default.
+    // On an axis that the figure fixes, ns-2 was run only at the axis's first value, its default.
     let held = |(name, value): (&str, &usher_scenario::model::ConfigValue)| {
         axis(name).is_some_and(|a| a.values.first().is_some_and(|v| v.text == value.to_string()))
     };
@@ -85,17 +87,17 @@ fn ns2_series<'a>(said: &StudyFigure, plan: &'a StudyPlan) -> Vec<(&'a str, Vec<
         let of = ns2_points().iter().filter(|g| g.study == plan.study && g.series == curve.text);
         (
             curve.text.as_str(),
-            of.filter_map(|g| figure_point(g, metric, said.statistic, x)).collect::<Vec<_>>(),
+            of.filter_map(|g| ns2_figure_point(g, metric, said.statistic, x)).collect::<Vec<_>>(),
         )
     });
     own.filter(|(_, points)| !points.is_empty()).collect()
 }
 
 /// Returns a point within the axis and the figure's selection.
-fn figure_point(
+fn ns2_figure_point(
     given: &Ns2Point,
     metric: &str,
-    statistic: PointStatistic,
+    statistic: SweepPointStatistic,
     x: &PlannedAxis,
 ) -> Option<SeriesPoint> {
     let number = crate::results::leading_number(&given.x)?;
@@ -104,13 +106,13 @@ fn figure_point(
     let at = (least..=most).contains(&number).then_some(number)?;
     let bare = |y| SeriesPoint { low: f64::NAN, high: f64::NAN, ..SeriesPoint::from_exact(at, y) };
     match (metric, statistic) {
-        ("delay.mean", PointStatistic::Mean) => Some(SeriesPoint {
+        ("delay.mean", SweepPointStatistic::Mean) => Some(SeriesPoint {
             low: given.delay.low,
             high: given.delay.high,
             ..SeriesPoint::from_exact(at, given.delay.mean)
         }),
-        ("delay.mean", PointStatistic::Median) => Some(bare(given.delay.median)),
-        ("packets.core", PointStatistic::Mean) => Some(bare(given.packets)),
+        ("delay.mean", SweepPointStatistic::Median) => Some(bare(given.delay.median)),
+        ("packets.core", SweepPointStatistic::Mean) => Some(bare(given.packets)),
         _ => None,
     }
 }

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 use usher_claims::ClaimJudgement;
 use usher_core::WallTime;
-use usher_observe::manifest::{MachineInfo, ManifestFact, RunManifest, format_rfc3339};
-use usher_observe::{GridPoint, RowUnits, RunFileError, stats};
+use usher_observe::manifest::{ManifestValue, RunHostInfo, RunManifest, format_rfc3339};
+use usher_observe::{GridPoint, ResultRowUnits, RunFileError, stats};
 use usher_report::HtmlReport;
 use usher_runner::sweep::{self, DialogueSamples, RunFolder, RunRequest, SweepResults, key};
 use usher_scenario::{Study, StudyPlan};
@@ -45,7 +45,7 @@ pub struct ExperimentResult {
     /// The verdicts on the published statements of this study.
     pub judged: Vec<ClaimJudgement>,
     /// The units of axes and metrics in rows.
-    pub units: RowUnits,
+    pub units: ResultRowUnits,
     /// The confidence level of intervals, such as 0.95.
     pub level: f64,
 }
@@ -57,7 +57,7 @@ impl StudyExperiment<'_> {
         results: &SweepResults,
         started: String,
         elapsed_s: f64,
-        more: impl IntoIterator<Item = (String, ManifestFact)>,
+        more: impl IntoIterator<Item = (String, ManifestValue)>,
     ) -> RunManifest {
         let mut parameters: BTreeMap<String, String> = self
             .plan
@@ -80,7 +80,7 @@ impl StudyExperiment<'_> {
             mode: self.plan.mode.name().to_owned(),
             parameters,
             plan_hash: self.plan.hash.clone(),
-            host: MachineInfo::detect(),
+            host: RunHostInfo::detect(),
             started,
             elapsed_s,
             points: results.points.iter().filter(|p| p.replications > 0).count() as u64,
@@ -93,40 +93,42 @@ impl StudyExperiment<'_> {
     fn manifest_facts(
         &self,
         results: &SweepResults,
-        more: impl IntoIterator<Item = (String, ManifestFact)>,
-    ) -> BTreeMap<String, ManifestFact> {
+        more: impl IntoIterator<Item = (String, ManifestValue)>,
+    ) -> BTreeMap<String, ManifestValue> {
         let facts = &results.facts;
         let mut known = vec![
-            ("packet_hops", ManifestFact::from(facts.packet_hops)),
-            ("wall_s", ManifestFact::from(facts.wall_s)),
-            ("packet_hops_per_s", ManifestFact::from(facts.packet_hops as f64 / facts.wall_s)),
-            ("peak_rss_bytes", ManifestFact::from(facts.peak_rss_bytes)),
-            ("jobs", ManifestFact::from(self.jobs as u64)),
+            ("packet_hops", ManifestValue::from(facts.packet_hops)),
+            ("wall_s", ManifestValue::from(facts.wall_s)),
+            ("packet_hops_per_s", ManifestValue::from(facts.packet_hops as f64 / facts.wall_s)),
+            ("peak_rss_bytes", ManifestValue::from(facts.peak_rss_bytes)),
+            ("jobs", ManifestValue::from(self.jobs as u64)),
         ];
         let divided = [("halved", facts.halved), ("undecided", facts.undecided)];
         known.extend(
-            divided.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, ManifestFact::from(n))),
+            divided.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, ManifestValue::from(n))),
         );
         let wide: Vec<String> = unconverged_points(results).into_iter().map(key::format_point).collect();
         if !wide.is_empty() {
-            known.push(("at_limit_of_replications", ManifestFact::from(wide.join("\n"))));
+            known.push(("at_limit_of_replications", ManifestValue::from(wide.join("\n"))));
         }
         if !self.on_lab {
-            known.push((statements::STUDY_HASH, ManifestFact::from(self.study.digest())));
+            known.push((statements::STUDY_HASH, ManifestValue::from(self.study.digest())));
         }
         if results.points.len() == 1 {
             let delays = results.rows.iter().filter(|r| &*r.metric == "delay.mean").map(|r| r.value);
-            known
-                .push(("mean_delay_s", ManifestFact::from(stats::SampleMoments::from_values(delays).mean())));
+            known.push((
+                "mean_delay_s",
+                ManifestValue::from(stats::SampleMoments::from_values(delays).mean()),
+            ));
         }
-        let setup = usher_claims::StudySetup::from_plan(self.plan);
+        let setup = usher_claims::ClaimStudySetup::from_plan(self.plan);
         let known = known.into_iter().map(|(name, fact)| (name.to_owned(), fact)).chain(more);
-        known.chain(setup.iter().flat_map(usher_claims::StudySetup::to_facts)).collect()
+        known.chain(setup.iter().flat_map(usher_claims::ClaimStudySetup::to_facts)).collect()
     }
 
     /// Builds report, verdicts and units from the results of a sweep. `rerun` returns the command that runs a point
     /// alone.
-    pub fn conclude_run(
+    pub fn build_run_conclusion(
         &self,
         results: SweepResults,
         samples: &DialogueSamples,
@@ -137,12 +139,13 @@ impl StudyExperiment<'_> {
             sweep::build_report(self.study.file(), self.plan, &results, samples, manifest.clone(), rerun);
         let mut held = usher_claims::RunResults::new(&results.rows);
         statements::add_run_facts(&mut held, &manifest);
-        let judged = statements::add_claims(&mut report, self.plan, &held, statements::is_own(&manifest));
+        let judged =
+            statements::add_claim_judgements(&mut report, self.plan, &held, statements::is_own(&manifest));
         let level = self.plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
         let units = sweep::collect_units(self.study.file(), self.plan, &results.rows);
         ExperimentResult {
             results,
-            cut_short: samples.is_cut_short(),
+            cut_short: samples.was_sampling_interrupted(),
             manifest,
             report,
             judged,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use usher_browser::EmbeddedStudy;
 use usher_observe::summary::summarise_rows;
-use usher_report::LiveStudy;
+use usher_report::BrowserStudy;
 use usher_runner::world::{ScenarioRun, export_handshakes};
 use usher_scenario::{Study, metrics};
 
@@ -14,18 +14,18 @@ pub const MODULE: &str = "usher-browser.wasm.gz";
 
 /// An error that prevents a report from running its study.
 #[derive(Debug, thiserror::Error)]
-pub enum LiveError {
+pub enum LiveReportError {
     /// The module was not found.
     #[error(
-        "--live-report puts the simulator into the report, as a module for browsers, and there is no {MODULE} in {}: make it by \
-         ./x module, or say where it is by USHER_BROWSER_MODULE", .looked.join(", ")
+        "--live-report needs the browser module {MODULE}, which is not in {}: build it with ./x module, or set \
+         USHER_BROWSER_MODULE to its path", .looked.join(", ")
     )]
     Missing {
         /// The folders searched.
         looked: Vec<String>,
     },
     /// The module cannot be read.
-    #[error("{}: {error}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Unreadable {
         /// Its file.
         path: PathBuf,
@@ -49,11 +49,12 @@ pub enum LiveError {
 ///
 /// # Errors
 /// The study names files, or the module is missing or unreadable.
-pub fn read_module(study: &Study) -> Result<Vec<u8>, LiveError> {
+pub fn read_module(study: &Study) -> Result<Vec<u8>, LiveReportError> {
     if let Some(path) = study.resolved_text().1.into_iter().next() {
-        return Err(LiveError::Files { study: study.name().to_owned(), path });
+        return Err(LiveReportError::Files { study: study.name().to_owned(), path });
     }
-    let read = |path: PathBuf| std::fs::read(&path).map_err(|error| LiveError::Unreadable { path, error });
+    let read =
+        |path: PathBuf| std::fs::read(&path).map_err(|error| LiveReportError::Unreadable { path, error });
     if let Some(path) = std::env::var_os("USHER_BROWSER_MODULE") {
         return read(path.into());
     }
@@ -65,7 +66,7 @@ pub fn read_module(study: &Study) -> Result<Vec<u8>, LiveError> {
         Some(path) => read(path),
         None => {
             let looked = folders.iter().map(|folder| folder.display().to_string()).collect();
-            Err(LiveError::Missing { looked })
+            Err(LiveReportError::Missing { looked })
         }
     }
 }
@@ -78,13 +79,14 @@ pub fn make_live_report(
     experiment: &StudyExperiment<'_>,
     whole: &ExperimentResult,
     module: Vec<u8>,
-) -> Result<LiveStudy, LiveError> {
+) -> Result<BrowserStudy, LiveReportError> {
     let StudyExperiment { study, plan, request: asked, .. } = *experiment;
     let (text, _) = study.resolved_text();
-    // Points restored from the journal made no handshakes.
+    // Points restored from the journal have recorded no handshakes, so build the first replication of each, which
+    // records them.
     for point in &plan.points {
         ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None)
-            .map_err(|e| LiveError::World(e.to_string()))?;
+            .map_err(|e| LiveReportError::World(e.to_string()))?;
     }
     let hexadecimal = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let carried = EmbeddedStudy {
@@ -148,5 +150,5 @@ pub fn make_live_report(
         "points": points,
         "level": whole.level,
     });
-    Ok(LiveStudy { data: data.to_string(), module })
+    Ok(BrowserStudy { data: data.to_string(), module })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use usher_claims::{ClaimJudgement, DEFAULT_VARIANT, RunResults};
-use usher_observe::manifest::{ManifestFact, RunManifest};
+use usher_observe::manifest::{ManifestValue, RunManifest};
 use usher_observe::{ResultRow, RunFileError, csv, file};
 use usher_report::{HtmlReport, ReportSection};
 use usher_scenario::StudyPlan;
@@ -19,7 +19,7 @@ pub const STUDY_HASH: &str = "study_hash";
 
 /// Verdicts by the runs on disk.
 #[derive(Debug)]
-pub struct JudgedStatements {
+pub struct JudgedClaims {
     /// The statements of the studies that were run. Without a folder argument: all statements.
     pub list: Vec<ClaimJudgement>,
     /// Rows with other choices than the defaults, for the sensitivity of verdicts.
@@ -33,7 +33,10 @@ pub struct JudgedStatements {
 #[non_exhaustive]
 pub enum JudgeError {
     /// The given folder contains no run.
-    #[error("{} is no folder of a run: give one that holds results.csv, or that holds such folders", path.display())]
+    #[error(
+        "{} is not the folder of a run: give a folder with results.csv, or a folder of such folders",
+        path.display()
+    )]
     NoRun {
         /// The folder.
         path: PathBuf,
@@ -47,16 +50,16 @@ pub enum JudgeError {
 ///
 /// # Errors
 /// [`JudgeError`].
-pub fn judge_statements(folder: Option<&Path>) -> Result<JudgedStatements, JudgeError> {
+pub fn judge_statements(folder: Option<&Path>) -> Result<JudgedClaims, JudgeError> {
     let runs = find_runs(folder.unwrap_or(Path::new(OUT)))?;
-    let (results, varied) = gather_results(&runs, |r| r.read_rows())?;
+    let (results, varied) = read_best_run_results(&runs, |r| r.read_rows())?;
     let list = match folder {
         Some(path) if runs.is_empty() => return Err(JudgeError::NoRun { path: path.to_owned() }),
         Some(_) => usher_claims::evaluate_claims(&results, DEFAULT_VARIANT),
-        None => usher_claims::evaluate_all(&results, DEFAULT_VARIANT),
+        None => usher_claims::evaluate_all_claims(&results, DEFAULT_VARIANT),
     };
-    let runs = choose_best(&runs).into_iter().map(|run| run.path.clone()).collect();
-    Ok(JudgedStatements { list, varied, runs })
+    let runs = select_best_runs(&runs).into_iter().map(|run| run.path.clone()).collect();
+    Ok(JudgedClaims { list, varied, runs })
 }
 
 /// A run's folder.
@@ -121,7 +124,7 @@ fn list_folders(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the best run of each study with the default choices, and the best with other choices.
-fn choose_best(runs: &[RecordedRun]) -> Vec<&RecordedRun> {
+fn select_best_runs(runs: &[RecordedRun]) -> Vec<&RecordedRun> {
     let mut chosen: BTreeMap<(&str, bool), &RecordedRun> = BTreeMap::new();
     for run in runs {
         let known = chosen.entry((&run.manifest.study, run.is_sensitivity())).or_insert(run);
@@ -134,11 +137,11 @@ fn choose_best(runs: &[RecordedRun]) -> Vec<&RecordedRun> {
 
 /// Returns the rows of the best runs with default choices, and of those with other choices. If a study has only one of
 /// the two, its rows count for both.
-fn gather_results(
+fn read_best_run_results(
     runs: &[RecordedRun],
     rows: impl Fn(&RecordedRun) -> Result<Vec<ResultRow>, RunFileError>,
 ) -> Result<(RunResults, RunResults), RunFileError> {
-    let best = choose_best(runs);
+    let best = select_best_runs(runs);
     let mut pair = Vec::new();
     for varied in [false, true] {
         let mut all = Vec::new();
@@ -163,24 +166,23 @@ fn gather_results(
 
 /// Adds the facts of a run's manifest to the results.
 pub fn add_run_facts(results: &mut RunResults, manifest: &RunManifest) {
-    if let Some(setup) = usher_claims::StudySetup::from_facts(&manifest.facts) {
+    if let Some(setup) = usher_claims::ClaimStudySetup::from_facts(&manifest.facts) {
         results.set_up(&manifest.study, setup);
     }
     let changed = changed_settings(manifest);
     if !changed.is_empty() {
         let with = changed.join(", ");
         let study = &manifest.study;
-        let sentence =
-            format!("{study} was run with {with}, and verdicts are of its default parameters only.");
+        let sentence = format!("{study} ran with {with}; verdicts need its default parameters.");
         results.exclude_study(study, &sentence);
     }
     let founding = usher_scenario::founding::find_founding_study(&manifest.study)
-        .map(|f| ManifestFact::from(f.digest()));
+        .map(|f| ManifestValue::from(f.digest()));
     if let (Some(founding), Some(run)) = (founding, manifest.facts.get(STUDY_HASH))
         && founding != *run
     {
         let study = &manifest.study;
-        let sentence = format!("The file of {study} that was run is not the one that comes with this Usher.");
+        let sentence = format!("The run's file of {study} differs from the one of this Usher.");
         results.add_caution(study, &sentence);
     }
     if !manifest.complete {
@@ -191,7 +193,7 @@ pub fn add_run_facts(results: &mut RunResults, manifest: &RunManifest) {
 /// True if a run has the text and settings of the founding study.
 pub fn is_own(manifest: &RunManifest) -> bool {
     let founding = usher_scenario::founding::find_founding_study(&manifest.study)
-        .map(|f| ManifestFact::from(f.digest()));
+        .map(|f| ManifestValue::from(f.digest()));
     changed_settings(manifest).is_empty()
         && founding.is_some()
         && manifest.facts.get(STUDY_HASH) == founding.as_ref()
@@ -205,7 +207,7 @@ fn changed_settings(manifest: &RunManifest) -> Vec<String> {
 
 /// Adds the claims to a study's report: each beside its figure, and all of them in a section. Returns their verdicts.
 /// If `own` is true, the study ran with its own settings, and the points of ns-2 are drawn.
-pub fn add_claims(
+pub fn add_claim_judgements(
     report: &mut HtmlReport,
     plan: &StudyPlan,
     results: &RunResults,
@@ -217,14 +219,14 @@ pub fn add_claims(
     let judged = usher_claims::evaluate_claims(results, DEFAULT_VARIANT);
     let figures = plan.figures.iter().map(|f| (f.name.as_str(), f.claims.as_slice()));
     usher_claims::add_claim_tables(&mut report.sections, figures, &judged);
-    // Before the table of all points, which may be long.
+    // Insert the claims before the table of all points, which may be long.
     let place = report.sections.iter().position(|s| s.figures.is_empty()).unwrap_or(report.sections.len());
-    report.sections.splice(place..place, claim_sections(&judged, results));
+    report.sections.splice(place..place, build_claim_sections(&judged, results));
     judged
 }
 
 /// Returns the sections with all claims, and with the choices under which they hold.
-pub fn claim_sections(judged: &[ClaimJudgement], varied: &RunResults) -> Vec<ReportSection> {
+pub fn build_claim_sections(judged: &[ClaimJudgement], varied: &RunResults) -> Vec<ReportSection> {
     let all = (!judged.is_empty()).then(|| usher_claims::judgement_section(judged));
     all.into_iter().chain(usher_claims::sensitivity_map(varied)).collect()
 }
@@ -243,7 +245,7 @@ pub fn write_judgements(folder: &Path, judged: &[ClaimJudgement]) -> Result<(), 
 mod tests {
     use super::*;
 
-    fn make_run(path: &str, mode: &str, started: &str, complete: bool, set: &[&str]) -> RecordedRun {
+    fn make_recorded_run(path: &str, mode: &str, started: &str, complete: bool, set: &[&str]) -> RecordedRun {
         let manifest = RunManifest {
             usher_version: "0".into(),
             study: "aaa-hol".into(),
@@ -251,7 +253,7 @@ mod tests {
             mode: mode.into(),
             parameters: set.iter().map(|name| ((*name).to_owned(), "9".to_owned())).collect(),
             plan_hash: String::new(),
-            host: usher_observe::manifest::MachineInfo::detect(),
+            host: usher_observe::manifest::RunHostInfo::detect(),
             started: started.into(),
             elapsed_s: 1.0,
             points: 1,
@@ -266,12 +268,12 @@ mod tests {
     fn the_best_run_is_judged_and_not_the_newest() {
         // Each run ranks above all later ones, and is older.
         let runs = [
-            make_run("full", "full", "2", true, &["loss"]),
-            make_run("default, newer", "default", "4", true, &[]),
-            make_run("default", "default", "3", true, &[]),
-            make_run("quick", "quick", "5", true, &[]),
-            make_run("partial", "full", "6", false, &[]),
-            make_run("other settings", "full", "7", true, &["run.time"]),
+            make_recorded_run("full", "full", "2", true, &["loss"]),
+            make_recorded_run("default, newer", "default", "4", true, &[]),
+            make_recorded_run("default", "default", "3", true, &[]),
+            make_recorded_run("quick", "quick", "5", true, &[]),
+            make_recorded_run("partial", "full", "6", false, &[]),
+            make_recorded_run("other settings", "full", "7", true, &["run.time"]),
         ];
         for least in 0..runs.len() {
             for order in [false, true] {
@@ -282,13 +284,13 @@ mod tests {
                 if order {
                     some.reverse();
                 }
-                let best = choose_best(&some);
+                let best = select_best_runs(&some);
                 assert_eq!(best.len(), 1);
                 assert_eq!(best[0].path, runs[least].path);
             }
         }
-        let varied = make_run("varied", SENSITIVITY, "1", true, &[]);
-        assert_eq!(choose_best(&[varied, make_run("quick", "quick", "5", true, &[])]).len(), 2);
+        let varied = make_recorded_run("varied", SENSITIVITY, "1", true, &[]);
+        assert_eq!(select_best_runs(&[varied, make_recorded_run("quick", "quick", "5", true, &[])]).len(), 2);
     }
 
     #[test]
@@ -301,9 +303,9 @@ mod tests {
             value: 1.0,
         });
         let judged = |hash: &str, set: &[&str]| {
-            let mut manifest = make_run("one", "quick", "1", true, set).manifest;
+            let mut manifest = make_recorded_run("one", "quick", "1", true, set).manifest;
             manifest.study = "aaa-many-nas".into();
-            manifest.facts.insert(STUDY_HASH.to_owned(), ManifestFact::from(hash));
+            manifest.facts.insert(STUDY_HASH.to_owned(), ManifestValue::from(hash));
             let mut results = RunResults::new(&rows);
             add_run_facts(&mut results, &manifest);
             let judged = usher_claims::evaluate_claims(&results, DEFAULT_VARIANT);
@@ -313,12 +315,12 @@ mod tests {
         let own = usher_scenario::founding::find_founding_study("aaa-many-nas").unwrap().digest();
         let (verdict, reason) = judged(&own, &["loss"]);
         assert!(
-            verdict == usher_claims::Verdict::NotComparable && !reason.contains("comes with"),
+            verdict == usher_claims::Verdict::NotComparable && !reason.contains("differs from"),
             "{reason}"
         );
         let (verdict, reason) = judged("another", &[]);
         assert!(verdict == usher_claims::Verdict::NotComparable, "{reason}");
-        assert!(reason.ends_with("is not the one that comes with this Usher."), "{reason}");
+        assert!(reason.ends_with("differs from the one of this Usher."), "{reason}");
         let (verdict, reason) = judged(&own, &["run.time"]);
         assert_eq!(verdict, usher_claims::Verdict::NotComparable);
         assert!(reason.contains("run.time=9"), "{reason}");

@@ -19,18 +19,18 @@ mod counts;
 mod libraries;
 mod reference;
 
-pub use counts::{CalibratedServer, ServerCounts};
-pub use reference::{KeyRefusedError, OperationTimes, key_exchange};
+pub use counts::{CalibratedServerKind, ServerCounts};
+pub use reference::{CryptoOperationTimes, CryptoTimingError, key_exchange};
 
 use crate::cpu::CpuTime;
-use crate::live::{LoadObserver, LoadOutcome, LoadPlan, RunError, run_load_plan};
+use crate::live::{LoadObserver, LoadOutcome, LoadRunPlan, RunError, run_load_plan};
 use crate::pace::{LoginArrivals, LoginPace};
 use costs::{LoadMeasurement, build_profile};
 use std::net::SocketAddr;
 use std::time::Instant;
 use usher_config::units::PositiveCount;
 use usher_core::Duration;
-use usher_profile::{ServerConfiguration, ServerProfile, UnsoundProfile};
+use usher_profile::{ServerConfiguration, ServerProfile, UnsoundProfileError};
 
 /// The share of a core that a load takes, from the cost of its logins.
 const SHARE: f64 = 0.3;
@@ -63,7 +63,7 @@ pub struct CalibrationConfig {
     /// The server's process.
     pub pid: u32,
     /// The kind of server.
-    pub server: CalibratedServer,
+    pub server: CalibratedServerKind,
     /// The address of its metrics, which count its work.
     pub metrics: SocketAddr,
     /// The server's configuration.
@@ -92,24 +92,24 @@ pub enum CalibrateError {
     Run(#[from] RunError),
     /// The machine's own speed could not be measured.
     #[error(transparent)]
-    Refused(#[from] KeyRefusedError),
+    Refused(#[from] CryptoTimingError),
     /// The server's metrics could not be read.
     #[error("{0}")]
     Counts(String),
     /// The measurements are inconsistent.
     #[error(
-        "{fault}; most likely other programs had the processor: calibrate again where nothing else runs, or with a longer \
-         --calibrate-hold. The cheapest of {passes} measurements of each load:\n{loads}",
+        "{fault}; other programs probably used the processor: calibrate again where nothing else runs, or with a \
+         longer --calibrate-hold. The cheapest of {passes} measurements of each load:\n{loads}",
         passes = PASSES
     )]
     Unsound {
         /// The inconsistency.
-        fault: UnsoundProfile,
+        fault: UnsoundProfileError,
         /// The measurements, a line for each load.
         loads: String,
     },
     /// The server has another version.
-    #[error("the server is usher {server} and this is usher {program}: a profile is of one version")]
+    #[error("the server is usher {server}, this program is usher {program}: use the same version for both")]
     Version {
         /// The server's version.
         server: String,
@@ -118,8 +118,9 @@ pub enum CalibrateError {
     },
     /// Too many logins failed for a measurement.
     #[error(
-        "{method} at {rate:.0} a second: only {share:.1} % of the logins ended as they had to. Either the server refuses them, which a load \
-         without --calibrate shows, or other programs had the processor: calibrate again where nothing else runs"
+        "{method} at {rate:.0} a second: only {share:.1} % of the logins succeeded. Run a load without --calibrate \
+         to see whether the server rejects them. If it does not, other programs used the processor: calibrate again \
+         where nothing else runs"
     )]
     Failures {
         /// The method.
@@ -130,9 +131,7 @@ pub enum CalibrateError {
         share: f64,
     },
     /// The server did no measurable work.
-    #[error(
-        "{method}: the server's process {pid} counted no login, or used no CPU time; is it the one that serves?"
-    )]
+    #[error("{method}: process {pid} counted no login or used no CPU time; check that it is the server")]
     Idle {
         /// The method.
         method: String,
@@ -149,7 +148,7 @@ pub enum CalibrateError {
 /// # Errors
 /// The first failure; there is no partial profile.
 pub fn calibrate_server(
-    plan: &LoadPlan,
+    plan: &LoadRunPlan,
     calibration: &CalibrationConfig,
     watch: &mut dyn LoadObserver,
     progress: &mut dyn FnMut(&str),
@@ -161,34 +160,34 @@ pub fn calibrate_server(
         return Err(CalibrateError::Version { server, program: calibration.program.clone() });
     }
     let ways = measured_methods(calibration);
-    // With the names of the profile.
+    // Use the methods' names as the profile writes them.
     let named = CalibrationConfig {
         methods: ways.iter().map(|way| way.name.clone()).collect(),
         ..calibration.clone()
     };
-    progress("what this machine's processor does a second");
-    let mut operations = OperationTimes::measure_all()?;
+    progress("the speed of this machine's processor");
+    let mut operations = CryptoOperationTimes::measure_all()?;
     let mut all: Vec<Vec<LoadMeasurement>> = Vec::new();
     let mut shares = Vec::new();
     let mut pass = 1;
     loop {
-        pass_through(plan, (calibration, &ways), watch, progress, &mut all, &mut shares)?;
+        measure_all_methods(plan, (calibration, &ways), watch, progress, &mut all, &mut shares)?;
         let profile = build_profile(&named, &operations, &all, shares.clone());
-        // An unsound profile could not be read again.
-        match profile.check_soundness() {
+        // Check the profile now, because an unsound one would be rejected when it is read.
+        match profile.check_costs_explain_loads() {
             Ok(()) => return Ok(profile),
             Err(fault) if pass == PASSES => {
                 return Err(CalibrateError::Unsound { fault, loads: describe_loads(&profile) });
             }
             Err(fault) => progress(&format!("everything again: {fault}")),
         }
-        operations = operations.keep_faster(&OperationTimes::measure_all()?);
+        operations = operations.keep_faster_timings(&CryptoOperationTimes::measure_all()?);
         pass += 1;
     }
 }
 
 /// A method as a measurement runs it.
-struct MeasuredMethod {
+struct CalibrationLoginMethod {
     /// Its name in the profile.
     name: String,
     /// Its login method, an index into [`CalibrationConfig::methods`].
@@ -197,28 +196,29 @@ struct MeasuredMethod {
     probes: u32,
 }
 
-fn measured_methods(calibration: &CalibrationConfig) -> Vec<MeasuredMethod> {
+fn measured_methods(calibration: &CalibrationConfig) -> Vec<CalibrationLoginMethod> {
     let plain = calibration.methods.iter().enumerate();
-    let mut ways: Vec<MeasuredMethod> =
-        plain.map(|(method, name)| MeasuredMethod { name: name.clone(), method, probes: 0 }).collect();
-    if let (CalibratedServer::Gateway, Some(first)) = (calibration.server, calibration.methods.first()) {
-        ways.push(MeasuredMethod { name: format!("{first}{PROBED}"), method: 0, probes: PROBES });
+    let mut ways: Vec<CalibrationLoginMethod> = plain
+        .map(|(method, name)| CalibrationLoginMethod { name: name.clone(), method, probes: 0 })
+        .collect();
+    if let (CalibratedServerKind::Gateway, Some(first)) = (calibration.server, calibration.methods.first()) {
+        ways.push(CalibrationLoginMethod { name: format!("{first}{PROBED}"), method: 0, probes: PROBES });
     }
     ways
 }
 
 /// Measures all methods once. Keeps the cheaper measurement of each load, this one or an earlier one.
-fn pass_through(
-    plan: &LoadPlan,
-    (calibration, ways): (&CalibrationConfig, &[MeasuredMethod]),
+fn measure_all_methods(
+    plan: &LoadRunPlan,
+    (calibration, ways): (&CalibrationConfig, &[CalibrationLoginMethod]),
     watch: &mut dyn LoadObserver,
     progress: &mut dyn FnMut(&str),
     all: &mut Vec<Vec<LoadMeasurement>>,
-    shares: &mut Vec<Option<usher_profile::LibraryShares>>,
+    shares: &mut Vec<Option<usher_profile::LibraryCpuShares>>,
 ) -> Result<(), CalibrateError> {
-    for (at, MeasuredMethod { name: method, method: number, probes }) in ways.iter().enumerate() {
+    for (at, CalibrationLoginMethod { name: method, method: number, probes }) in ways.iter().enumerate() {
         let mut one = plan.clone();
-        one.load.front = one.load.front.with_method(*number).with_probes(*probes);
+        one.load.front = one.load.front.with_method(*number).with_liveness_checks(*probes);
         one.load.mix.clear();
         one.load.wrong_share = 0.0;
         one.ramp = None;
@@ -230,7 +230,7 @@ fn pass_through(
                 shares.push(libraries);
             }
             Some((kept, share)) => {
-                keep_cheaper(kept, measured);
+                keep_cheaper_measurements(kept, measured);
                 *share = libraries;
             }
         }
@@ -239,7 +239,7 @@ fn pass_through(
 }
 
 /// Keeps for each load the measurement with the cheaper login.
-fn keep_cheaper(kept: &mut [LoadMeasurement], again: Vec<LoadMeasurement>) {
+fn keep_cheaper_measurements(kept: &mut [LoadMeasurement], again: Vec<LoadMeasurement>) {
     for (kept, again) in kept.iter_mut().zip(again) {
         if again.login_cost() < kept.login_cost() {
             *kept = again;
@@ -266,12 +266,12 @@ fn describe_loads(profile: &ServerProfile) -> String {
 }
 
 fn measure_method(
-    plan: &LoadPlan,
+    plan: &LoadRunPlan,
     method: &str,
     calibration: &CalibrationConfig,
     watch: &mut dyn LoadObserver,
     progress: &mut dyn FnMut(&str),
-) -> Result<(Vec<LoadMeasurement>, Option<usher_profile::LibraryShares>), CalibrateError> {
+) -> Result<(Vec<LoadMeasurement>, Option<usher_profile::LibraryCpuShares>), CalibrateError> {
     progress(&format!("{method}: one login at a time"));
     let mut alone = plan.clone();
     alone.load.pace = LoginPace::Closed { concurrency: 1 };
@@ -287,7 +287,7 @@ fn measure_method(
         open.clone()
     };
     let mut measured: Vec<LoadMeasurement> = Vec::new();
-    let mut measure = |plan: &LoadPlan, watch: &mut dyn LoadObserver| {
+    let mut measure = |plan: &LoadRunPlan, watch: &mut dyn LoadObserver| {
         progress(&format!("{method}: {}", describe_pace(&plan.load.pace)));
         let measured_now = measure_load(
             plan,
@@ -309,9 +309,11 @@ fn measure_method(
     let busy = load(SHARE, last, at_once(last));
     measure(&busy, watch)?;
     let libraries = if calibration.libraries {
-        progress(&format!("{method}: where the time goes"));
+        progress(&format!("{method}: CPU time by library"));
         let hold = long_enough(&busy.load.pace, calibration.measurement_time);
-        libraries::run_sampled(calibration.pid, || measure_load(&busy, method, calibration, hold, watch))?
+        libraries::run_with_perf_sampling(calibration.pid, || {
+            measure_load(&busy, method, calibration, hold, watch)
+        })?
     } else {
         None
     };
@@ -338,7 +340,7 @@ fn describe_pace(pace: &LoginPace) -> String {
 /// Runs one load. Lateness of the generator does not matter: wake-ups and batch sizes are measured as they are. The CPU
 /// time covers whole logins, including the warm-up, because a window would cut bursts in two.
 fn measure_load(
-    plan: &LoadPlan,
+    plan: &LoadRunPlan,
     method: &str,
     calibration: &CalibrationConfig,
     hold: Duration,
@@ -355,14 +357,14 @@ fn measure_load(
         ServerCounts::query_metrics(calibration.server, calibration.metrics).map_err(CalibrateError::Counts)
     };
     let counts = ask()?;
-    // The metrics request itself must not count.
+    // Wait, so that the processor time of the metrics request itself does not count.
     std::thread::sleep(REST);
     let (cpu, begun) = (read()?, Instant::now());
     let outcome = run_load_plan(&plan, watch)?;
     std::thread::sleep(REST);
     let (cpu, seconds) = (read()?.delta_since(&cpu), begun.elapsed().as_secs_f64());
     let counts = ask()?.delta_since(&counts);
-    check_outcome(&outcome, method)?;
+    check_calibration_load(&outcome, method)?;
     let logins = counts.counter_value(calibration.server.login_counter());
     if logins < 1.0 {
         return Err(CalibrateError::Idle { method: method.to_owned(), pid: calibration.pid });
@@ -376,7 +378,7 @@ fn measure_load(
 }
 
 /// Checks that a load allows a measurement of its logins.
-fn check_outcome(outcome: &LoadOutcome, method: &str) -> Result<(), CalibrateError> {
+fn check_calibration_load(outcome: &LoadOutcome, method: &str) -> Result<(), CalibrateError> {
     if outcome.interrupted {
         return Err(CalibrateError::Interrupted);
     }

@@ -33,7 +33,7 @@ impl CpuTime {
         let mut exact = Some(0.0);
         for thread in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
             let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-            // The first figure is nanoseconds on a processor (Linux, Documentation/scheduler/sched-stats).
+            // The first field is the time on a processor in nanoseconds (Linux, Documentation/scheduler/sched-stats).
             let ran = read("schedstat").split_ascii_whitespace().next().and_then(|n| n.parse::<u64>().ok());
             exact = exact.zip(ran).map(|(sum, ran)| sum + ran as f64 / 1e9);
             let status = read("status");
@@ -69,7 +69,7 @@ impl CpuTime {
             Some(exact) if user + system > 0.0 => {
                 (exact * user / (user + system), exact * system / (user + system))
             }
-            // Less than a tick: the division is unknown.
+            // Both counters are below one tick, so the division into user and system time is unknown.
             Some(exact) => (exact, 0.0),
             None => (user, system),
         };

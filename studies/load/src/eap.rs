@@ -5,10 +5,10 @@ use std::sync::Arc;
 use usher_core::{Duration, Instant, SecureRng, WallTime};
 use usher_crypto::SecretValue;
 use usher_crypto::tls::ClientConfig;
-use usher_eap::method::peap::PeerMethodPeap;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, TtlsProof};
-use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
+use usher_eap::method::peap::PeapPeerFactory;
+use usher_eap::method::tls::{EapTlsPeerFactory, PeerTlsBackend};
+use usher_eap::method::ttls::{TtlsInnerCredential, TtlsPeerFactory};
+use usher_eap::method::{PeerMethodFactory, gtc, md5, mschapv2};
 use usher_eap::packet::{self, EapType};
 use usher_eap::peer::{self, EapPeer};
 use usher_eap::{EapKeys, packet::EapCode};
@@ -30,9 +30,9 @@ pub enum EapMethod {
     /// EAP-TLS.
     Tls(EapTlsConfig),
     /// PEAPv0 with an EAP method inside.
-    Peap(EapTlsConfig, PeapInner),
+    Peap(EapTlsConfig, PeapInnerMethod),
     /// EAP-TTLS (RFC 5281).
-    Ttls(EapTlsConfig, TtlsInner),
+    Ttls(EapTlsConfig, TtlsInnerMethod),
 }
 
 /// TLS of a method.
@@ -50,7 +50,7 @@ pub struct EapTlsConfig {
 
 /// The inner method of PEAP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PeapInner {
+pub enum PeapInnerMethod {
     /// EAP-MSCHAPv2.
     MsChapV2,
     /// EAP-GTC.
@@ -59,7 +59,7 @@ pub enum PeapInner {
 
 /// The inner method of EAP-TTLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TtlsInner {
+pub enum TtlsInnerMethod {
     /// User-Password.
     Pap,
     /// CHAP-Password.
@@ -78,7 +78,7 @@ pub enum TtlsInner {
 
 impl EapMethod {
     /// True if the method derives keys, which a server must send (RFC 3579, RFC 2548).
-    pub(crate) const fn exports_keys(&self) -> bool {
+    pub(crate) const fn derives_session_keys(&self) -> bool {
         !matches!(self, Self::Md5 | Self::Gtc)
     }
     /// True if a login can be wrong, so that the server must reject it: by a wrong password, or by another user's
@@ -97,18 +97,20 @@ impl EapMethod {
     }
 
     /// Returns the peer's method for this user.
-    pub(crate) fn peer_offer(&self, who: LoginCredentials<'_>) -> Box<dyn PeerOffer> {
+    pub(crate) fn peer_offer(&self, who: LoginCredentials<'_>) -> Box<dyn PeerMethodFactory> {
         match self {
-            Self::Md5 => Box::new(md5::Md5Password::new(who.password)),
+            Self::Md5 => Box::new(md5::EapMd5Password::new(who.password)),
             Self::Gtc => Box::new(gtc::GtcToken::new(who.password)),
             Self::MsChapV2 => Box::new(mschapv2::MsChapV2Account::new(who.name, who.password)),
-            Self::Tls(tls) => Box::new(PeerMethodTls { tls: tls.peer_tls(who), fragment: tls.fragment }),
+            Self::Tls(tls) => Box::new(EapTlsPeerFactory { tls: tls.peer_tls(who), fragment: tls.fragment }),
             Self::Peap(tls, inner) => {
-                let inner: Box<dyn PeerOffer> = match inner {
-                    PeapInner::MsChapV2 => Box::new(mschapv2::MsChapV2Account::new(who.name, who.password)),
-                    PeapInner::Gtc => Box::new(gtc::GtcToken::new(who.password)),
+                let inner: Box<dyn PeerMethodFactory> = match inner {
+                    PeapInnerMethod::MsChapV2 => {
+                        Box::new(mschapv2::MsChapV2Account::new(who.name, who.password))
+                    }
+                    PeapInnerMethod::Gtc => Box::new(gtc::GtcToken::new(who.password)),
                 };
-                Box::new(PeerMethodPeap {
+                Box::new(PeapPeerFactory {
                     tls: tls.peer_tls(who),
                     fragment: tls.fragment,
                     identity: who.name.to_vec(),
@@ -116,20 +118,20 @@ impl EapMethod {
                 })
             }
             Self::Ttls(tls, inner) => {
-                let eap = |offer: Box<dyn PeerOffer>| TtlsProof::Eap(Arc::new([offer]));
+                let eap = |offer: Box<dyn PeerMethodFactory>| TtlsInnerCredential::Eap(Arc::new([offer]));
                 let password = SecretValue::from(who.password);
                 let proof = match inner {
-                    TtlsInner::Pap => TtlsProof::Pap(password),
-                    TtlsInner::Chap => TtlsProof::Chap(password),
-                    TtlsInner::MsChap => TtlsProof::MsChap(password),
-                    TtlsInner::MsChapV2 => TtlsProof::MsChapV2(password),
-                    TtlsInner::EapMd5 => eap(Box::new(md5::Md5Password::new(&password))),
-                    TtlsInner::EapGtc => eap(Box::new(gtc::GtcToken::new(&password))),
-                    TtlsInner::EapMsChapV2 => {
+                    TtlsInnerMethod::Pap => TtlsInnerCredential::Pap(password),
+                    TtlsInnerMethod::Chap => TtlsInnerCredential::Chap(password),
+                    TtlsInnerMethod::MsChap => TtlsInnerCredential::MsChap(password),
+                    TtlsInnerMethod::MsChapV2 => TtlsInnerCredential::MsChapV2(password),
+                    TtlsInnerMethod::EapMd5 => eap(Box::new(md5::EapMd5Password::new(&password))),
+                    TtlsInnerMethod::EapGtc => eap(Box::new(gtc::GtcToken::new(&password))),
+                    TtlsInnerMethod::EapMsChapV2 => {
                         eap(Box::new(mschapv2::MsChapV2Account::new(who.name, &password)))
                     }
                 };
-                Box::new(PeerMethodTtls {
+                Box::new(TtlsPeerFactory {
                     tls: tls.peer_tls(who),
                     fragment: tls.fragment,
                     identity: who.name.to_vec(),
@@ -141,17 +143,17 @@ impl EapMethod {
 }
 
 impl EapTlsConfig {
-    fn peer_tls(&self, who: LoginCredentials<'_>) -> PeerTls {
-        // The next user's certificate.
+    fn peer_tls(&self, who: LoginCredentials<'_>) -> PeerTlsBackend {
+        // A login that must fail uses the next user's certificate.
         let number = if who.wrong { (who.number + 1) % self.each.len().max(1) } else { who.number };
         let config = self.each.get(number).unwrap_or(&self.config);
-        PeerTls::Real(config.clone(), if self.resume { who.number as u64 } else { 0 })
+        PeerTlsBackend::Real(config.clone(), if self.resume { who.number as u64 } else { 0 })
     }
 }
 
 /// The result of an EAP packet of the server.
 #[derive(Debug)]
-pub(crate) enum ConversationStep {
+pub(crate) enum EapConversationStep {
     /// The response is in the buffer.
     Respond,
     /// The method has ended.
@@ -188,7 +190,7 @@ impl EapConversation {
         rng: SecureRng,
         out: &mut Vec<u8>,
     ) -> Self {
-        let methods: Arc<[Box<dyn PeerOffer>]> = Arc::new([method.peer_offer(who)]);
+        let methods: Arc<[Box<dyn PeerMethodFactory>]> = Arc::new([method.peer_offer(who)]);
         let config =
             peer::EapPeerConfig { identity: who.outer.to_vec(), methods, timeout: PEER_TIMEOUT, wall };
         let mut peer = EapPeer::new(config, rng, now);
@@ -205,31 +207,31 @@ impl EapConversation {
         now: Instant,
         packet: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<ConversationStep, LoginFailure> {
+    ) -> Result<EapConversationStep, LoginFailure> {
         if !self.peer.handle_packet(now, packet) {
             return Err(LoginFailure::EapDiscarded);
         }
         match self.peer.poll_event() {
-            Some(event) => Ok(ConversationStep::MethodEnded(event)),
-            None if self.peer.poll_transmit(out) => Ok(ConversationStep::Respond),
+            Some(event) => Ok(EapConversationStep::MethodEnded(event)),
+            None if self.peer.poll_transmit(out) => Ok(EapConversationStep::Respond),
             None => Err(LoginFailure::EapDiscarded),
         }
     }
 }
 
 /// True if a login after this number of rounds may have another.
-pub(crate) const fn may_go_on(rounds: u16) -> bool {
+pub(crate) const fn allows_another_eap_round(rounds: u16) -> bool {
     rounds < MOST_ROUNDS
 }
 
 /// Compares the keys of the peer with those of the server: the halves of the MSK. With EAP-MSCHAPv2 a server may send
 /// only the first 32 octets.
-pub(crate) fn check_keys(
+pub(crate) fn compare_session_keys(
     method: &EapMethod,
     derived: Option<&EapKeys>,
     sent: Option<(&[u8], &[u8])>,
 ) -> Result<(), LoginFailure> {
-    if !method.exports_keys() {
+    if !method.derives_session_keys() {
         return Ok(());
     }
     let (Some(EapKeys { msk, .. }), Some((recv, send))) = (derived, sent) else {

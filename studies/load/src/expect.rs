@@ -1,17 +1,17 @@
 //! Expectations of a run, as users write them: `p99 < 100 ms`, `failed < 0.1 %`.
 
-use crate::live::SetupRates;
+use crate::live::SessionSetupRates;
 use crate::tally::{LoginFailure, LoginStats, quantile};
 use std::fmt;
 use std::str::FromStr;
 use usher_core::Duration;
 
 /// Help for messages.
-const ACCEPTED: &str = "write METRIC < VALUE, with < <= > or >=. Metrics: p50, p90, p95, p99, p99.9, max, mean (of the \
-                        latency of logins: 100 ms), server-cpu (of a login, with --server-pid: 0.1 ms), failed, succeeded, \
-                        cut-off and each failure by its name, as timeout (of all logins: 0.1 %), throughput and, of a \
-                        ramp, knee (5000/s); of PPPoE sessions cps, cps-min, cps-avg, cps-max (5000/s), setup-time, \
-                        echo-p50, echo-p99 (100 ms), echo-lost (0.1 %)";
+const ACCEPTED: &str = "write METRIC < VALUE, with < <= > or >=. Login latency: p50, p90, p95, p99, p99.9, max, mean \
+                        (100 ms). Share of all logins: failed, succeeded, cut-off, or the name of a failure such as \
+                        timeout (0.1 %). Others: throughput (5000/s), knee of a ramp (5000/s), server-cpu of a login \
+                        with --server-pid (0.1 ms). PPPoE sessions: cps, cps-min, cps-avg, cps-max (5000/s), \
+                        setup-time, echo-p50, echo-p99 (100 ms), echo-lost (0.1 %)";
 
 /// The metric of an expectation.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -102,7 +102,7 @@ pub struct ExpectationInputs<'a> {
     /// The capacity found by a ramp, in 1/s.
     pub knee: Option<f64>,
     /// The set-up rates of sessions.
-    pub setup: Option<SetupRates>,
+    pub setup: Option<SessionSetupRates>,
 }
 
 /// The verdict on an expectation.
@@ -161,7 +161,7 @@ impl ExpectedMetric {
         }
     }
 
-    fn value_from(self, shown: &ExpectationInputs<'_>) -> Option<f64> {
+    fn measured_value_of(self, shown: &ExpectationInputs<'_>) -> Option<f64> {
         let t = shown.tally;
         let share = |n: u64, all: u64| (all > 0).then(|| n as f64 / all as f64);
         match self {
@@ -182,7 +182,7 @@ impl ExpectedMetric {
             }),
             Self::SetupTime => shown.setup.and_then(|setup| setup.time_s),
             Self::EchoQuantile(q) => quantile(&t.echo_latency, q),
-            Self::EchoLost => t.echoes_lost(),
+            Self::EchoLost => t.lost_echo_fraction(),
         }
     }
 }
@@ -190,11 +190,12 @@ impl ExpectedMetric {
 impl MetricUnit {
     fn parse_value(self, text: &str) -> Result<f64, String> {
         let (units, hint): (&[(&str, f64)], &str) = match self {
-            Self::Time => {
-                (&[("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("min", 60.0), ("s", 1.0)], "a time, as 100 ms")
-            }
-            Self::Share => (&[("%", 0.01), ("", 1.0)], "a share, as 0.1 % or 0.001"),
-            Self::Rate => (&[("/s", 1.0), ("1/s", 1.0), ("", 1.0)], "a rate, as 5000/s"),
+            Self::Time => (
+                &[("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("min", 60.0), ("s", 1.0)],
+                "a time such as 100 ms",
+            ),
+            Self::Share => (&[("%", 0.01), ("", 1.0)], "a share such as 0.1 % or 0.001"),
+            Self::Rate => (&[("/s", 1.0), ("1/s", 1.0), ("", 1.0)], "a rate such as 5000/s"),
         };
         let text = text.trim();
         let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -228,9 +229,9 @@ impl FromStr for LoadExpectation {
             (">", MetricRelation::More),
         ];
         let found = relations.into_iter().find_map(|(sign, r)| text.split_once(sign).map(|parts| (parts, r)));
-        let ((name, value), relation) = found.ok_or_else(|| bad("it compares nothing".to_owned()))?;
+        let ((name, value), relation) = found.ok_or_else(|| bad("the comparison is missing".to_owned()))?;
         let metric = ExpectedMetric::from_name(name)
-            .ok_or_else(|| bad(format!("no metric is named {:?}", name.trim())))?;
+            .ok_or_else(|| bad(format!("there is no metric {:?}", name.trim())))?;
         let value = metric.unit().parse_value(value).map_err(bad)?;
         Ok(Self { text: text.trim().to_owned(), metric, relation, value })
     }
@@ -245,7 +246,7 @@ impl fmt::Display for LoadExpectation {
 impl LoadExpectation {
     /// True for metrics of a ramp only.
     #[must_use]
-    pub fn needs_ramp(&self) -> bool {
+    pub fn needs_load_ramp(&self) -> bool {
         self.metric == ExpectedMetric::Knee
     }
     /// True for metrics that need the server's process.
@@ -256,8 +257,8 @@ impl LoadExpectation {
 
     /// Compares the results with the expectation.
     #[must_use]
-    pub fn judge_inputs(&self, shown: &ExpectationInputs<'_>) -> ExpectationVerdict {
-        let found = self.metric.value_from(shown);
+    pub fn judge_load_results(&self, shown: &ExpectationInputs<'_>) -> ExpectationVerdict {
+        let found = self.metric.measured_value_of(shown);
         let met = found.is_some_and(|found| match self.relation {
             MetricRelation::Less => found < self.value,
             MetricRelation::AtMost => found <= self.value,
@@ -272,12 +273,12 @@ impl LoadExpectation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::record_time;
+    use crate::tally::record_latency;
 
     fn test_stats() -> LoginStats {
         let mut tally = LoginStats::default();
         for ms in 1..=1000 {
-            record_time(&mut tally.latency, Duration::from_millis(ms));
+            record_latency(&mut tally.latency, Duration::from_millis(ms));
         }
         (tally.succeeded, tally.completed, tally.cut_off) = (1000, 900, 250);
         tally.count_failures(LoginFailure::Timeout, 6);
@@ -285,9 +286,10 @@ mod tests {
         tally
     }
 
-    fn judge_text(text: &str) -> ExpectationVerdict {
+    fn judge_expectation_text(text: &str) -> ExpectationVerdict {
         let tally = test_stats();
-        let setup = Some(SetupRates { cps: 90.0, min: 80.0, avg: 95.0, max: 120.0, time_s: Some(2.5) });
+        let setup =
+            Some(SessionSetupRates { cps: 90.0, min: 80.0, avg: 95.0, max: 120.0, time_s: Some(2.5) });
         let shown = ExpectationInputs {
             tally: &tally,
             measured_s: 2.0,
@@ -295,7 +297,7 @@ mod tests {
             knee: Some(400.0),
             setup,
         };
-        text.parse::<LoadExpectation>().unwrap().judge_inputs(&shown)
+        text.parse::<LoadExpectation>().unwrap().judge_load_results(&shown)
     }
 
     #[test]
@@ -325,10 +327,10 @@ mod tests {
             ("cps-max < 120/s", false),
             ("setup-time < 2.6 s", true),
         ] {
-            assert_eq!(judge_text(text).met, met, "{text}: {:?}", judge_text(text));
+            assert_eq!(judge_expectation_text(text).met, met, "{text}: {:?}", judge_expectation_text(text));
         }
-        assert_eq!(judge_text("failed < 1 %").found_text, "0.7937 %");
-        assert_eq!(judge_text("throughput > 1").found_text, "450.0/s");
+        assert_eq!(judge_expectation_text("failed < 1 %").found_text, "0.7937 %");
+        assert_eq!(judge_expectation_text("throughput > 1").found_text, "450.0/s");
     }
 
     #[test]
@@ -347,7 +349,7 @@ mod tests {
             "echo-lost <= 1",
             "echo-p50 < 1 s",
         ] {
-            let verdict = text.parse::<LoadExpectation>().unwrap().judge_inputs(&shown);
+            let verdict = text.parse::<LoadExpectation>().unwrap().judge_load_results(&shown);
             assert!(
                 !verdict.met && verdict.found.is_none() && verdict.found_text == "not measured",
                 "{text}"
@@ -358,18 +360,18 @@ mod tests {
     #[test]
     fn a_text_that_says_nothing_is_refused_with_what_is_accepted() {
         for (text, part) in [
-            ("p99", "compares nothing"),
-            ("p98 < 1 s", "no metric is named \"p98\""),
-            ("p99 < 100", "is not a time, as 100 ms"),
+            ("p99", "comparison is missing"),
+            ("p98 < 1 s", "there is no metric \"p98\""),
+            ("p99 < 100", "is not a time such as 100 ms"),
             ("p99 < 100 %", "is not a time"),
             ("p99 < -1 ms", "is not a time"),
-            ("failed < 5", "is not a share, as 0.1 %"),
+            ("failed < 5", "is not a share such as 0.1 %"),
             ("failed < 101 %", "is not a share"),
             ("failed < 5 ms", "is not a share"),
-            ("knee > many", "is not a rate, as 5000/s"),
+            ("knee > many", "is not a rate such as 5000/s"),
             ("knee > 1e9999", "is not a rate"),
             ("p99 < 1.2.3 ms", "is not a time"),
-            ("", "compares nothing"),
+            ("", "comparison is missing"),
         ] {
             let error = text.parse::<LoadExpectation>().unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("p99.9, max, mean"), "{text}: {error}");

@@ -25,23 +25,23 @@ mod radius;
 pub use diameter::{DiameterConfig, DiameterLogin};
 pub use ike::{IkeConfig, IkeGatewayAuth, IkeLogin};
 pub use mih::{MihConfig, MihRequest};
-pub use pppoe::{EchoConfig, PppoeConfig, PppoeLogin, SessionHold};
 pub(crate) use pppoe::{PORT, station_of};
-pub use radius::{LoginAccounting, NasFleet, RadiusConfig, RadiusLogin};
+pub use pppoe::{PppoeConfig, PppoeLogin, SessionEchoConfig, SessionHoldTime};
+pub use radius::{GeneratorNasFleet, LoginAccounting, RadiusConfig, RadiusLogin};
 
 use crate::pace::{LoginPace, LoginSchedule};
 use crate::tally::{LoginFailure, LoginStats};
-use crate::users::LoadUsers;
-use either::GeneratorFront;
-use ike::IkeFront;
-use login::{LoginSink, LoginStart};
-use mih::MihFront;
-use pppoe::PppoeFront;
+use crate::users::UserCredentialTable;
+use either::ProtocolLoadClient;
+use ike::IkeLoadClient;
+use login::{LoginResultRecorder, LoginStart};
+use mih::MihLoadClient;
+use pppoe::PppoeLoadClient;
 use std::sync::Arc;
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CommandError, Duration, Instant, Machine, MachineInput, ModelRng, NoJob, OutputOf, OutputQueue,
-    SecureRng, WallTime,
+    CommandError, Duration, Instant, Machine, MachineInput, MachineOutputOf, NoJob, OutputQueue, SecureRng,
+    SimulationRng, WallTime,
 };
 
 /// Time limit for ending sessions at the end of a run.
@@ -75,7 +75,7 @@ pub struct GeneratorConfig {
     /// The share of logins with a wrong password, which the server must reject.
     pub wrong_share: f64,
     /// The users: from `first`, every `step`-th, in a cycle.
-    pub users: Arc<LoadUsers>,
+    pub users: Arc<UserCredentialTable>,
     /// Index of the first user.
     pub first: usize,
     /// Step between users; 1 for all.
@@ -83,7 +83,7 @@ pub struct GeneratorConfig {
     /// The methods of the front with their weights; empty if there is only one.
     pub mix: Vec<MethodShare>,
     /// The protocol and its configuration.
-    pub front: FrontConfig,
+    pub front: LoadProtocolConfig,
 }
 
 /// One of several methods.
@@ -99,7 +99,7 @@ pub struct MethodShare {
 
 /// The protocol of logins.
 #[derive(Clone, Debug)]
-pub enum FrontConfig {
+pub enum LoadProtocolConfig {
     /// Over RADIUS.
     Radius(RadiusConfig),
     /// Over Diameter.
@@ -112,7 +112,7 @@ pub enum FrontConfig {
     Pppoe(PppoeConfig),
 }
 
-impl FrontConfig {
+impl LoadProtocolConfig {
     /// Returns the number of login methods.
     const fn method_count(&self) -> usize {
         match self {
@@ -138,7 +138,7 @@ impl FrontConfig {
     }
     /// Returns the configuration with this number of liveness checks of each established IKE_SA.
     #[must_use]
-    pub fn with_probes(&self, probes: u32) -> Self {
+    pub fn with_liveness_checks(&self, probes: u32) -> Self {
         let mut probing = self.clone();
         if let Self::Ike(i) = &mut probing {
             i.probes = probes;
@@ -197,7 +197,7 @@ enum GeneratorPhase {
 
 /// The reason why a login did not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum NotNow {
+enum LoginDeferral {
     /// No capacity: try later.
     Full,
 }
@@ -206,8 +206,8 @@ enum NotNow {
 #[derive(Debug)]
 pub struct LoadGenerator {
     config: GeneratorConfig,
-    front: GeneratorFront,
-    rng: ModelRng,
+    front: ProtocolLoadClient,
+    rng: SimulationRng,
     phase: GeneratorPhase,
     since: Instant,
     schedule: Option<LoginSchedule>,
@@ -225,7 +225,7 @@ pub struct LoadGenerator {
     spun: Duration,
     next_user: usize,
     left: Option<u64>,
-    sink: LoginSink,
+    sink: LoginResultRecorder,
     outputs: OutputQueue<GeneratorEvent>,
     has_reported_end: bool,
 }
@@ -237,38 +237,42 @@ impl LoadGenerator {
     /// The configuration is inconsistent.
     pub fn new(config: GeneratorConfig, start: Instant, mut rng: SecureRng) -> Result<Self, ConfigError> {
         if config.users.is_empty() {
-            return Err(ConfigError::Invalid("there is no user"));
+            return Err(ConfigError::Invalid("the number of users is 0; give at least 1"));
         }
         if !(0.0..=1.0).contains(&config.wrong_share) {
-            return Err(ConfigError::Invalid("the share of wrong passwords is not within 0 and 1"));
+            return Err(ConfigError::Invalid("the share of wrong passwords is not between 0 and 1"));
         }
         let methods = config.front.method_count();
         if !config.mix.is_empty() && config.mix.len() != methods {
-            return Err(ConfigError::Invalid("there are not as many shares as methods"));
+            return Err(ConfigError::Invalid("the number of shares differs from the number of methods"));
         }
         if config.mix.is_empty() && methods > 1 {
-            return Err(ConfigError::Invalid("several methods need their shares"));
+            return Err(ConfigError::Invalid("each of several methods needs a share"));
         }
         if config.mix.iter().any(|s| !(s.weight.is_finite() && s.weight > 0.0)) || methods > 1000 {
-            return Err(ConfigError::Invalid("a method's share is not above 0, or there are more than 1000"));
+            return Err(ConfigError::Invalid(
+                "the share of a method is not above 0, or there are more than 1000 methods",
+            ));
         }
         let model = usher_core::Seed::new(rng.next_u64()).derive_rng("load", 0);
         let access = |setup, rng| {
-            GeneratorFront::Access(Box::new(front::AccessFront::new(setup, config.users.clone(), rng)))
+            ProtocolLoadClient::Access(Box::new(front::AaaLoadClient::new(setup, config.users.clone(), rng)))
         };
         let front = match &config.front {
-            FrontConfig::Radius(r) => access(r.build_setup(&mut rng)?, rng),
-            FrontConfig::Diameter(d) => access(d.build_setup(start, &mut rng)?, rng),
-            FrontConfig::Ike(i) => {
-                GeneratorFront::Ike(Box::new(IkeFront::new(i.clone(), config.users.clone(), rng)?))
+            LoadProtocolConfig::Radius(r) => access(r.build_setup(&mut rng)?, rng),
+            LoadProtocolConfig::Diameter(d) => access(d.build_setup(start, &mut rng)?, rng),
+            LoadProtocolConfig::Ike(i) => {
+                ProtocolLoadClient::Ike(Box::new(IkeLoadClient::new(i.clone(), config.users.clone(), rng)?))
             }
-            FrontConfig::Mih(m) => {
+            LoadProtocolConfig::Mih(m) => {
                 let chance = usher_core::Seed::new(rng.next_u64()).derive_rng("load.mih", 0);
-                GeneratorFront::Mih(Box::new(MihFront::new(m.clone(), start, chance)?))
+                ProtocolLoadClient::Mih(Box::new(MihLoadClient::new(m.clone(), start, chance)?))
             }
-            FrontConfig::Pppoe(p) => {
-                GeneratorFront::Pppoe(Box::new(PppoeFront::new(p.clone(), config.users.clone(), rng)?))
-            }
+            LoadProtocolConfig::Pppoe(p) => ProtocolLoadClient::Pppoe(Box::new(PppoeLoadClient::new(
+                p.clone(),
+                config.users.clone(),
+                rng,
+            )?)),
         };
         Ok(Self {
             front,
@@ -284,7 +288,7 @@ impl LoadGenerator {
             spun: Duration::ZERO,
             next_user: config.first,
             left: None,
-            sink: LoginSink { methods: config.mix.len(), ..LoginSink::default() },
+            sink: LoginResultRecorder { methods: config.mix.len(), ..LoginResultRecorder::default() },
             outputs: OutputQueue::default(),
             has_reported_end: false,
             config,
@@ -297,7 +301,7 @@ impl LoadGenerator {
         &self.sink.tally
     }
     /// Takes the statistics and resets them.
-    pub fn take_tally(&mut self) -> LoginStats {
+    pub fn take_login_stats(&mut self) -> LoginStats {
         core::mem::take(&mut self.sink.tally)
     }
     /// Returns the duration of the window so far.
@@ -310,7 +314,7 @@ impl LoadGenerator {
     }
     /// True once the server is reachable and logins begin.
     #[must_use]
-    pub fn has_begun(&self) -> bool {
+    pub fn has_begun_logins(&self) -> bool {
         self.phase != GeneratorPhase::Connecting
     }
     /// True during a window of measurement and while its logins end.
@@ -346,7 +350,7 @@ impl LoadGenerator {
         !begins && self.front.poll_timeout().is_none_or(|at| at > now)
     }
 
-    fn start_window(&mut self, now: Instant) {
+    fn start_measurement_window(&mut self, now: Instant) {
         self.phase = GeneratorPhase::Measuring;
         self.windows = self.windows.wrapping_add(1).max(1);
         self.sink.window = self.windows;
@@ -355,7 +359,7 @@ impl LoadGenerator {
         self.left = self.config.count;
     }
 
-    fn apply_pace(&mut self, now: Instant) {
+    fn apply_login_pace(&mut self, now: Instant) {
         self.waiting = None;
         self.schedule = match self.config.pace {
             LoginPace::Open { rate, arrivals } => {
@@ -366,7 +370,7 @@ impl LoadGenerator {
     }
 
     /// Closes the window now; see [`GeneratorCommand::Close`].
-    fn close_window(&mut self, now: Instant, limit: Duration) {
+    fn close_measurement_window(&mut self, now: Instant, limit: Duration) {
         if self.phase != GeneratorPhase::Measuring || self.sink.window == 0 {
             return;
         }
@@ -374,16 +378,16 @@ impl LoadGenerator {
         let fate =
             |intended: Instant| (now.duration_since(intended) > limit).then_some(LoginFailure::Overdue);
         let sink = &mut self.sink;
-        self.front.for_each_login(&mut |s| sink.record_unfinished(s, fate(s.intended)));
+        self.front.for_each_login(&mut |s| sink.record_unfinished_login(s, fate(s.intended)));
         if let Some((start, _)) = self.waiting.take() {
-            self.sink.record_unfinished(&start, fate(start.intended));
+            self.sink.record_unfinished_login(&start, fate(start.intended));
         }
         if let Some(mut schedule) = self.schedule.take() {
             while schedule.next_time() <= now {
                 let intended = schedule.advance(&mut self.rng);
                 let method = self.choose_method();
                 let start = LoginStart { intended, user: 0, wrong: false, window, method };
-                self.sink.record_unfinished(&start, fate(intended));
+                self.sink.record_unfinished_login(&start, fate(intended));
             }
             self.schedule = Some(schedule);
         }
@@ -408,7 +412,7 @@ impl LoadGenerator {
     }
 
     /// Ends the window: counts due logins that could not begin, and lets outstanding ones end.
-    fn stop_window(&mut self, now: Instant) {
+    fn start_window_drain(&mut self, now: Instant) {
         if matches!(
             self.phase,
             GeneratorPhase::Draining(_) | GeneratorPhase::Leaving(_) | GeneratorPhase::Finished
@@ -416,7 +420,7 @@ impl LoadGenerator {
             return;
         }
         if self.sink.window == 0 {
-            // An earlier command closed the window.
+            // An earlier command has already closed the measurement window.
             self.waiting = None;
             self.schedule = None;
             self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
@@ -425,7 +429,7 @@ impl LoadGenerator {
         let end = self.sink.to.filter(|to| *to < now).unwrap_or(now);
         self.sink.to = Some(end);
         if let Some((start, _)) = self.waiting.take() {
-            self.sink.record_unfinished(&start, Some(LoginFailure::NotBegun));
+            self.sink.record_unfinished_login(&start, Some(LoginFailure::NotBegun));
         }
         let window = self.sink.window;
         if let Some(mut schedule) = self.schedule.take()
@@ -435,22 +439,22 @@ impl LoadGenerator {
                 let intended = schedule.advance(&mut self.rng);
                 let method = self.choose_method();
                 let start = LoginStart { intended, user: 0, wrong: false, window, method };
-                self.sink.record_unfinished(&start, Some(LoginFailure::NotBegun));
+                self.sink.record_unfinished_login(&start, Some(LoginFailure::NotBegun));
             }
         }
         self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
     }
 
-    fn finish_drain(&mut self, now: Instant) {
+    fn finish_login_drain(&mut self, now: Instant) {
         let sink = &mut self.sink;
-        self.front.for_each_login(&mut |s| sink.record_unfinished(s, Some(LoginFailure::Unfinished)));
+        self.front.for_each_login(&mut |s| sink.record_unfinished_login(s, Some(LoginFailure::Unfinished)));
         self.front.start_leaving(now);
         self.phase = GeneratorPhase::Leaving(now + LEAVING);
-        self.finish_leaving(now);
+        self.finish_run_if_closed(now);
     }
 
     /// Finishes the run once no session remains.
-    fn finish_leaving(&mut self, now: Instant) {
+    fn finish_run_if_closed(&mut self, now: Instant) {
         if let GeneratorPhase::Leaving(until) = self.phase
             && (!self.front.is_leaving() || now >= until)
         {
@@ -459,30 +463,30 @@ impl LoadGenerator {
     }
 
     /// Advances the phase if it is due.
-    fn advance_phase(&mut self, now: Instant) {
+    fn advance_generator_phase(&mut self, now: Instant) {
         if self.phase == GeneratorPhase::Connecting && self.front.is_ready() && now >= self.since {
             self.since = now;
             self.phase = GeneratorPhase::Warm;
-            self.apply_pace(now);
+            self.apply_login_pace(now);
         }
         if self.phase == GeneratorPhase::Warm && now.duration_since(self.since) >= self.config.warmup {
-            self.start_window(now);
+            self.start_measurement_window(now);
         }
         if self.phase == GeneratorPhase::Measuring {
             let over = self.sink.window != 0 && self.sink.to.is_some_and(|to| now >= to);
-            self.begin_due(now, if over { self.sink.to } else { None });
+            self.begin_due_logins(now, if over { self.sink.to } else { None });
             if over || self.left == Some(0) {
                 if self.sink.to.is_none_or(|to| to > now) && self.left == Some(0) {
-                    // With a count, the window ends with its last login.
+                    // If the number of logins is given, the window ends with the last login instead of at a fixed time.
                     self.sink.to = None;
                     self.schedule = None;
                     self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
                 } else {
-                    self.stop_window(now);
+                    self.start_window_drain(now);
                 }
             }
         } else if self.phase == GeneratorPhase::Warm {
-            self.begin_due(now, None);
+            self.begin_due_logins(now, None);
         }
         if let GeneratorPhase::Draining(until) = self.phase
             && (self.outstanding_logins() == 0 || now >= until)
@@ -490,13 +494,13 @@ impl LoadGenerator {
             if self.sink.to.is_none() {
                 self.sink.to = Some(self.sink.last.max(self.sink.from));
             }
-            self.finish_drain(now);
+            self.finish_login_drain(now);
         }
-        self.finish_leaving(now);
+        self.finish_run_if_closed(now);
     }
 
     /// Begins the logins that are due before `end`.
-    fn begin_due(&mut self, now: Instant, end: Option<Instant>) {
+    fn begin_due_logins(&mut self, now: Instant, end: Option<Instant>) {
         let most = match self.config.pace {
             LoginPace::Closed { concurrency } => concurrency,
             LoginPace::Open { .. } => self.config.outstanding,
@@ -522,21 +526,21 @@ impl LoadGenerator {
             }
             match self.front.begin_login(now, start, &mut self.sink) {
                 Ok(()) => {
-                    self.sink.record_start(now, self.capacity_since, &start);
+                    self.sink.record_login_start(now, self.capacity_since, &start);
                     if start.window != 0
                         && let Some(left) = &mut self.left
                     {
                         *left -= 1;
                     }
                 }
-                Err(NotNow::Full) => {
+                Err(LoginDeferral::Full) => {
                     self.full = true;
                     self.waiting = Some((start, now + RETRY));
                     return;
                 }
             }
         }
-        // No login waits for capacity.
+        // No login waits for capacity any more, so record since when capacity is available.
         if core::mem::take(&mut self.full) {
             self.capacity_since = now;
         }
@@ -566,16 +570,16 @@ impl LoadGenerator {
 
 impl LoadGenerator {
     /// Handles the front's events, does due work, and passes on the front's outputs.
-    fn drain_front(&mut self, now: Instant) {
+    fn drain_front_outputs(&mut self, now: Instant) {
         self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
-        self.advance_phase(now);
+        self.advance_generator_phase(now);
         self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
-        // The last login may have ended at once.
+        // The last login may have ended immediately, so the phase may be over.
         if matches!(self.phase, GeneratorPhase::Draining(_)) && self.outstanding_logins() == 0 {
-            self.advance_phase(now);
+            self.advance_generator_phase(now);
             self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
         }
-        self.finish_leaving(now);
+        self.finish_run_if_closed(now);
         if self.phase == GeneratorPhase::Finished && !core::mem::replace(&mut self.has_reported_end, true) {
             self.outputs.push_event(GeneratorEvent::Finished);
         }
@@ -601,7 +605,7 @@ impl Machine for LoadGenerator {
         }
         self.idle = idle.then_some(now);
         self.front.handle_input(now, input, &mut self.sink);
-        self.drain_front(now);
+        self.drain_front_outputs(now);
     }
 
     fn handle_command(&mut self, now: Instant, command: GeneratorCommand) -> Result<(), CommandError> {
@@ -609,7 +613,7 @@ impl Machine for LoadGenerator {
             GeneratorCommand::Pace(pace) => {
                 self.config.pace = pace;
                 if matches!(self.phase, GeneratorPhase::Warm | GeneratorPhase::Measuring) {
-                    self.apply_pace(now);
+                    self.apply_login_pace(now);
                 }
             }
             GeneratorCommand::Measure => {
@@ -617,32 +621,32 @@ impl Machine for LoadGenerator {
                     self.phase,
                     GeneratorPhase::Connecting | GeneratorPhase::Leaving(_) | GeneratorPhase::Finished
                 ) {
-                    return Err(CommandError::WrongState("a window begins when the server is reached"));
+                    return Err(CommandError::WrongState("the load is not running"));
                 }
-                self.start_window(now);
+                self.start_measurement_window(now);
                 if self.schedule.is_none() {
-                    self.apply_pace(now);
+                    self.apply_login_pace(now);
                 }
             }
             GeneratorCommand::Stop => {
                 if self.phase == GeneratorPhase::Measuring {
-                    // Logins that are due by now are no backlog.
-                    self.begin_due(now, Some(now));
+                    // Begin the logins that are due by now, so that they do not count as backlog.
+                    self.begin_due_logins(now, Some(now));
                 }
-                self.stop_window(now);
+                self.start_window_drain(now);
             }
-            GeneratorCommand::Close(limit) => self.close_window(now, limit),
+            GeneratorCommand::Close(limit) => self.close_measurement_window(now, limit),
             GeneratorCommand::Abandon => {
                 let sink = &mut self.sink;
-                self.front.for_each_login(&mut |s| sink.record_unfinished(s, None));
+                self.front.for_each_login(&mut |s| sink.record_unfinished_login(s, None));
                 self.front.abandon_logins(now);
             }
         }
-        self.drain_front(now);
+        self.drain_front_outputs(now);
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

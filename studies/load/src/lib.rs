@@ -3,7 +3,7 @@
 //! [`LoadGenerator`] is a machine without sockets. It sends RADIUS requests with their retransmissions, runs EAP peers
 //! and checks every reply, at the pace of an open or a closed loop. Tests drive it in virtual time.
 //!
-//! [`run_load_plan`] runs a [`LoadPlan`] on real sockets. [`report`] turns its [`LoadOutcome`] into JSON, rows and a
+//! [`run_load_plan`] runs a [`LoadRunPlan`] on real sockets. [`report`] turns its [`LoadOutcome`] into JSON, rows and a
 //! report. [`calibrate`] measures the cost of a login on this machine.
 
 pub mod calibrate;
@@ -21,22 +21,24 @@ mod tally;
 mod users;
 
 pub use cpu::{CpuTime, peak_memory};
-pub use eap::{EapMethod, EapTlsConfig, PeapInner, TtlsInner};
+pub use eap::{EapMethod, EapTlsConfig, PeapInnerMethod, TtlsInnerMethod};
 pub use expect::{ExpectError, ExpectationInputs, ExpectationVerdict, LoadExpectation};
 pub use generator::{
-    ConfigError, DiameterConfig, DiameterLogin, EchoConfig, FrontConfig, GeneratorCommand, GeneratorConfig,
-    GeneratorEvent, IkeConfig, IkeGatewayAuth, IkeLogin, LoadGenerator, LoginAccounting, MethodShare,
-    MihConfig, MihRequest, NasFleet, PppoeConfig, PppoeLogin, RadiusConfig, RadiusLogin, SessionHold,
+    ConfigError, DiameterConfig, DiameterLogin, GeneratorCommand, GeneratorConfig, GeneratorEvent,
+    GeneratorNasFleet, IkeConfig, IkeGatewayAuth, IkeLogin, LoadGenerator, LoadProtocolConfig,
+    LoginAccounting, MethodShare, MihConfig, MihRequest, PppoeConfig, PppoeLogin, RadiusConfig, RadiusLogin,
+    SessionEchoConfig, SessionHoldTime,
 };
-pub use limit::{BUSY_SHARE, GeneratorLimit, LATENESS_FLOOR_S, LATENESS_FRACTION};
+pub use limit::{BUSY_SHARE, GeneratorLimitCause, LATENESS_FLOOR_S, LATENESS_FRACTION};
 pub use live::{
-    LoadInterval, LoadObserver, LoadOutcome, LoadPlan, NoLoadObserver, RampPlan, RunError, ServerUse,
-    SetupRates, SetupRound, TlsFailure, run_load_plan, try_each_method,
+    FirstTlsFailure, LoadIntervalStats, LoadObserver, LoadOutcome, LoadRampPlan, LoadRunPlan, NoLoadObserver,
+    RunError, ServerResourceUsage, SessionSetupRates, SessionSetupRound, log_in_by_each_method,
+    run_load_plan,
 };
 pub use pace::{LoginArrivals, LoginPace};
 pub use ramp::{RUN, RampConfig, RampKnee, RampSearch, RampStep, TURNS};
-pub use scope::{in_namespace, is_own};
+pub use scope::{is_in_network_namespace, is_own};
 pub use tally::{LatencyHistogram, LoginFailure, LoginStats, MethodStats, quantile};
-pub use users::{LoadUsers, UsersError};
+pub use users::{UserCredentialTable, UsersError};
 pub use usher_diameter::node::PeerTransportConfig as DiameterTransport;
 pub use usher_diameter::stream::StreamPolicy;

@@ -13,7 +13,7 @@ pub const BUSY_SHARE: f64 = 0.95;
 /// The reason why the generator was the limit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
-pub enum GeneratorLimit {
+pub enum GeneratorLimitCause {
     /// It began logins late although there was capacity for them.
     Late {
         /// The 99th percentile of its lateness in seconds.
@@ -26,7 +26,7 @@ pub enum GeneratorLimit {
     },
 }
 
-impl GeneratorLimit {
+impl GeneratorLimitCause {
     /// Evaluates a window by its statistics and the largest busy share of a thread, if known. The busy share excludes
     /// polling between logins.
     ///
@@ -48,10 +48,10 @@ impl GeneratorLimit {
     pub fn describe(&self) -> String {
         match self {
             Self::Late { p99_s } => {
-                format!("1 % of the logins began more than {:.1} ms later than meant", p99_s * 1e3)
+                format!("1 % of the logins began more than {:.1} ms late", p99_s * 1e3)
             }
             Self::Busy { share } => {
-                format!("a generating thread was busy for {:.0} % of the time", share * 100.0)
+                format!("a generator thread was busy for {:.0} % of the time", share * 100.0)
             }
         }
     }
@@ -60,14 +60,14 @@ impl GeneratorLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::record_time;
+    use crate::tally::record_latency;
     use usher_core::Duration;
 
     fn lag_stats(lag_us: u64, latency_us: u64) -> LoginStats {
         let mut tally = LoginStats::default();
         for _ in 0..100 {
-            record_time(&mut tally.own_lag, Duration::from_micros(lag_us));
-            record_time(&mut tally.latency, Duration::from_micros(latency_us));
+            record_latency(&mut tally.own_lag, Duration::from_micros(lag_us));
+            record_latency(&mut tally.latency, Duration::from_micros(latency_us));
         }
         tally
     }
@@ -75,36 +75,36 @@ mod tests {
     #[test]
     fn lateness_is_held_against_latency() {
         assert_eq!(
-            GeneratorLimit::judge_window(&lag_stats(1_900, 2_000), None),
+            GeneratorLimitCause::judge_window(&lag_stats(1_900, 2_000), None),
             None,
             "no finer than timers are"
         );
         assert!(matches!(
-            GeneratorLimit::judge_window(&lag_stats(3_000, 10_000), None),
-            Some(GeneratorLimit::Late { .. })
+            GeneratorLimitCause::judge_window(&lag_stats(3_000, 10_000), None),
+            Some(GeneratorLimitCause::Late { .. })
         ));
         assert_eq!(
-            GeneratorLimit::judge_window(&lag_stats(3_000, 40_000), None),
+            GeneratorLimitCause::judge_window(&lag_stats(3_000, 40_000), None),
             None,
             "a small part of what logins took"
         );
         let mut nobody = lag_stats(50_000, 1);
         nobody.latency.reset();
-        assert!(GeneratorLimit::judge_window(&nobody, None).is_some(), "late, and nobody got in");
+        assert!(GeneratorLimitCause::judge_window(&nobody, None).is_some(), "late, and nobody got in");
     }
 
     #[test]
     fn a_thread_without_idle_time_is_the_limit() {
         let idle = lag_stats(10, 10_000);
-        assert_eq!(GeneratorLimit::judge_window(&idle, Some(0.94)), None);
+        assert_eq!(GeneratorLimitCause::judge_window(&idle, Some(0.94)), None);
         assert_eq!(
-            GeneratorLimit::judge_window(&idle, Some(1.02)),
-            Some(GeneratorLimit::Busy { share: 1.0 })
+            GeneratorLimitCause::judge_window(&idle, Some(1.02)),
+            Some(GeneratorLimitCause::Busy { share: 1.0 })
         );
-        assert_eq!(GeneratorLimit::judge_window(&idle, None), None);
-        assert!(GeneratorLimit::Busy { share: 0.97 }.describe().contains("97 %"));
+        assert_eq!(GeneratorLimitCause::judge_window(&idle, None), None);
+        assert!(GeneratorLimitCause::Busy { share: 0.97 }.describe().contains("97 %"));
         assert!(
-            GeneratorLimit::judge_window(&lag_stats(7_000, 8_000), Some(1.0))
+            GeneratorLimitCause::judge_window(&lag_stats(7_000, 8_000), Some(1.0))
                 .unwrap()
                 .describe()
                 .contains("7.0 ms")

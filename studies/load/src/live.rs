@@ -7,30 +7,30 @@ mod steps;
 
 use crate::cpu::{CpuTime, peak_memory};
 use crate::generator::{
-    ConfigError, FrontConfig, GeneratorCommand, GeneratorConfig, GeneratorEvent, LoadGenerator, PORT,
-    SessionHold,
+    ConfigError, GeneratorCommand, GeneratorConfig, GeneratorEvent, LoadGenerator, LoadProtocolConfig, PORT,
+    SessionHoldTime,
 };
-use crate::limit::GeneratorLimit;
+use crate::limit::GeneratorLimitCause;
 use crate::pace::{LoginArrivals, LoginPace};
 use crate::ramp::{RampConfig, RampSearch, RampStep};
 use crate::tally::{LoginFailure, LoginStats, quantile};
-pub use rounds::{SetupRates, SetupRound};
-use stations::{FrameRouter, StationLink};
+pub use rounds::{SessionSetupRates, SessionSetupRound};
+use stations::{StationFrameRouter, StationInterfaceLink};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use thiserror::Error;
-use usher_core::{Duration, Instant, JobRequest, Machine, MachineInput, NoJob, PortId, SecureRng};
+use usher_core::{Duration, Instant, JobRequest, LinkLayerPortId, Machine, MachineInput, NoJob, SecureRng};
 use usher_crypto::tls::{ClientConfig, TlsError};
 use usher_live::{
-    Driver, DriverConfig, DriverCounters, DriverCounts, DriverRole, DriverSockets, Mailbox, OutgoingSecurity,
-    Shard, SystemClock, TlsClient, spawn_shard, thread_cpu_time,
+    Driver, DriverConfig, DriverCounterSnapshot, DriverCounters, DriverRole, DriverSockets, Mailbox,
+    OutgoingConnectionSecurity, Shard, SystemClock, TlsClient, spawn_shard, thread_cpu_time,
 };
 
 /// Interval of the conductor's checks.
 const TICK: StdDuration = StdDuration::from_millis(20);
-/// Time limit for a thread's reply to the conductor.
-const ANSWER: StdDuration = StdDuration::from_secs(5);
+/// Time limit for a thread's reply to the conductor. A thread that shares its processor with many programs may take seconds.
+const ANSWER: StdDuration = StdDuration::from_secs(30);
 /// Maximum delay of a thread's transmissions while it polls for the next login.
 const SLICE: StdDuration = StdDuration::from_micros(100);
 /// A warm-up that ends by command.
@@ -38,7 +38,7 @@ const UNLIMITED_WARM_UP: Duration = Duration::MAX;
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
-pub struct LoadPlan {
+pub struct LoadRunPlan {
     /// The whole load, which threads divide.
     pub load: GeneratorConfig,
     /// Number of generating threads.
@@ -46,7 +46,7 @@ pub struct LoadPlan {
     /// The processors that threads are bound to, in order; empty for none.
     pub cores: Vec<usize>,
     /// A ramp in place of one window.
-    pub ramp: Option<RampPlan>,
+    pub ramp: Option<LoadRampPlan>,
     /// TLS for Diameter connections.
     pub tls: Option<ClientConfig>,
     /// True to send small messages of Diameter's associations at once (`SCTP_NODELAY`).
@@ -67,7 +67,7 @@ pub struct LoadPlan {
 
 /// The rates and durations of a ramp.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RampPlan {
+pub struct LoadRampPlan {
     /// The search.
     pub search: RampConfig,
     /// The arrival process of logins.
@@ -80,7 +80,7 @@ pub struct RampPlan {
 
 /// The figures of an interval.
 #[derive(Clone, Debug)]
-pub struct LoadInterval {
+pub struct LoadIntervalStats {
     /// Seconds from the start of the run to the end of the interval.
     pub at_s: f64,
     /// Its length in seconds.
@@ -111,7 +111,7 @@ pub struct LoadInterval {
     pub own_lag_p99_s: Option<f64>,
 }
 
-impl LoadInterval {
+impl LoadIntervalStats {
     /// Returns the share of right results among the logins that ended in it; 1 without any.
     #[must_use]
     pub fn success_ratio(&self) -> f64 {
@@ -122,7 +122,7 @@ impl LoadInterval {
 
 /// The resources that a server used.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ServerUse {
+pub struct ServerResourceUsage {
     /// CPU time over the window.
     pub cpu: CpuTime,
     /// Logins that succeeded in it.
@@ -131,7 +131,7 @@ pub struct ServerUse {
     pub peak_memory: Option<u64>,
 }
 
-impl ServerUse {
+impl ServerResourceUsage {
     /// Returns the CPU time for each login in milliseconds; `None` without logins.
     #[must_use]
     pub fn ms_per_login(&self) -> Option<f64> {
@@ -147,26 +147,26 @@ pub struct LoadOutcome {
     /// Measured time in seconds.
     pub measured_s: f64,
     /// Set if the generator was the limit: the result is then a bound of the server's performance.
-    pub limit: Option<GeneratorLimit>,
+    pub limit: Option<GeneratorLimitCause>,
     /// The largest share of time in which a generating thread ran or waited for a processor, without polling between
     /// logins. `None` for a ramp, whose steps have their own.
     pub busy: Option<f64>,
     /// The timeline.
-    pub timeline: Vec<LoadInterval>,
+    pub timeline: Vec<LoadIntervalStats>,
     /// The ramp, if there was one.
     pub ramp: Option<RampSearch>,
     /// The server's resources.
-    pub server: Option<ServerUse>,
+    pub server: Option<ServerResourceUsage>,
     /// CPU time of this process in the same interval.
     pub own_cpu_s: f64,
     /// The clients' counters by name.
     pub counters: Vec<(&'static str, u64)>,
     /// The drivers' counters.
-    pub driver: DriverCounts,
+    pub driver: DriverCounterSnapshot,
     /// The reason of connection failures in TLS.
-    pub tls: TlsFailure,
+    pub tls: FirstTlsFailure,
     /// Rounds of session setup.
-    pub rounds: Vec<SetupRound>,
+    pub rounds: Vec<SessionSetupRound>,
     /// True if the user ended it early.
     pub interrupted: bool,
 }
@@ -182,7 +182,7 @@ impl LoadOutcome {
 /// Observes a run.
 pub trait LoadObserver {
     /// An interval has ended.
-    fn on_interval(&mut self, _interval: &LoadInterval) {}
+    fn on_interval(&mut self, _interval: &LoadIntervalStats) {}
     /// A step of a ramp has ended.
     fn on_step(&mut self, _step: &RampStep) {}
     /// True to end the run now with the results so far.
@@ -204,15 +204,17 @@ pub enum RunError {
     Config(#[from] ConfigError),
     /// A thread could not be started.
     #[error(transparent)]
-    Thread(#[from] usher_live::ShardError),
+    Thread(#[from] usher_live::ShardStartError),
     /// A thread's sockets failed.
-    #[error("a thread's sockets: {0}")]
+    #[error("the sockets of a generator thread failed: {0}")]
     Sockets(std::io::Error),
     /// A thread ended or hangs.
-    #[error("a generating thread does not answer: this is a fault of the program")]
+    #[error(
+        "a generator thread does not respond: the machine is too busy for this load, or the thread has failed"
+    )]
     Lost,
     /// The interface of the stations cannot be used.
-    #[error("the interface {name} cannot be used: {error}")]
+    #[error("cannot use the interface {name}: {error}")]
     Interface {
         /// Its name.
         name: String,
@@ -220,7 +222,7 @@ pub enum RunError {
         error: std::io::Error,
     },
     /// The server's process cannot be read.
-    #[error("the CPU time of process {pid} cannot be read: {error}")]
+    #[error("cannot read the CPU time of process {pid}: {error}")]
     Process {
         /// The process.
         pid: u32,
@@ -229,12 +231,12 @@ pub enum RunError {
     },
     /// The connections were not established.
     #[error(
-        "no connection to the server within {0} s: check its address and port, that it knows or accepts this \
-         identity, and that it speaks the application asked for{1}"
+        "no connection to the server within {0} s: check its address and port, that it accepts this identity, and \
+         that it supports the requested application{1}"
     )]
-    Unreachable(u64, TlsFailure),
+    Unreachable(u64, FirstTlsFailure),
     /// The first login, before all others, failed.
-    #[error("a first login{} did not succeed ({}): {}{}{tls}", method_suffix(.method), .failure.name(), .failure.explanation(),
+    #[error("the first login{} failed ({}): {}{}{tls}", method_suffix(.method), .failure.name(), .failure.explanation(),
         describe_dropped(.dropped))]
     First {
         /// Its failure.
@@ -244,22 +246,22 @@ pub enum RunError {
         /// Replies that the client dropped, by name.
         dropped: Vec<(&'static str, u64)>,
         /// The TLS error of the connection, if any.
-        tls: TlsFailure,
+        tls: FirstTlsFailure,
     },
 }
 
 /// The error of the first connection that TLS ended, if any; displayed on its own line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TlsFailure(pub Option<TlsError>);
+pub struct FirstTlsFailure(pub Option<TlsError>);
 
-impl std::fmt::Display for TlsFailure {
+impl std::fmt::Display for FirstTlsFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             None => Ok(()),
             Some(TlsError::Failed(fault, said)) => {
-                write!(f, "\n{} ({said})", fault.describe_for("the server"))
+                write!(f, "\n{} ({said})", fault.describe_with_peer_name("the server"))
             }
-            Some(error) => write!(f, "\n{}", error.fault().describe_for("the server")),
+            Some(error) => write!(f, "\n{}", error.fault().describe_with_peer_name("the server")),
         }
     }
 }
@@ -272,45 +274,45 @@ fn method_suffix(method: &Option<String>) -> String {
 fn describe_dropped(dropped: &[(&'static str, u64)]) -> String {
     let mut text = String::new();
     for (name, n) in dropped {
-        let Some(what) = usher_radius::client::why_dropped(name) else { continue };
+        let Some(what) = usher_radius::client::drop_counter_advice(name) else { continue };
         let remedy = match *name {
-            "missing_message_authenticator" => "; --no-message-authenticator takes them",
+            "missing_message_authenticator" => "; --no-message-authenticator accepts them",
             _ => "",
         };
-        text.push_str(&format!("\n{n} answers came and were dropped: {what}{remedy}"));
+        text.push_str(&format!("\n{n} replies were dropped: {what}{remedy}"));
     }
     text
 }
 
 /// A message of the conductor to a thread.
-enum ThreadMessage {
-    TakeFigures { answer: Sender<ThreadFigures> },
+enum GeneratorThreadMessage {
+    TakeFigures { answer: Sender<GeneratorThreadStats> },
     Command(GeneratorCommand),
     Frames(Vec<Vec<u8>>),
 }
 
 /// A thread's statistics since its last report.
-struct ThreadFigures {
+struct GeneratorThreadStats {
     tally: LoginStats,
     outstanding: usize,
     measured: Duration,
     has_started: bool,
     measuring: bool,
-    reading: ProcessorReading,
+    reading: ThreadCpuUsage,
 }
 
 /// The processor use of a thread up to a time.
 #[derive(Clone, Copy)]
-struct ProcessorReading {
+struct ThreadCpuUsage {
     taken_at: StdInstant,
     /// Time in which it ran or waited for a processor, without polling.
     busy: StdDuration,
 }
 
-impl ProcessorReading {
+impl ThreadCpuUsage {
     /// Reads this thread's use now; its generator polled for `spun`.
-    fn take_now(spun: Duration) -> Self {
-        // Nanoseconds on a processor and in its queue (Linux, Documentation/scheduler/sched-stats).
+    fn read_thread_usage(spun: Duration) -> Self {
+        // The fields are nanoseconds on a processor and in its queue (Linux, Documentation/scheduler/sched-stats).
         let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let mut fields = said.split_ascii_whitespace().map_while(|f| f.parse::<u64>().ok());
         let busy = match (fields.next(), fields.next()) {
@@ -327,53 +329,54 @@ impl ProcessorReading {
     }
 }
 
-struct LiveGenerator {
+struct ThreadLoadGenerator {
     generator: LoadGenerator,
-    finished: Option<ProcessorReading>,
+    finished: Option<ThreadCpuUsage>,
     /// The link of its stations' frames.
-    link: Option<StationLink>,
+    link: Option<StationInterfaceLink>,
 }
 
-impl LiveGenerator {
-    fn take_figures(&mut self, now: Instant) -> ThreadFigures {
-        ThreadFigures {
+impl ThreadLoadGenerator {
+    fn take_thread_stats(&mut self, now: Instant) -> GeneratorThreadStats {
+        GeneratorThreadStats {
             outstanding: self.generator.outstanding_logins(),
             measured: self.generator.measured_time(now),
-            has_started: self.generator.has_begun(),
+            has_started: self.generator.has_begun_logins(),
             measuring: self.generator.is_measuring(),
-            reading: ProcessorReading::take_now(self.generator.spin_time()),
-            tally: self.generator.take_tally(),
+            reading: ThreadCpuUsage::read_thread_usage(self.generator.spin_time()),
+            tally: self.generator.take_login_stats(),
         }
     }
 }
 
-impl DriverRole for LiveGenerator {
+impl DriverRole for ThreadLoadGenerator {
     type Machine = LoadGenerator;
-    type Message = ThreadMessage;
+    type Message = GeneratorThreadMessage;
 
     fn machine(&mut self) -> &mut LoadGenerator {
         &mut self.generator
     }
     fn on_event(&mut self, _: Instant, event: GeneratorEvent) {
         let GeneratorEvent::Finished = event;
-        self.finished = Some(ProcessorReading::take_now(self.generator.spin_time()));
+        self.finished = Some(ThreadCpuUsage::read_thread_usage(self.generator.spin_time()));
     }
     fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
         match job.job {}
     }
-    fn on_message(&mut self, now: Instant, message: ThreadMessage) {
+    fn on_message(&mut self, now: Instant, message: GeneratorThreadMessage) {
         match message {
-            ThreadMessage::TakeFigures { answer } => {
-                // A conductor that no longer waits has given up already.
-                let _ = answer.send(self.take_figures(now));
+            GeneratorThreadMessage::TakeFigures { answer } => {
+                // A send error is ignored: if the conductor no longer waits, it has given up.
+                let _ = answer.send(self.take_thread_stats(now));
             }
-            ThreadMessage::Command(command) => {
-                // The generator rejects it only before the server is reachable, which the conductor waits for.
+            GeneratorThreadMessage::Command(command) => {
+                // The result is ignored: the generator rejects a command only before the server is reachable, and the
+                // conductor waits for that.
                 let _ = self.generator.handle_command(now, command);
             }
-            ThreadMessage::Frames(frames) => {
+            GeneratorThreadMessage::Frames(frames) => {
                 if let Some(link) = &self.link {
-                    link.release_frames(frames.len());
+                    link.release_waiting_frames(frames.len());
                 }
                 for data in &frames {
                     self.generator.handle_input(now, MachineInput::Frame { port: PORT, data });
@@ -381,7 +384,7 @@ impl DriverRole for LiveGenerator {
             }
         }
     }
-    fn send_frame(&mut self, _: PortId, frame: &[u8]) -> bool {
+    fn send_frame(&mut self, _: LinkLayerPortId, frame: &[u8]) -> bool {
         self.link.as_mut().is_some_and(|link| link.send_frame(frame))
     }
     fn is_stopped(&self) -> bool {
@@ -390,38 +393,38 @@ impl DriverRole for LiveGenerator {
 }
 
 struct GeneratorThread {
-    mailbox: Mailbox<ThreadMessage>,
-    shard: Shard<std::io::Result<LiveGenerator>>,
+    mailbox: Mailbox<GeneratorThreadMessage>,
+    shard: Shard<std::io::Result<ThreadLoadGenerator>>,
     counters: Arc<DriverCounters>,
 }
 
 /// Returns a part's first index and its length, at least one, of `whole` elements in a row.
-fn part_of(whole: usize, part: usize, parts: usize) -> (usize, usize) {
+fn thread_index_range(whole: usize, part: usize, parts: usize) -> (usize, usize) {
     let count = whole / parts + usize::from(part < whole % parts);
     (part * (whole / parts) + part.min(whole % parts), count.max(1))
 }
 
 /// Returns the configuration of one thread's share of the load.
-fn thread_config(plan: &LoadPlan, part: usize, warmup: Duration) -> GeneratorConfig {
+fn generator_thread_config(plan: &LoadRunPlan, part: usize, warmup: Duration) -> GeneratorConfig {
     let parts = plan.threads;
     let whole = &plan.load;
     let mut load = whole.clone();
-    load.pace = whole.pace.thread_share(part, parts);
+    load.pace = whole.pace.pace_per_thread(part, parts);
     load.outstanding = (whole.outstanding / parts).max(1);
     load.count = whole.count.map(|n| n / parts as u64 + u64::from((part as u64) < n % parts as u64));
     load.warmup = warmup;
     load.duration = None;
-    // With fewer users than threads, threads share users.
+    // If there are fewer users than threads, threads share users.
     if whole.users.len() >= parts {
         (load.first, load.step) = (part, parts);
     }
-    let of = |whole: usize| part_of(whole, part, parts);
+    let of = |whole: usize| thread_index_range(whole, part, parts);
     match &mut load.front {
-        FrontConfig::Diameter(d) => (d.first, d.connections) = of(d.connections),
-        FrontConfig::Ike(i) => (i.first, i.initiators) = of(i.initiators),
-        FrontConfig::Mih(m) => (m.first, m.functions) = of(m.functions),
-        FrontConfig::Pppoe(p) => (p.first, p.stations) = of(p.stations),
-        FrontConfig::Radius(r) => {
+        LoadProtocolConfig::Diameter(d) => (d.first, d.connections) = of(d.connections),
+        LoadProtocolConfig::Ike(i) => (i.first, i.initiators) = of(i.initiators),
+        LoadProtocolConfig::Mih(m) => (m.first, m.functions) = of(m.functions),
+        LoadProtocolConfig::Pppoe(p) => (p.first, p.stations) = of(p.stations),
+        LoadProtocolConfig::Radius(r) => {
             if let Some(fleet) = &mut r.fleet {
                 (fleet.first, fleet.count) = of(fleet.count);
             }
@@ -435,74 +438,76 @@ fn system_rng() -> SecureRng {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut seed = [0; 32];
     for part in seed.chunks_exact_mut(8) {
-        // A new RandomState has random keys from the system; its empty hash is as hard to guess as they are.
+        // The empty hash of a new RandomState is as hard to guess as its random keys, which come from the system.
         part.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
     }
     SecureRng::from_seed(seed)
 }
 
-struct LoadConductor<'a> {
-    plan: &'a LoadPlan,
+struct LoadRunController<'a> {
+    plan: &'a LoadRunPlan,
     watch: &'a mut dyn LoadObserver,
     threads: Vec<GeneratorThread>,
     /// TLS of all threads' connections.
     tls: Option<TlsClient>,
     /// The interface of the stations.
-    wire: Option<FrameRouter>,
+    wire: Option<StationFrameRouter>,
     started_at: StdInstant,
     /// Time of the last progress report.
     last: StdInstant,
-    timeline: Vec<LoadInterval>,
+    timeline: Vec<LoadIntervalStats>,
     /// Statistics of the timeline's next interval, and its start.
     part: (LoginStats, StdInstant),
     total: LoginStats,
     rate: Option<f64>,
     interrupted: bool,
     /// The processor use of each thread, at the window's start and now.
-    from: Vec<Option<ProcessorReading>>,
-    readings: Vec<Option<ProcessorReading>>,
+    from: Vec<Option<ThreadCpuUsage>>,
+    readings: Vec<Option<ThreadCpuUsage>>,
 }
 
 /// The statistics of all threads since the last report.
-struct CombinedFigures {
+struct CombinedThreadStats {
     tally: LoginStats,
     outstanding: usize,
     measured: Duration,
     warming: bool,
 }
 
-impl<'a> LoadConductor<'a> {
+impl<'a> LoadRunController<'a> {
     fn start_threads(
-        plan: &'a LoadPlan,
+        plan: &'a LoadRunPlan,
         watch: &'a mut dyn LoadObserver,
         warmup: Duration,
     ) -> Result<Self, RunError> {
         let clock = SystemClock::start();
-        let mut wire = plan.interface.as_deref().map(FrameRouter::open).transpose()?;
+        let mut wire = plan.interface.as_deref().map(StationFrameRouter::open).transpose()?;
         let mut threads = Vec::new();
         let tls = plan.tls.clone().map(TlsClient::new);
         for part in 0..plan.threads {
-            let generator = LoadGenerator::new(thread_config(plan, part, warmup), clock.now(), system_rng())?;
+            let generator =
+                LoadGenerator::new(generator_thread_config(plan, part, warmup), clock.now(), system_rng())?;
             let outgoing = tls.clone().map(|tls| {
-                Arc::new(move |_| OutgoingSecurity::Tls(tls.clone())) as usher_live::SecuritySelector
+                Arc::new(move |_| OutgoingConnectionSecurity::Tls(tls.clone()))
+                    as usher_live::ConnectionSecuritySelector
             });
             let mut settings =
                 DriverConfig { offload: plan.offload, time_slice: SLICE, ..DriverConfig::default() };
             settings.associations.nodelay = plan.sctp_nodelay;
             let sockets = DriverSockets { outgoing, settings, ..DriverSockets::default() };
-            let link = wire.as_ref().map(FrameRouter::new_link);
-            let waiting = link.as_ref().map(StationLink::waiting_count);
+            let link = wire.as_ref().map(StationFrameRouter::new_link);
+            let waiting = link.as_ref().map(StationInterfaceLink::waiting_count);
             let (driver, mailbox) =
-                Driver::new(LiveGenerator { generator, finished: None, link }, sockets, clock);
+                Driver::new(ThreadLoadGenerator { generator, finished: None, link }, sockets, clock);
             if let (Some(wire), Some(waiting)) = (&mut wire, waiting) {
-                wire.add_inbox(mailbox.clone(), waiting);
+                wire.add_frame_inbox(mailbox.clone(), waiting);
             }
             let counters = driver.counters();
             let core = plan.cores.get(part % plan.cores.len().max(1)).copied();
             let shard = spawn_shard(&format!("usher-load-{part}"), core, move || driver.run())?;
             threads.push(GeneratorThread { mailbox, shard, counters });
         }
-        if let (Some(wire), FrontConfig::Pppoe(of)) = (&mut wire, &plan.load.front) {
+        if let (Some(wire), LoadProtocolConfig::Pppoe(of)) = (&mut wire, &plan.load.front) {
             wire.start_listening(of, plan.threads)?;
         }
         let now = StdInstant::now();
@@ -526,31 +531,32 @@ impl<'a> LoadConductor<'a> {
 
     fn send_commands(&self, command: impl Fn(usize) -> GeneratorCommand) {
         for (i, thread) in self.threads.iter().enumerate() {
-            // An ended thread needs no commands.
-            thread.mailbox.send(ThreadMessage::Command(command(i)));
+            // A send error is ignored: a thread that has ended needs no commands.
+            thread.mailbox.send(GeneratorThreadMessage::Command(command(i)));
         }
     }
 
     /// Collects the statistics of all threads since the last report; `None` for a thread that has ended.
-    fn collect_figures(&mut self) -> Result<Vec<Option<ThreadFigures>>, RunError> {
+    fn collect_thread_stats(&mut self) -> Result<Vec<Option<GeneratorThreadStats>>, RunError> {
         let asked: Vec<_> = self
             .threads
             .iter()
             .map(|thread| {
                 let (answer, answers) = channel();
-                thread.mailbox.send(ThreadMessage::TakeFigures { answer }).then_some(answers)
+                thread.mailbox.send(GeneratorThreadMessage::TakeFigures { answer }).then_some(answers)
             })
             .collect();
-        let answer = |answers: Option<std::sync::mpsc::Receiver<ThreadFigures>>| match answers {
+        let answer = |answers: Option<std::sync::mpsc::Receiver<GeneratorThreadStats>>| match answers {
             None => Ok(None),
             Some(answers) => match answers.recv_timeout(ANSWER) {
                 Ok(cut) => Ok(Some(cut)),
-                // It ended between the request and the reply.
+                // The thread ended between the request and its reply.
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Ok(None),
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(RunError::Lost),
             },
         };
-        let cuts: Vec<Option<ThreadFigures>> = asked.into_iter().map(answer).collect::<Result<_, _>>()?;
+        let cuts: Vec<Option<GeneratorThreadStats>> =
+            asked.into_iter().map(answer).collect::<Result<_, _>>()?;
         for (cut, reading) in cuts.iter().zip(&mut self.readings) {
             if let Some(cut) = cut {
                 *reading = Some(cut.reading);
@@ -560,11 +566,11 @@ impl<'a> LoadConductor<'a> {
     }
 
     /// Combines the statistics of all threads since the last report.
-    fn combine_figures(&mut self) -> Result<CombinedFigures, RunError> {
+    fn combine_thread_stats(&mut self) -> Result<CombinedThreadStats, RunError> {
         let (tally, measured) = (LoginStats::default(), Duration::ZERO);
-        let mut all = CombinedFigures { tally, outstanding: 0, measured, warming: false };
-        let cuts: Vec<ThreadFigures> = self.collect_figures()?.into_iter().flatten().collect();
-        // Threads end only after their window.
+        let mut all = CombinedThreadStats { tally, outstanding: 0, measured, warming: false };
+        let cuts: Vec<GeneratorThreadStats> = self.collect_thread_stats()?.into_iter().flatten().collect();
+        // If no thread reports, all have ended, which they do only after their window, so none is warming up.
         all.warming = !cuts.is_empty();
         for cut in cuts {
             all.tally.add(&cut.tally);
@@ -577,12 +583,12 @@ impl<'a> LoadConductor<'a> {
     }
 
     /// Marks the start of a window.
-    fn mark_window(&mut self) {
+    fn save_window_start_readings(&mut self) {
         self.from.clone_from(&self.readings);
     }
 
     /// Returns the largest busy share of a thread since the mark.
-    fn busy_fraction(&self, now: &[Option<ProcessorReading>]) -> Option<f64> {
+    fn busy_fraction(&self, now: &[Option<ThreadCpuUsage>]) -> Option<f64> {
         let shares =
             self.from.iter().zip(now).filter_map(|(from, now)| now.as_ref()?.busy_fraction(from.as_ref()?));
         shares.max_by(f64::total_cmp)
@@ -590,7 +596,7 @@ impl<'a> LoadConductor<'a> {
 
     /// Reports the statistics since the last time; returns the measured time.
     fn report_interval(&mut self) -> Result<Duration, RunError> {
-        let all = self.combine_figures()?;
+        let all = self.combine_thread_stats()?;
         let now = StdInstant::now();
         let shown = self.describe_interval(&all.tally, all.outstanding, all.warming, self.last, now);
         self.last = now;
@@ -598,13 +604,13 @@ impl<'a> LoadConductor<'a> {
         self.part.0.add(&all.tally);
         let length = now - self.part.1;
         if all.warming || length + TICK >= to_std_duration(self.plan.timeline_interval) {
-            self.push_interval(all.outstanding, all.warming);
+            self.record_timeline_interval(all.outstanding, all.warming);
         }
         Ok(all.measured)
     }
 
     /// Ends an interval of the timeline.
-    fn push_interval(&mut self, outstanding: usize, warming: bool) {
+    fn record_timeline_interval(&mut self, outstanding: usize, warming: bool) {
         let now = StdInstant::now();
         let (tally, since) = std::mem::replace(&mut self.part, (LoginStats::default(), now));
         let interval = self.describe_interval(&tally, outstanding, warming, since, now);
@@ -618,8 +624,8 @@ impl<'a> LoadConductor<'a> {
         warming: bool,
         since: StdInstant,
         now: StdInstant,
-    ) -> LoadInterval {
-        LoadInterval {
+    ) -> LoadIntervalStats {
+        LoadIntervalStats {
             at_s: (now - self.started_at).as_secs_f64(),
             length_s: (now - since).as_secs_f64(),
             warming,
@@ -659,11 +665,11 @@ impl<'a> LoadConductor<'a> {
     }
 
     /// Waits until every thread's server is reachable; false after an interrupt.
-    fn wait_until_reached(&mut self, patience: StdDuration) -> Result<bool, RunError> {
+    fn wait_until_server_reachable(&mut self, patience: StdDuration) -> Result<bool, RunError> {
         let end = StdInstant::now() + patience;
         loop {
-            let cuts = self.collect_figures()?;
-            // Without a warm-up, counting has begun already.
+            let cuts = self.collect_thread_stats()?;
+            // If there is no warm-up, counting has already begun, so keep these figures.
             for cut in cuts.iter().flatten() {
                 self.total.add(&cut.tally);
                 self.part.0.add(&cut.tally);
@@ -682,8 +688,8 @@ impl<'a> LoadConductor<'a> {
         }
     }
 
-    fn tls_failure(&self) -> TlsFailure {
-        TlsFailure(self.tls.as_ref().and_then(TlsClient::first_fault).cloned())
+    fn tls_failure(&self) -> FirstTlsFailure {
+        FirstTlsFailure(self.tls.as_ref().and_then(TlsClient::first_fault).cloned())
     }
 
     /// Ends all threads and collects their last statistics.
@@ -700,12 +706,12 @@ impl<'a> LoadConductor<'a> {
             std::thread::sleep(TICK);
         }
         if self.interrupted {
-            // Logins outstanding at the user's interrupt have not failed: they count as cut off.
+            // Logins that are outstanding when the user interrupts have not failed, so they count as cut off.
             self.send_commands(|_| GeneratorCommand::Abandon);
         }
         let mut counters: Vec<(&'static str, u64)> = Vec::new();
         let (mut driver, mut measured, mut final_tally) =
-            (DriverCounts::default(), 0.0_f64, LoginStats::default());
+            (DriverCounterSnapshot::default(), 0.0_f64, LoginStats::default());
         let now = Instant::FAR_FUTURE;
         let threads = std::mem::take(&mut self.threads);
         let mut readings = self.readings.clone();
@@ -714,9 +720,9 @@ impl<'a> LoadConductor<'a> {
             let mut host = joined.map_err(RunError::Sockets)?;
             driver.add(&thread.counters.read());
             measured = measured.max(host.generator.measured_time(now).as_secs_f64());
-            final_tally.add(&host.generator.take_tally());
+            final_tally.add(&host.generator.take_login_stats());
             if ended {
-                // With a count, the window ends with the thread.
+                // If the number of logins is given, the thread's window ends with the thread.
                 *reading = host.finished;
             }
             for (i, (name, n)) in host.generator.counters().into_iter().enumerate() {
@@ -727,12 +733,12 @@ impl<'a> LoadConductor<'a> {
             }
         }
         if let Some(wire) = self.wire.take() {
-            counters.extend(wire.stop_and_count());
+            counters.extend(wire.stop_and_take_frame_errors());
         }
         self.total.add(&final_tally);
         self.part.0.add(&final_tally);
         let busy = self.busy_fraction(&readings);
-        self.push_interval(0, false);
+        self.record_timeline_interval(0, false);
         let tls = self.tls_failure();
         Ok(LoadOutcome {
             tally: self.total,
@@ -757,7 +763,7 @@ fn to_std_duration(d: Duration) -> StdDuration {
 }
 
 /// Reads the CPU times of the server and of this process.
-fn read_cpu_times(plan: &LoadPlan) -> Result<(Option<CpuTime>, CpuTime), RunError> {
+fn read_cpu_times(plan: &LoadRunPlan) -> Result<(Option<CpuTime>, CpuTime), RunError> {
     let read = |pid| CpuTime::for_process(pid).map_err(|error| RunError::Process { pid, error });
     Ok((plan.server_pid.map(read).transpose()?, read(std::process::id())?))
 }
@@ -766,30 +772,30 @@ fn read_cpu_times(plan: &LoadPlan) -> Result<(Option<CpuTime>, CpuTime), RunErro
 ///
 /// # Errors
 /// The run did not take place, or a thread was lost. Failures of logins are in the outcome.
-pub fn run_load_plan(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
+pub fn run_load_plan(plan: &LoadRunPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
     if plan.threads == 0 {
-        return Err(ConfigError::Invalid("there is no thread; at least one").into());
+        return Err(ConfigError::Invalid("the number of threads is 0; give at least 1").into());
     }
     match plan.ramp {
         Some(ramp) => steps::run_ramp(plan, ramp, watch),
-        None if plan.rounds > 0 => rounds::run_rounds(plan, watch),
+        None if plan.rounds > 0 => rounds::run_load_rounds(plan, watch),
         None => run_window(plan, watch),
     }
 }
 
-fn run_window(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
+fn run_window(plan: &LoadRunPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
     let warm = !plan.load.warmup.is_zero();
     let before = read_cpu_times(plan)?;
     let mut conductor =
-        LoadConductor::start_threads(plan, watch, if warm { UNLIMITED_WARM_UP } else { Duration::ZERO })?;
-    let mut going = conductor.wait_until_reached(StdDuration::from_secs(10))?;
+        LoadRunController::start_threads(plan, watch, if warm { UNLIMITED_WARM_UP } else { Duration::ZERO })?;
+    let mut going = conductor.wait_until_server_reachable(StdDuration::from_secs(10))?;
     let mut before = if warm { before } else { (before.0, read_cpu_times(plan)?.1) };
-    conductor.mark_window();
+    conductor.save_window_start_readings();
     if going && warm {
         going = conductor.wait_for(Some(to_std_duration(plan.load.warmup)))?;
         before = read_cpu_times(plan)?;
         conductor.report_interval()?;
-        conductor.mark_window();
+        conductor.save_window_start_readings();
         conductor.send_commands(|_| GeneratorCommand::Measure);
         conductor.last = StdInstant::now();
     }
@@ -797,15 +803,15 @@ fn run_window(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutco
         conductor.wait_for(plan.load.duration.map(to_std_duration))?;
     }
     let after = read_cpu_times(plan)?;
-    // The CPU time belongs to the logins that have ended by now; the last logins end after it.
+    // Read the completed logins now: the CPU time belongs to them, while the last logins end later.
     conductor.report_interval()?;
     let completed = conductor.total.completed;
     let ended = conductor.threads.iter().all(|t| t.shard.is_finished());
     let mut outcome = conductor.finish_run()?;
     let completed = if ended { outcome.tally.completed } else { completed };
-    outcome.limit = GeneratorLimit::judge_window(&outcome.tally, outcome.busy);
+    outcome.limit = GeneratorLimitCause::judge_window(&outcome.tally, outcome.busy);
     outcome.own_cpu_s = after.1.delta_since(&before.1).total_seconds();
-    outcome.server = after.0.zip(before.0).map(|(after, before)| ServerUse {
+    outcome.server = after.0.zip(before.0).map(|(after, before)| ServerResourceUsage {
         cpu: after.delta_since(&before),
         completed,
         peak_memory: plan.server_pid.and_then(peak_memory),
@@ -817,14 +823,18 @@ fn run_window(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutco
 ///
 /// # Errors
 /// A login failed or could not be tried.
-pub fn try_each_method(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<(), RunError> {
+pub fn log_in_by_each_method(plan: &LoadRunPlan, watch: &mut dyn LoadObserver) -> Result<(), RunError> {
     if plan.load.mix.is_empty() {
-        return try_method(plan, None, watch);
+        return log_in_by_method(plan, None, watch);
     }
-    (0..plan.load.mix.len()).try_for_each(|i| try_method(plan, Some(i), watch))
+    (0..plan.load.mix.len()).try_for_each(|i| log_in_by_method(plan, Some(i), watch))
 }
 
-fn try_method(plan: &LoadPlan, method: Option<usize>, watch: &mut dyn LoadObserver) -> Result<(), RunError> {
+fn log_in_by_method(
+    plan: &LoadRunPlan,
+    method: Option<usize>,
+    watch: &mut dyn LoadObserver,
+) -> Result<(), RunError> {
     let mut one = plan.clone();
     if let Some(i) = method {
         one.load.front = one.load.front.with_method(i);
@@ -837,7 +847,7 @@ fn try_method(plan: &LoadPlan, method: Option<usize>, watch: &mut dyn LoadObserv
     (one.load.count, one.load.duration, one.load.warmup) = (Some(1), None, Duration::ZERO);
     one.load.wrong_share = 0.0;
     match &mut one.load.front {
-        FrontConfig::Radius(r) => {
+        LoadProtocolConfig::Radius(r) => {
             if let Some(fleet) = &mut r.fleet {
                 fleet.count = 1;
             }
@@ -845,13 +855,13 @@ fn try_method(plan: &LoadPlan, method: Option<usize>, watch: &mut dyn LoadObserv
                 a.every = Duration::ZERO;
             }
         }
-        FrontConfig::Ike(i) => i.initiators = 1,
-        FrontConfig::Mih(m) => m.functions = 1,
-        FrontConfig::Pppoe(p) => {
+        LoadProtocolConfig::Ike(i) => i.initiators = 1,
+        LoadProtocolConfig::Mih(m) => m.functions = 1,
+        LoadProtocolConfig::Pppoe(p) => {
             (p.stations, p.session_hold, p.power_cut, p.echo) =
-                (1, SessionHold::For(Duration::ZERO), false, None);
+                (1, SessionHoldTime::For(Duration::ZERO), false, None);
         }
-        FrontConfig::Diameter(d) => {
+        LoadProtocolConfig::Diameter(d) => {
             d.connections = 1;
             if let Some(a) = &mut d.accounting {
                 a.every = Duration::ZERO;

@@ -1,7 +1,7 @@
 //! The pace of logins: an open loop, whose logins begin independently, or a closed loop, whose logins wait for each
 //! other.
 
-use usher_core::{Duration, Instant, ModelRng};
+use usher_core::{Duration, Instant, SimulationRng};
 
 /// The arrivals of an open loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,7 +48,7 @@ pub enum LoginPace {
 impl LoginPace {
     /// Returns one of `parts` equal shares. A rate is divided; concurrencies of the shares add up to the whole.
     #[must_use]
-    pub fn thread_share(self, part: usize, parts: usize) -> Self {
+    pub fn pace_per_thread(self, part: usize, parts: usize) -> Self {
         match self {
             Self::Closed { concurrency } => {
                 Self::Closed { concurrency: concurrency / parts + usize::from(part < concurrency % parts) }
@@ -70,7 +70,7 @@ pub(crate) struct LoginSchedule {
 
 impl LoginSchedule {
     /// Creates a schedule from `now` on.
-    pub(crate) fn new(rate: f64, arrivals: LoginArrivals, now: Instant, rng: &mut ModelRng) -> Self {
+    pub(crate) fn new(rate: f64, arrivals: LoginArrivals, now: Instant, rng: &mut SimulationRng) -> Self {
         let mean = Duration::from_secs_f64(1.0 / rate.max(1e-6));
         let mut schedule = Self { mean, arrivals, next: now, of_burst: 0 };
         schedule.advance(rng);
@@ -81,7 +81,7 @@ impl LoginSchedule {
         self.next
     }
     /// Returns the next due time and advances.
-    pub(crate) fn advance(&mut self, rng: &mut ModelRng) -> Instant {
+    pub(crate) fn advance(&mut self, rng: &mut SimulationRng) -> Instant {
         let at = self.next;
         let gap = match self.arrivals {
             LoginArrivals::Regular => self.mean,
@@ -110,11 +110,14 @@ mod tests {
     fn shares_add_up() {
         let closed = |concurrency| LoginPace::Closed { concurrency };
         assert_eq!(
-            (0..3).map(|i| closed(8).thread_share(i, 3)).collect::<Vec<_>>(),
+            (0..3).map(|i| closed(8).pace_per_thread(i, 3)).collect::<Vec<_>>(),
             [closed(3), closed(3), closed(2)]
         );
         let open = LoginPace::Open { rate: 90.0, arrivals: LoginArrivals::Regular };
-        assert_eq!(open.thread_share(2, 3), LoginPace::Open { rate: 30.0, arrivals: LoginArrivals::Regular });
+        assert_eq!(
+            open.pace_per_thread(2, 3),
+            LoginPace::Open { rate: 30.0, arrivals: LoginArrivals::Regular }
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod setup;
 
 use crate::expect::ExpectationVerdict;
-use crate::live::{LoadInterval, LoadOutcome};
+use crate::live::{LoadIntervalStats, LoadOutcome};
 use crate::ramp::{RampKnee, RampSearch, RampStep, TURNS};
 use crate::tally::{LatencyHistogram, LoginStats, quantile};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_core::WallTime;
-use usher_observe::manifest::{MachineInfo, ManifestFact, RunManifest, format_rfc3339};
-use usher_observe::{GridPoint, ResultRow, RowUnits, RunFileError, csv, parquet};
+use usher_observe::manifest::{ManifestValue, RunHostInfo, RunManifest, format_rfc3339};
+use usher_observe::{GridPoint, ResultRow, ResultRowUnits, RunFileError, csv, parquet};
 use usher_report::{
     FigureAxis, FigureSeries, HtmlReport, ReportColumn, ReportFigure, ReportSection, ReportTable, TableCell,
 };
@@ -23,7 +23,7 @@ const QUANTILES: [(f64, &str); 6] =
 
 /// The description of a run for readers of its results.
 #[derive(Clone, Debug)]
-pub struct RunDescription {
+pub struct LoadRunDescription {
     /// `radius`, `eap`, `diameter`, `ike`, `mih` or `pppoe`.
     pub command: &'static str,
     /// The method of logins: `pap`, `ttls-pap`.
@@ -51,39 +51,40 @@ pub struct RunDescription {
     pub elapsed_s: f64,
 }
 
-impl RunDescription {
+impl LoadRunDescription {
     fn study_name(&self) -> String {
         format!("load-{}", self.command)
     }
     /// Rewrites a text in the load's terms: MIH functions have transactions, not logins.
     #[must_use]
-    pub fn in_terms(&self, text: &str) -> String {
+    pub fn replace_login_term(&self, text: &str) -> String {
         if self.command == "mih" { text.replace("login", "transaction") } else { text.to_owned() }
     }
     /// Returns the checks that a login must pass before it counts.
     const fn verification_text(&self) -> &'static str {
         match self.command.as_bytes() {
             b"pppoe" => {
-                "A login is discovery, LCP, authentication and IPCP, and counts when packets of IPv4 may pass; with MS-CHAPv2 the \
-                 concentrator has to prove that it knows the password, too."
+                "A login consists of discovery, LCP, authentication and IPCP. It counts when IPv4 packets can pass. \
+                 With MS-CHAPv2 the concentrator must also prove that it knows the password."
             }
-            b"ike" => "A login counts when the gateway's proof holds.",
+            b"ike" => "A login counts when the gateway's authentication is valid.",
             b"mih" => {
-                "A transaction counts when its response says success, an indication when it is acknowledged."
+                "A transaction counts when its response reports success. An indication counts when it is \
+                 acknowledged."
             }
             _ => {
-                "Every answer was verified before it counted: Response Authenticator and Message-Authenticator, the end of \
-                 the EAP method, and that the keys sent are those derived."
+                "The generator verifies every reply before it counts: the Response Authenticator and \
+                 Message-Authenticator, the end of the EAP method, and the match of sent and derived keys."
             }
         }
     }
     /// Returns the start of latency.
     #[must_use]
     pub fn latency_from(&self) -> String {
-        self.in_terms(if self.open_loop {
-            "the time at which the login was meant to begin"
+        self.replace_login_term(if self.open_loop {
+            "the login's planned start"
         } else {
-            "the login's beginning"
+            "the login's start"
         })
     }
 }
@@ -107,7 +108,7 @@ fn latency_json(histogram: &LatencyHistogram) -> Value {
 
 /// Returns the outcome as one object.
 #[must_use]
-pub fn outcome_json(about: &RunDescription, outcome: &LoadOutcome) -> Value {
+pub fn outcome_json(about: &LoadRunDescription, outcome: &LoadOutcome) -> Value {
     let t = &outcome.tally;
     let failures = failures_json(t);
     let client: BTreeMap<&str, u64> = outcome.counters.iter().copied().filter(|(_, n)| *n > 0).collect();
@@ -171,7 +172,7 @@ fn failures_json(t: &LoginStats) -> BTreeMap<&'static str, u64> {
     t.failures().map(|(f, n)| (f.name(), n)).collect()
 }
 
-fn methods_json(about: &RunDescription, t: &LoginStats) -> Vec<Value> {
+fn methods_json(about: &LoadRunDescription, t: &LoginStats) -> Vec<Value> {
     let each = about.methods.iter().zip(&t.parts).map(|(name, p)| {
         json!({
             "method": name,
@@ -185,7 +186,7 @@ fn methods_json(about: &RunDescription, t: &LoginStats) -> Vec<Value> {
     each.collect()
 }
 
-fn interval_json(i: &LoadInterval) -> Value {
+fn interval_json(i: &LoadIntervalStats) -> Value {
     json!({
         "at_s": i.at_s,
         "length_s": i.length_s,
@@ -209,8 +210,8 @@ fn verdict_json(v: &ExpectationVerdict) -> Value {
 }
 
 fn ramp_json(ramp: &RampSearch) -> Value {
-    let steps: Vec<Value> = ramp.steps().iter().map(step_json).collect();
-    let knee = ramp.find_knee();
+    let steps: Vec<Value> = ramp.steps().iter().map(ramp_step_json).collect();
+    let knee = ramp.find_ramp_knee();
     let interval = knee.as_ref().and_then(|k| k.interval).map(|(low, high)| [low, high]);
     json!({
         "knee_per_s": knee.as_ref().map(|k| k.capacity),
@@ -224,7 +225,7 @@ fn ramp_json(ramp: &RampSearch) -> Value {
     })
 }
 
-fn step_json(s: &RampStep) -> Value {
+fn ramp_step_json(s: &RampStep) -> Value {
     let t = &s.tally;
     json!({
         "rate": s.rate,
@@ -284,7 +285,7 @@ fn window_metrics(tally: &LoginStats, measured_s: f64) -> Vec<(String, f64)> {
 /// Returns the outcome as rows: the whole, each step of a ramp in order (the replication counts the steps at a rate),
 /// each of several methods, and the timeline.
 #[must_use]
-pub fn outcome_rows(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ResultRow> {
+pub fn outcome_rows(about: &LoadRunDescription, outcome: &LoadOutcome) -> Vec<ResultRow> {
     let study: Arc<str> = about.study_name().into();
     let mut rows = Vec::new();
     let mut add = |point: &GridPoint, replication: u32, metrics: Vec<(String, f64)>| {
@@ -342,7 +343,7 @@ pub fn outcome_rows(about: &RunDescription, outcome: &LoadOutcome) -> Vec<Result
     let mut whole = window_metrics(&outcome.tally, outcome.measured_s);
     whole.push(("bound_only".to_owned(), f64::from(u8::from(outcome.limit.is_some()))));
     whole.extend(outcome.server.and_then(|s| s.ms_per_login()).map(|ms| ("server_cpu_ms".to_owned(), ms)));
-    if let Some(knee) = outcome.ramp.as_ref().and_then(RampSearch::find_knee) {
+    if let Some(knee) = outcome.ramp.as_ref().and_then(RampSearch::find_ramp_knee) {
         whole.push(("knee_per_s".to_owned(), knee.capacity));
         if let Some((low, high)) = knee.interval {
             whole.extend([("turn_low_per_s".to_owned(), low), ("turn_high_per_s".to_owned(), high)]);
@@ -381,8 +382,8 @@ fn latency_figure(tally: &LoginStats) -> ReportFigure {
     ];
     ReportFigure {
         name: "latency-distribution".into(),
-        title: "Latency: one of so many takes at least".into(),
-        x: FigureAxis::new("One of", "").with_log_scale(),
+        title: "Latency: one in N takes at least this long".into(),
+        x: FigureAxis::new("N", "").with_log_scale(),
         y: FigureAxis::new("Latency", "ms").with_log_scale(),
         series: all
             .into_iter()
@@ -398,7 +399,7 @@ fn draw_timeline_figures(outcome: &LoadOutcome) -> [ReportFigure; 2] {
     let counted: Vec<_> = outcome.timeline.iter().filter(|i| !i.warming && i.length_s > 0.05).collect();
     let rate = counted.iter().map(|i| exact_point(i.at_s, i.completed as f64 / i.length_s)).collect();
     let failed: Vec<_> = counted.iter().map(|i| exact_point(i.at_s, i.failed as f64 / i.length_s)).collect();
-    let over = |of: fn(&LoadInterval) -> Option<f64>| {
+    let over = |of: fn(&LoadIntervalStats) -> Option<f64>| {
         counted.iter().filter_map(|i| of(i).map(|s| exact_point(i.at_s, s * 1e3))).collect::<Vec<_>>()
     };
     let mut ended = vec![make_series("successes", rate)];
@@ -410,13 +411,13 @@ fn draw_timeline_figures(outcome: &LoadOutcome) -> [ReportFigure; 2] {
         ("90th percentile", over(|i| i.p90_s)),
         ("99th percentile", over(|i| i.p99_s)),
         ("longest", over(|i| i.max_s)),
-        ("the generator's own lateness, 99th percentile", over(|i| i.own_lag_p99_s)),
+        ("lateness of the generator, 99th percentile", over(|i| i.own_lag_p99_s)),
     ];
     let x = || FigureAxis::new("Time", "s");
     [
         ReportFigure {
             name: "throughput-over-time".into(),
-            title: "Logins ended a second, over the run".into(),
+            title: "Logins ended per second, over the run".into(),
             x: x(),
             y: FigureAxis::new("Logins ended", "1/s"),
             series: ended,
@@ -459,7 +460,7 @@ fn ramp_figures(steps: &[RampStep]) -> [ReportFigure; 2] {
         },
         ReportFigure {
             name: "throughput-against-rate".into(),
-            title: "Successes a second against the rate".into(),
+            title: "Successes per second against the rate".into(),
             x: x(),
             y: FigureAxis::new("Successes", "1/s").with_log_scale(),
             series: vec![make_series(
@@ -475,7 +476,7 @@ fn ramp_figures(steps: &[RampStep]) -> [ReportFigure; 2] {
     ]
 }
 
-fn build_tables(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ReportTable> {
+fn build_tables(about: &LoadRunDescription, outcome: &LoadOutcome) -> Vec<ReportTable> {
     let t = &outcome.tally;
     let latency =
         |name: &str, histogram: &LatencyHistogram| {
@@ -485,14 +486,14 @@ fn build_tables(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ReportTabl
             }));
             row
         };
-    let mut columns = vec![ReportColumn::new("Of", ""), ReportColumn::new("Count", "")];
+    let mut columns = vec![ReportColumn::new("Measurement", ""), ReportColumn::new("Count", "")];
     columns.extend(QUANTILES.iter().map(|(_, name)| ReportColumn::new(*name, "ms")));
     let latencies = [
         ("logins", &t.latency),
         ("expected rejects", &t.reject_latency),
         ("single requests", &t.exchange_latency),
-        ("beginning, later than meant", &t.lag),
-        ("of that the generator's own", &t.own_lag),
+        ("start delay", &t.lag),
+        ("start delay caused by the generator", &t.own_lag),
         ("echoes within sessions", &t.echo_latency),
     ];
     let rows = latencies.into_iter().filter(|(_, h)| !h.is_empty()).map(|(n, h)| latency(n, h)).collect();
@@ -510,7 +511,7 @@ fn build_tables(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ReportTabl
     if t.cut_off > 0 {
         tables.push(ReportTable {
             title: "Cut off".into(),
-            columns: vec![ReportColumn::new("Logins under way at the end, of which nothing is known", "")],
+            columns: vec![ReportColumn::new("Logins in progress at the end, with unknown result", "")],
             rows: vec![vec![(t.cut_off as f64).into()]],
             folded: false,
         });
@@ -525,7 +526,7 @@ fn build_tables(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ReportTabl
     if !counted.is_empty() {
         let columns = vec![ReportColumn::new("Counter", ""), ReportColumn::new("Count", "")];
         tables.push(ReportTable {
-            title: "What the clients counted, warm-up included".into(),
+            title: "Counters of the clients, warm-up included".into(),
             columns,
             rows: counted,
             folded: false,
@@ -535,7 +536,7 @@ fn build_tables(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ReportTabl
 }
 
 /// Returns the table of several methods' results.
-fn methods_table(about: &RunDescription, t: &LoginStats) -> Option<ReportTable> {
+fn methods_table(about: &LoadRunDescription, t: &LoginStats) -> Option<ReportTable> {
     let columns = [
         ("Method", ""),
         ("Begun", ""),
@@ -562,18 +563,20 @@ fn methods_table(about: &RunDescription, t: &LoginStats) -> Option<ReportTable> 
 fn describe_capacity(ramp: &RampSearch, knee: Option<&RampKnee>) -> Vec<String> {
     let Some(knee) = knee else {
         return vec![
-            "The server kept up with none of the rates; the figures are those of the lowest.".to_owned(),
+            "The server kept up with none of the rates. The figures are those of the lowest rate.".to_owned(),
         ];
     };
     let steps = if knee.steps == 1 { "its step".to_owned() } else { format!("its {} steps", knee.steps) };
     let rate = knee.capacity;
     let mut all = Vec::new();
     all.push(if ramp.is_open() {
-        format!("Capacity: at least {rate:.0} logins a second, the most that were tried. The figures are those of {steps}.")
+        format!(
+            "Capacity: at least {rate:.0} logins a second, the highest rate tried. The figures are those of {steps}."
+        )
     } else if let Some(limit) = knee.bound {
         format!(
-            "Capacity: at least {rate:.0} logins a second. Above that the generator was the limit ({}), not the server. The \
-             figures are those of {steps}.",
+            "Capacity: at least {rate:.0} logins a second. At higher rates the generator was the limit ({}), not the \
+             server. The figures are those of {steps}.",
             limit.describe()
         )
     } else {
@@ -591,13 +594,13 @@ fn describe_capacity(ramp: &RampSearch, knee: Option<&RampKnee>) -> Vec<String> 
         let steady = if knee.stable {
             ""
         } else if knee.turns < TURNS {
-            " It was not repeated often enough to be sure"
+            " There were too few repetitions to be sure"
         } else {
-            " It is not stable: something else than the rate decides, too"
+            " The result is unstable: it depends on more than the rate"
         };
         let end = if steady.is_empty() { "" } else { "." };
         all.push(format!(
-            "Steps turn from kept up with to failing at {low:.0} to {high:.0} a second ({how}).{steady}{end}"
+            "The server stops keeping up at {low:.0} to {high:.0} logins a second ({how}).{steady}{end}"
         ));
     }
     all
@@ -605,30 +608,27 @@ fn describe_capacity(ramp: &RampSearch, knee: Option<&RampKnee>) -> Vec<String> 
 
 /// Returns the findings, a sentence each.
 #[must_use]
-pub fn describe_findings(about: &RunDescription, outcome: &LoadOutcome) -> Vec<String> {
+pub fn describe_findings(about: &LoadRunDescription, outcome: &LoadOutcome) -> Vec<String> {
     let t = &outcome.tally;
-    let knee = outcome.ramp.as_ref().and_then(RampSearch::find_knee);
+    let knee = outcome.ramp.as_ref().and_then(RampSearch::find_ramp_knee);
     let mut all = Vec::new();
     if let Some(ramp) = &outcome.ramp {
         all.extend(describe_capacity(ramp, knee.as_ref()));
     }
     all.push(format!(
-        "{} of {} logins ended as they had to ({:.3} %), {:.0} a second.",
+        "{} of {} logins had the expected result ({:.3} %), {:.0} a second.",
         t.succeeded,
         t.ended_total(),
         t.success_ratio() * 100.0,
         outcome.throughput()
     ));
     if t.cut_off > 0 {
-        all.push(format!(
-            "{} more were cut off by the end: nobody knows what would have come of them.",
-            t.cut_off
-        ));
+        all.push(format!("{} more were in progress at the end; their results are unknown.", t.cut_off));
     }
     if let (None, Some(limit)) = (&outcome.ramp, outcome.limit) {
         all.push(format!(
-            "The generator was the limit ({}): the figures are a bound only. The server may do better; more --threads, \
-             or another machine for the generator, would tell.",
+            "The generator was the limit ({}): the server may do better than these figures. Use more --threads, or \
+             run the generator on another machine.",
             limit.describe()
         ));
     }
@@ -642,32 +642,32 @@ pub fn describe_findings(about: &RunDescription, outcome: &LoadOutcome) -> Vec<S
     all.extend(setup::describe_setup(about, outcome));
     if let Some((server, ms)) = outcome.server.and_then(|s| Some((s, s.ms_per_login()?))) {
         all.push(format!(
-            "The server used {ms:.4} ms of CPU time for each login ({:.2} s for {} of them, to 0.01 s).",
+            "The server used {ms:.4} ms of CPU time for each login ({:.2} s for {} logins, measured to 0.01 s).",
             server.cpu.total_seconds(),
             server.completed
         ));
         if about.trains {
             all.push(
-                "All came from one socket and could travel in trains, which flatters a server: --nas and --no-offload show \
-                 what separate access servers cost it."
+                "All logins came from one socket with segmentation offload, which costs the server less than real \
+                 access servers do. Use --nas and --no-offload to measure separate access servers."
                     .to_owned(),
             );
         }
     }
     for v in &about.verdicts {
-        let met = if v.met { "as expected" } else { "NOT as expected" };
-        all.push(format!("{met}: {} (it was: {}).", v.expected, v.found_text));
+        let met = if v.met { "Expectation met" } else { "Expectation NOT met" };
+        all.push(format!("{met}: {} (measured: {}).", v.expected, v.found_text));
     }
-    all.iter().map(|sentence| about.in_terms(sentence)).collect()
+    all.iter().map(|sentence| about.replace_login_term(sentence)).collect()
 }
 
-fn build_manifest(about: &RunDescription, outcome: &LoadOutcome) -> RunManifest {
-    let number = |x: f64| ManifestFact::from(x);
+fn build_manifest(about: &LoadRunDescription, outcome: &LoadOutcome) -> RunManifest {
+    let number = |x: f64| ManifestValue::from(x);
     let facts = [
         ("throughput_per_s".to_owned(), number(outcome.throughput())),
         ("measured_s".to_owned(), number(outcome.measured_s)),
         ("own_cpu_s".to_owned(), number(outcome.own_cpu_s)),
-        ("command_line".to_owned(), ManifestFact::from(about.line.clone())),
+        ("command_line".to_owned(), ManifestValue::from(about.line.clone())),
     ];
     RunManifest {
         usher_version: about.version.clone(),
@@ -676,7 +676,7 @@ fn build_manifest(about: &RunDescription, outcome: &LoadOutcome) -> RunManifest 
         mode: "live".into(),
         parameters: about.settings.clone(),
         plan_hash: String::new(),
-        host: MachineInfo::detect(),
+        host: RunHostInfo::detect(),
         started: format_rfc3339(about.started),
         elapsed_s: about.elapsed_s,
         points: outcome.ramp.as_ref().map_or(1, |r| r.steps().len() as u64),
@@ -730,14 +730,14 @@ pub const fn verdict_text(step: &RampStep) -> &'static str {
 
 /// Builds the report.
 #[must_use]
-pub fn build_report(about: &RunDescription, outcome: &LoadOutcome) -> HtmlReport {
+pub fn build_report(about: &LoadRunDescription, outcome: &LoadOutcome) -> HtmlReport {
     let mut sections = Vec::new();
     if let Some(r) = &outcome.ramp {
         sections.push(ReportSection {
             title: "The ramp".into(),
-            text: "Each rate ran for a while before it was measured. In the search a rate that fails is tried once more; near \
-                   the knee steps are repeated, a rung up after each that was kept up with and a rung down after each \
-                   that was not. The headline is that of all steps at the capacity."
+            text: "Each rate ran for a while before its measurement. During the search, a rate that fails is tried \
+                   once more. Near the knee the steps are repeated: one step up after each success, one step down \
+                   after each failure. The headline combines all steps at the capacity."
                 .into(),
             figures: ramp_figures(r.steps()).into(),
             tables: vec![ReportTable {
@@ -762,10 +762,12 @@ pub fn build_report(about: &RunDescription, outcome: &LoadOutcome) -> HtmlReport
     let settings: Vec<String> = about.settings.iter().map(|(k, v)| format!("{k}: {v}")).collect();
     HtmlReport {
         title: format!("Load by {} on {}", about.method, about.server),
-        question: about.in_terms("How many logins does this server take, and how long does each one take?"),
+        question: about.replace_login_term(
+            "How many logins a second does this server handle, and how long does each one take?",
+        ),
         findings: describe_findings(about, outcome),
         description: format!("{}\n\n{}", about.verification_text(), settings.join("; ")),
-        partial: outcome.interrupted.then(|| "ended by the user before its time".to_owned()),
+        partial: outcome.interrupted.then(|| "The user interrupted the run.".to_owned()),
         warnings: Vec::new(),
         sections,
         notes: Vec::new(),
@@ -782,12 +784,12 @@ pub fn build_report(about: &RunDescription, outcome: &LoadOutcome) -> HtmlReport
 /// The path and the cause.
 pub fn write_report(
     folder: &Path,
-    about: &RunDescription,
+    about: &LoadRunDescription,
     outcome: &LoadOutcome,
 ) -> Result<PathBuf, RunFileError> {
     let rows = outcome_rows(about, outcome);
     csv::write_csv(&folder.join("results.csv"), &rows)?;
-    parquet::write_parquet(&folder.join("results.parquet"), &rows, &RowUnits::default())?;
+    parquet::write_parquet(&folder.join("results.parquet"), &rows, &ResultRowUnits::default())?;
     let object = format!("{:#}\n", outcome_json(about, outcome));
     usher_observe::file::write_file(&folder.join("results.json"), |out| out.write_all(object.as_bytes()))?;
     build_manifest(about, outcome).write_file(&folder.join("manifest.json"))?;

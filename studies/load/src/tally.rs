@@ -102,34 +102,36 @@ impl LoginFailure {
     pub const fn explanation(self) -> &'static str {
         match self {
             Self::Timeout => {
-                "no answer: the server is not there, does not know this host as a client, has another secret, or is \
-                 overloaded"
+                "no reply: the server is unreachable or overloaded, does not know this host as a client, or has \
+                 another shared secret"
             }
             Self::Rejected => {
-                "turned away: the server does not know the user, or has another password or method"
+                "rejected: the server does not know the user, or has another password or method"
             }
-            Self::WronglyAccepted => "let in with a wrong password",
+            Self::WronglyAccepted => "accepted with a wrong password",
             Self::UnexpectedChallenge => {
-                "challenged where the method has one round: the server wants another method"
+                "challenged although the method has one round: the server expects another method"
             }
-            Self::NoEap => "an answer without an EAP packet: the server does not do EAP for this user",
+            Self::NoEap => "a reply without an EAP packet: the server does not use EAP for this user",
             Self::EapDiscarded => "the server's EAP packet does not fit this method",
             Self::EapFailed => {
-                "the server's proof was not accepted: its certificate does not end below --ca, or it does not know \
-                 the password"
+                "the server's authentication failed: its certificate is not from an authority in --ca, or it does \
+                 not know the password"
             }
-            Self::EarlySuccess => "let in before the EAP method was done",
-            Self::TooManyRounds => "a login that did not end",
-            Self::NoKeys => "let in without MS-MPPE keys: the server does not send them",
-            Self::WrongKeys => "the keys sent are not those that the method derived",
+            Self::EarlySuccess => "accepted before the end of the EAP method",
+            Self::TooManyRounds => "the login took too many rounds",
+            Self::NoKeys => "accepted without MS-MPPE keys: the server does not send them",
+            Self::WrongKeys => "the server's keys differ from those that the method derived",
             Self::WrongProof => "MS-CHAP2-Success is missing or wrong",
-            Self::ServerFault => "the server answered with a fault; its result codes are listed",
-            Self::Unreachable => "no connection: the server is not there, or refuses this identity",
-            Self::ConnectionLost => "the connection went down",
-            Self::BadAnswer => "an answer that cannot be read or does not fit",
-            Self::NotBegun => "more logins waited than may be under way (--outstanding)",
-            Self::Unfinished => "still under way at the end",
-            Self::Overdue => "not ended when the step did, and later than the ramp allows (--ramp-p99)",
+            Self::ServerFault => "the server answered with an error; its result codes are listed",
+            Self::Unreachable => "no connection: the server is unreachable, or rejects this identity",
+            Self::ConnectionLost => "the connection was lost",
+            Self::BadAnswer => "the reply is malformed or does not match the request",
+            Self::NotBegun => "not started: too many logins in progress (--outstanding)",
+            Self::Unfinished => "still in progress at the end",
+            Self::Overdue => {
+                "still in progress at the end of the step, and later than the ramp allows (--ramp-p99)"
+            }
         }
     }
 }
@@ -267,7 +269,7 @@ impl LoginStats {
     }
     /// Returns the share of echoes without a reply; `None` without echoes.
     #[must_use]
-    pub fn echoes_lost(&self) -> Option<f64> {
+    pub fn lost_echo_fraction(&self) -> Option<f64> {
         let lost = self.echoes.saturating_sub(self.echoes_answered);
         (self.echoes > 0).then(|| lost as f64 / self.echoes as f64)
     }
@@ -313,7 +315,7 @@ impl LoginStats {
 }
 
 /// Records a time.
-pub(crate) fn record_time(histogram: &mut LatencyHistogram, time: Duration) {
+pub(crate) fn record_latency(histogram: &mut LatencyHistogram, time: Duration) {
     histogram.saturating_record(time.as_nanos());
 }
 
@@ -332,10 +334,10 @@ mod tests {
         let (mut a, mut b) = (LoginStats::default(), LoginStats::default());
         a.succeeded = 3;
         a.count_failures(LoginFailure::Timeout, 1);
-        record_time(&mut a.latency, Duration::from_millis(1));
+        record_latency(&mut a.latency, Duration::from_millis(1));
         b.count_failures(LoginFailure::Timeout, 1);
         b.count_failures(LoginFailure::WrongKeys, 2);
-        record_time(&mut b.latency, Duration::from_millis(3));
+        record_latency(&mut b.latency, Duration::from_millis(3));
         b.results.insert(5003, 4);
         (a.cut_off, b.cut_off) = (1, 2);
         b.parts = vec![

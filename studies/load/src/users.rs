@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Names and passwords in one buffer.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct LoadUsers {
+pub struct UserCredentialTable {
     text: Vec<u8>,
     /// For each user, the ends of the name and of the password; each begins where the previous one ends.
     ends: Vec<(u32, u32)>,
@@ -17,10 +17,10 @@ pub struct LoadUsers {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum UsersError {
     /// There is no user.
-    #[error("there is no user; give at least one")]
+    #[error("the number of users is 0; give at least 1")]
     None,
     /// Several users were requested with a constant name.
-    #[error("{0:?} names one user only: put {{}} where the number is to stand, as in 'user{{}}@example.org'")]
+    #[error("{0:?} names only one user: put {{}} in the place of the number, as in 'user{{}}@example.org'")]
     NoPlaceholder(String),
     /// A line that is not NAME,PASSWORD or NAME,PASSWORD,CERTIFICATE,KEY.
     #[error(
@@ -41,7 +41,7 @@ pub enum UsersError {
     TooMany,
 }
 
-impl LoadUsers {
+impl UserCredentialTable {
     /// Creates `count` users of a template: the number, from 0, replaces `{}` in the name and the password.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl LoadUsers {
             let n = n.to_string();
             users.push(name.replace("{}", &n).as_bytes(), password.replace("{}", &n).as_bytes())?;
         }
-        users.require_some()
+        users.require_users()
     }
 
     /// Parses CSV with `NAME,PASSWORD` in a line, or `NAME,PASSWORD,CERTIFICATE,KEY` with the files of the user's
@@ -75,7 +75,7 @@ impl LoadUsers {
             let mut fields = Vec::with_capacity(4);
             let mut left = Some(line);
             while let Some(rest) = left {
-                let (value, behind) = parse_field(rest).map_err(bad)?;
+                let (value, behind) = split_first_csv_field(rest).map_err(bad)?;
                 fields.push(value);
                 left = behind;
                 if fields.len() > 4 {
@@ -88,7 +88,7 @@ impl LoadUsers {
                 [certificate, key] if !certificate.is_empty() && !key.is_empty() => {
                     Some((certificate.clone(), key.clone()))
                 }
-                [_, _] => return Err(bad("a certificate without its key, or the other way")),
+                [_, _] => return Err(bad("a certificate without its key, or a key without its certificate")),
                 _ => return Err(bad("a certificate without its key")),
             };
             let [name, password] = fields.as_slice() else { return Err(bad("no password")) };
@@ -100,7 +100,7 @@ impl LoadUsers {
                 *place = Some(files);
             }
         }
-        users.require_some()
+        users.require_users()
     }
 
     /// Returns the files of a user's certificate and key, as in the CSV.
@@ -109,7 +109,7 @@ impl LoadUsers {
         self.files.get(i)?.as_ref().map(|(certificate, key)| (certificate.as_str(), key.as_str()))
     }
 
-    fn require_some(self) -> Result<Self, UsersError> {
+    fn require_users(self) -> Result<Self, UsersError> {
         if self.ends.is_empty() { Err(UsersError::None) } else { Ok(self) }
     }
 
@@ -145,7 +145,7 @@ impl LoadUsers {
     }
 }
 
-impl fmt::Debug for LoadUsers {
+impl fmt::Debug for UserCredentialTable {
     /// Writes no passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Users").field("len", &self.ends.len()).finish_non_exhaustive()
@@ -153,7 +153,7 @@ impl fmt::Debug for LoadUsers {
 }
 
 /// Returns the first field of a CSV line, and the rest after its comma.
-fn parse_field(line: &str) -> Result<(String, Option<&str>), &'static str> {
+fn split_first_csv_field(line: &str) -> Result<(String, Option<&str>), &'static str> {
     let Some(mut rest) = line.strip_prefix('"') else {
         return Ok(match line.split_once(',') {
             Some((field, rest)) => (field.to_owned(), Some(rest)),
@@ -172,7 +172,7 @@ fn parse_field(line: &str) -> Result<(String, Option<&str>), &'static str> {
         return match after.strip_prefix(',') {
             Some(rest) => Ok((value, Some(rest))),
             None if after.trim().is_empty() => Ok((value, None)),
-            None => Err("something stands between a quote and the comma"),
+            None => Err("text between a quote and the comma"),
         };
     }
 }
@@ -183,39 +183,47 @@ mod tests {
 
     #[test]
     fn a_template_counts_from_zero() {
-        let users = LoadUsers::from_template("user{}@example.org", "pw{}", 3).unwrap();
+        let users = UserCredentialTable::from_template("user{}@example.org", "pw{}", 3).unwrap();
         assert_eq!(users.get(0), (&b"user0@example.org"[..], &b"pw0"[..]));
         assert_eq!(users.get(2), (&b"user2@example.org"[..], &b"pw2"[..]));
         assert_eq!(users.get(5), users.get(2), "counted around");
-        assert_eq!(LoadUsers::from_template("bob", "x", 2), Err(UsersError::NoPlaceholder("bob".into())));
-        assert_eq!(LoadUsers::from_template("bob", "x", 0), Err(UsersError::None));
+        assert_eq!(
+            UserCredentialTable::from_template("bob", "x", 2),
+            Err(UsersError::NoPlaceholder("bob".into()))
+        );
+        assert_eq!(UserCredentialTable::from_template("bob", "x", 0), Err(UsersError::None));
         assert!(!format!("{users:?}").contains("pw1"));
     }
 
     #[test]
     fn a_file_is_names_and_passwords() {
-        let users = LoadUsers::from_csv("name,password\n# ours\nann,\"a,\"\"b\"\"\"\n\n\"b,c\",\n").unwrap();
+        let users = UserCredentialTable::from_csv("name,password\n# ours\nann,\"a,\"\"b\"\"\"\n\n\"b,c\",\n")
+            .unwrap();
         assert_eq!(users.len(), 2);
         assert_eq!(users.get(0), (&b"ann"[..], &b"a,\"b\""[..]));
         assert_eq!(users.get(1), (&b"b,c"[..], &b""[..]));
         for (text, line, what) in [
             ("ann", 1, "no password"),
             ("ann,b\nbob,c,d", 2, "a certificate without its key"),
-            ("ann,b,c,", 1, "a certificate without its key, or the other way"),
+            ("ann,b,c,", 1, "a certificate without its key, or a key without its certificate"),
             ("ann,b,c,d,e", 1, "more than four fields"),
             ("\"ann,b", 1, "a quote is not closed"),
-            ("\"ann\"x,b", 1, "something stands between a quote and the comma"),
+            ("\"ann\"x,b", 1, "text between a quote and the comma"),
         ] {
-            assert_eq!(LoadUsers::from_csv(text), Err(UsersError::Line { line, what }), "{text}");
+            assert_eq!(UserCredentialTable::from_csv(text), Err(UsersError::Line { line, what }), "{text}");
         }
-        let with =
-            LoadUsers::from_csv("name,password,certificate,key\nann,x\nbob,,b.pem,\"b,.key\"\ncat,y,,\n")
-                .unwrap();
+        let with = UserCredentialTable::from_csv(
+            "name,password,certificate,key\nann,x\nbob,,b.pem,\"b,.key\"\ncat,y,,\n",
+        )
+        .unwrap();
         assert_eq!((with.len(), with.certificate_files(0), with.certificate_files(2)), (3, None, None));
         assert_eq!(
             (with.get(1), with.certificate_files(1)),
             ((&b"bob"[..], &b""[..]), Some(("b.pem", "b,.key")))
         );
-        assert!(matches!(LoadUsers::from_csv(&format!("{},x", "n".repeat(254))), Err(UsersError::Length(_))));
+        assert!(matches!(
+            UserCredentialTable::from_csv(&format!("{},x", "n".repeat(254))),
+            Err(UsersError::Length(_))
+        ));
     }
 }

@@ -38,8 +38,11 @@ const fn optional_column(name: &'static str, holds: ColumnKind, meaning: &'stati
 }
 
 const STUDY: ColumnSpec = required_column("study", ColumnKind::Text, "The study's name.");
-const METRIC: ColumnSpec =
-    required_column("metric", ColumnKind::Text, "The metric's name; docs/metrics.md says what each is.");
+const METRIC: ColumnSpec = required_column(
+    "metric",
+    ColumnKind::Text,
+    "The metric's name; docs/reference/metrics.md describes each.",
+);
 /// The unit of a row's metric.
 pub const UNIT: ColumnSpec =
     optional_column("unit", ColumnKind::Text, "The unit of the metric; empty for a plain number or a share.");
@@ -47,10 +50,10 @@ pub const UNIT: ColumnSpec =
 /// The columns of results, without those of the axes, which follow `study`. Only the Parquet file has `unit`.
 pub const RESULTS: [ColumnSpec; 5] = [
     STUDY,
-    required_column("replication", ColumnKind::Count, "Which repetition of the point, from 0."),
+    required_column("replication", ColumnKind::Count, "The replication's number, from 0."),
     METRIC,
     UNIT,
-    required_column("value", ColumnKind::Number, "What the replication measured, in the metric's unit."),
+    required_column("value", ColumnKind::Number, "The measured value, in the metric's unit."),
 ];
 
 /// The columns of the summary, without those of the axes, which follow `study`.
@@ -58,7 +61,7 @@ pub const SUMMARY: [ColumnSpec; 16] = [
     STUDY,
     METRIC,
     UNIT,
-    required_column("n", ColumnKind::Count, "How many replications have a value."),
+    required_column("n", ColumnKind::Count, "The number of replications with a value."),
     optional_column("mean", ColumnKind::Number, "Their mean."),
     optional_column(
         "mean_low",
@@ -73,7 +76,7 @@ pub const SUMMARY: [ColumnSpec; 16] = [
         "The lower end of the interval of its order statistics; empty with too few.",
     ),
     optional_column("median_high", ColumnKind::Number, "Its upper end."),
-    optional_column("moved_by", ColumnKind::Count, "The replication that moves the mean, where one does."),
+    optional_column("moved_by", ColumnKind::Count, "The replication that moves the mean, if any."),
     optional_column("mean_without", ColumnKind::Number, "The mean of the others."),
     required_column("confidence", ColumnKind::Number, "The confidence level of the intervals: 0.95."),
     optional_column(
@@ -87,7 +90,7 @@ pub const SUMMARY: [ColumnSpec; 16] = [
 
 /// Information that rows lack: units, and the numbers of axis values that are quantities.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct RowUnits {
+pub struct ResultRowUnits {
     axes: BTreeMap<String, QuantityAxis>,
     metrics: BTreeMap<String, String>,
 }
@@ -99,7 +102,7 @@ struct QuantityAxis {
     numbers: BTreeMap<String, f64>,
 }
 
-impl RowUnits {
+impl ResultRowUnits {
     /// Sets the unit of an axis and the numbers of its values.
     pub fn set_axis_unit(
         &mut self,
@@ -161,7 +164,7 @@ impl AxisColumn<'_> {
 /// [`RunFileError::ReservedAxis`].
 pub(crate) fn of_axes<'a>(
     rows: &'a [ResultRow],
-    units: &'a RowUnits,
+    units: &'a ResultRowUnits,
     fixed: &[ColumnSpec],
 ) -> Result<Vec<AxisColumn<'a>>, RunFileError> {
     let mut columns = Vec::new();
@@ -208,13 +211,14 @@ pub fn json_schema() -> String {
             "patternProperties": {
                 "^[A-Za-z0-9_-]+ \\[[^\\]]+\\]$": {
                     "type": ["number", "null"],
-                    "description": "AXIS [UNIT]: the number of an axis's value in this unit, where all its values are quantities.",
+                    "description": "AXIS [UNIT]: the number of an axis's value in this unit, if all its values are \
+                                    quantities.",
                 },
             },
             "additionalProperties": {
                 "type": ["string", "number", "null"],
-                "description": "AXIS: an axis's value as the study writes it, such as \"5 %\"; a number where all its values \
-                                are. Empty in rows of another study.",
+                "description": "AXIS: an axis's value as the study writes it, such as \"5 %\"; a number if all its \
+                                values are numbers. Empty in rows of another study.",
             },
             "required": required,
         })
@@ -223,8 +227,8 @@ pub fn json_schema() -> String {
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Results",
-        "description": "The rows of a run's files for other programs, each an object of its columns. Minor versions of Usher add \
-                        columns at most: none goes, changes its name or comes to mean something else.",
+        "description": "The rows of a run's files for other programs, each an object of its columns. Minor versions of \
+                        Usher may add columns, but never remove, rename or redefine one.",
         "anyOf": [
             { "$ref": "#/$defs/results.csv" },
             { "$ref": "#/$defs/results.parquet" },
@@ -303,7 +307,7 @@ mod tests {
             value: 0.0,
         };
         let rows = [row("0 %", "1", "a"), row("0.05", "2", "b")];
-        let mut units = RowUnits::default();
+        let mut units = ResultRowUnits::default();
         units.set_axis_unit("loss", "%", [("0 %".to_owned(), 0.0), ("0.05".to_owned(), 5.0)]);
         let columns = of_axes(&rows, &units, &SUMMARY).unwrap();
         let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();

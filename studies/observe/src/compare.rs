@@ -76,13 +76,13 @@ pub fn comparability_doubts(a: &RunManifest, b: &RunManifest) -> Vec<String> {
         }
     };
     differ("the study", &a.study, &b.study, ": its points may mean something else");
-    differ("the mode", &a.mode, &b.mode, ": runs are of another length");
-    differ("Usher's version", &a.usher_version, &b.usher_version, ": what differs may be due to that");
+    differ("the mode", &a.mode, &b.mode, ": the runs differ in length");
+    differ("Usher's version", &a.usher_version, &b.usher_version, ": differences may come from it");
     let [x, y] = [a, b].map(|of| of.seed.to_string());
     differ("the seed", &x, &y, ": replications are not paired");
     let names: BTreeSet<&String> = a.parameters.keys().chain(b.parameters.keys()).collect();
     for name in names {
-        let [x, y] = [a, b].map(|of| of.parameters.get(name).map_or("as the study has it", String::as_str));
+        let [x, y] = [a, b].map(|of| of.parameters.get(name).map_or("the study's value", String::as_str));
         differ(name, x, y, "");
     }
     for (name, of) in [("A", a), ("B", b)] {
@@ -119,7 +119,7 @@ fn compare_metric(a: &MetricSummary, b: &MetricSummary, same_seed: bool, level: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::MachineInfo;
+    use crate::manifest::RunHostInfo;
     use std::collections::BTreeMap;
 
     fn delay_rows(study: &str, loss: &str, values: &[f64]) -> Vec<ResultRow> {
@@ -154,7 +154,7 @@ mod tests {
             mode: "quick".into(),
             parameters: [("loss".to_owned(), "0 %; 5 %".to_owned())].into(),
             plan_hash: "abc".into(),
-            host: MachineInfo::detect(),
+            host: RunHostInfo::detect(),
             started: String::new(),
             elapsed_s: 0.0,
             points: 2,
@@ -176,9 +176,9 @@ mod tests {
         assert_eq!(
             comparability_doubts(&manifest, &other),
             [
-                "the mode: \"quick\" in A, \"full\" in B: runs are of another length",
+                "the mode: \"quick\" in A, \"full\" in B: the runs differ in length",
                 "the seed: \"1\" in A, \"2\" in B: replications are not paired",
-                "links.core.delay: \"as the study has it\" in A, \"9 ms\" in B",
+                "links.core.delay: \"the study's value\" in A, \"9 ms\" in B",
                 "B is not complete: points have fewer replications than they should",
             ]
         );

@@ -92,13 +92,13 @@ pub fn parse_csv(text: &str) -> Result<Vec<ResultRow>, (usize, String)> {
     let fixed = [study, replication, metric, value];
     let axes: Vec<usize> = (0..header.len()).filter(|i| !fixed.contains(i)).collect();
 
-    let mut names = NamePool::default();
+    let mut names = NameInterner::default();
     let mut point = GridPoint::default();
     let mut rows = Vec::new();
     for record in records {
         let (line, record) = record?;
         if record.len() != header.len() {
-            return Err((line, format!("{} fields, not {}", record.len(), header.len())));
+            return Err((line, format!("{} fields, expected {}", record.len(), header.len())));
         }
         let pairs = || axes.iter().map(|&i| (header[i].as_str(), record[i].as_str()));
         if !point.axes().eq(pairs().filter(|(_, v)| !v.is_empty())) {
@@ -121,9 +121,9 @@ pub fn parse_csv(text: &str) -> Result<Vec<ResultRow>, (usize, String)> {
 
 /// Stores each distinct name once.
 #[derive(Default)]
-struct NamePool(HashMap<String, Arc<str>>);
+struct NameInterner(HashMap<String, Arc<str>>);
 
-impl NamePool {
+impl NameInterner {
     fn intern(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.0.get(name) {
             return known.clone();
@@ -248,7 +248,7 @@ mod tests {
         for (text, line, reason) in [
             ("", 1, "the file is empty"),
             ("study,metric,value\n", 1, "no column 'replication'"),
-            ("study,replication,metric,value\ns,0,m\n", 2, "3 fields, not 4"),
+            ("study,replication,metric,value\ns,0,m\n", 2, "3 fields, expected 4"),
             ("study,replication,metric,value\ns,0,m,1\ns,x,m,1\n", 3, "'x' is not a replication number"),
             ("study,replication,metric,value\n\"a\nb\",0,m,1\ns,0,m,x\n", 4, "'x' is not a number"),
             ("study,replication,metric,value\n\"s,0,m,1\n", 2, "a quote is not closed"),

@@ -44,8 +44,8 @@ pub enum RunFileError {
     },
     /// The folder holds an unfinished run of an earlier version, which computed plan hashes differently.
     #[error(
-        "{} is of an earlier version of usher, whose runs this one does not go on with: \
-         choose another output folder, or delete the file to start afresh",
+        "{} is from an earlier version of usher, whose runs this version cannot continue: choose another output \
+         folder, or delete the file to start afresh",
         path.display()
     )]
     VersionMismatch {

@@ -27,7 +27,7 @@ pub fn write_file(
         fs::rename(&temporary, path)
     })();
     written.map_err(|source| {
-        // The first error matters; a leftover temporary file is harmless.
+        // An error is ignored: the first one is returned, and a leftover temporary file is harmless.
         let _ = fs::remove_file(&temporary);
         RunFileError::io_error("write", path)(source)
     })

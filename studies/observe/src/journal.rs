@@ -53,7 +53,7 @@ impl RunJournal {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RunFileError::InUse { path: path.to_owned() }),
-            // A file system without locks does not prevent the run.
+            // Without file locks on this file system, the run goes on unlocked.
             Err(TryLockError::Error(_)) => {}
         }
         let mut bytes = Vec::new();
@@ -62,14 +62,14 @@ impl RunJournal {
         let text = String::from_utf8_lossy(&bytes[..whole]);
         let mut lines = text.lines();
         let mut journal = Self { path: path.to_owned(), file, finished: HashMap::new(), damaged: 0 };
-        // The header itself may be torn, of this version or the first.
+        // A crash may have torn the header itself, either of this version or of the first one.
         let torn = |magic: &str| magic.as_bytes().starts_with(&bytes[..bytes.len().min(magic.len())]);
         match lines.next() {
             None if !torn(MAGIC) && !torn(FIRST) => {
                 return Err(RunFileError::malformed_line(path, 1, "this is not an usher journal"));
             }
             None => {
-                journal.truncate_at(0)?;
+                journal.truncate_journal_at(0)?;
                 journal.write_line(&format!("{MAGIC}{}\n", escape_text(plan)))?;
             }
             Some(header) if header.starts_with(FIRST) => {
@@ -94,7 +94,7 @@ impl RunJournal {
                         None => journal.damaged += 1,
                     }
                 }
-                journal.truncate_at(whole as u64)?;
+                journal.truncate_journal_at(whole as u64)?;
             }
         }
         Ok(journal)
@@ -102,7 +102,7 @@ impl RunJournal {
 
     /// Returns the results of a replication that this run or an earlier one has finished.
     pub fn get(&self, point: &GridPoint, replication: u32) -> Option<&ReplicationResults> {
-        // Points are cheap to clone; a borrowed pair cannot be a key.
+        // Clone the point, because a pair of borrowed values cannot be the key. Points are cheap to clone.
         self.finished.get(&(point.clone(), replication))
     }
 
@@ -117,7 +117,7 @@ impl RunJournal {
     }
 
     /// Returns the number of lines that failed their checksum and were skipped.
-    pub fn damaged_lines(&self) -> usize {
+    pub fn damaged_journal_lines(&self) -> usize {
         self.damaged
     }
 
@@ -151,13 +151,13 @@ impl RunJournal {
     fn write_line(&mut self, line: &str) -> Result<(), RunFileError> {
         let before = self.file.stream_position().map_err(RunFileError::io_error("write", &self.path))?;
         self.file.write_all(line.as_bytes()).map_err(|source| {
-            // A full disk leaves half a line: it is cut here if possible, or at the next open.
-            let _ = self.truncate_at(before);
+            // A full disk leaves half a line. Cut it off here if possible; otherwise the next open does.
+            let _ = self.truncate_journal_at(before);
             RunFileError::io_error("write", &self.path)(source)
         })
     }
 
-    fn truncate_at(&mut self, at: u64) -> Result<(), RunFileError> {
+    fn truncate_journal_at(&mut self, at: u64) -> Result<(), RunFileError> {
         let cut = self.file.set_len(at).and_then(|()| self.file.seek(SeekFrom::Start(at)));
         cut.map(drop).map_err(RunFileError::io_error("write", &self.path))
     }
@@ -257,7 +257,7 @@ mod tests {
         journal.sync().unwrap();
         drop(journal);
         let again = RunJournal::open(&path, "abc").unwrap();
-        assert_eq!((again.len(), again.damaged_lines()), (2, 0));
+        assert_eq!((again.len(), again.damaged_journal_lines()), (2, 0));
         assert_eq!(again.get(&test_point("0.1"), 0), Some(&test_results(0.1 + 0.2)));
         assert_eq!(again.get(&test_point("0.1"), 1), Some(&test_results(f64::INFINITY)));
         assert_eq!(again.get(&test_point("0.2"), 0), None);
@@ -311,7 +311,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap().replace("=1.5", "=1.6");
         fs::write(&path, text).unwrap();
         let journal = RunJournal::open(&path, "abc").unwrap();
-        assert_eq!((journal.len(), journal.damaged_lines()), (1, 1));
+        assert_eq!((journal.len(), journal.damaged_journal_lines()), (1, 1));
         assert_eq!(journal.get(&test_point("0.1"), 1), Some(&test_results(2.5)));
     }
 

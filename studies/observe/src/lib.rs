@@ -23,7 +23,7 @@ pub mod stats;
 pub mod summary;
 pub mod table;
 
-pub use columns::RowUnits;
+pub use columns::ResultRowUnits;
 pub use error::RunFileError;
 pub use row::{GridPoint, ResultRow};
 pub use stats::{MeanEstimate, StoppingRule};

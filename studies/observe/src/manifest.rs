@@ -23,7 +23,7 @@ pub struct RunManifest {
     /// The plan's hash, as in the journal.
     pub plan_hash: String,
     /// The machine.
-    pub host: MachineInfo,
+    pub host: RunHostInfo,
     /// The start of the run in UTC, as RFC 3339.
     pub started: String,
     /// The duration in seconds of wall time.
@@ -36,13 +36,13 @@ pub struct RunManifest {
     pub complete: bool,
     /// Further facts of the run: `packet_hops`, `wall_s`, `packet_hops_per_s`, `mean_delay_s`, `peak_rss_bytes`.
     #[serde(flatten)]
-    pub facts: BTreeMap<String, ManifestFact>,
+    pub facts: BTreeMap<String, ManifestValue>,
 }
 
 /// A fact's value.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum ManifestFact {
+pub enum ManifestValue {
     /// A count.
     Count(u64),
     /// A measurement; infinity and NaN become null in JSON.
@@ -55,27 +55,27 @@ pub enum ManifestFact {
     Unknown(()),
 }
 
-impl From<u64> for ManifestFact {
+impl From<u64> for ManifestValue {
     fn from(n: u64) -> Self {
         Self::Count(n)
     }
 }
-impl From<f64> for ManifestFact {
+impl From<f64> for ManifestValue {
     fn from(x: f64) -> Self {
         if x.is_finite() { Self::Number(x) } else { Self::Unknown(()) }
     }
 }
-impl From<bool> for ManifestFact {
+impl From<bool> for ManifestValue {
     fn from(b: bool) -> Self {
         Self::Flag(b)
     }
 }
-impl From<&str> for ManifestFact {
+impl From<&str> for ManifestValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
-impl From<String> for ManifestFact {
+impl From<String> for ManifestValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
@@ -83,7 +83,7 @@ impl From<String> for ManifestFact {
 
 /// The machine of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct MachineInfo {
+pub struct RunHostInfo {
     /// System and kernel release: "Linux 6.1.0".
     pub kernel: String,
     /// The processor's model name.
@@ -92,7 +92,7 @@ pub struct MachineInfo {
     pub cores: usize,
 }
 
-impl MachineInfo {
+impl RunHostInfo {
     /// Detects this machine; a field is "unknown" if the system does not provide it.
     pub fn detect() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -130,7 +130,9 @@ impl RunManifest {
     /// [`RunFileError::Io`]; [`RunFileError::Malformed`] with the line.
     pub fn read_file(path: &Path) -> Result<Self, RunFileError> {
         let text = file::read_file(path)?;
-        serde_json::from_str(&text).map_err(|e| RunFileError::malformed_line(path, e.line(), e.to_string()))
+        serde_json::from_str(&text).map_err(|e| {
+            RunFileError::malformed_line(path, e.line(), format!("this is not a manifest of usher: {e}"))
+        })
     }
 }
 
@@ -168,17 +170,17 @@ mod tests {
             mode: "quick".into(),
             parameters: [("loss".into(), "0, 0.05".into())].into(),
             plan_hash: "abc".into(),
-            host: MachineInfo { kernel: "Linux 6.1".into(), cpu: "A \"fast\" one".into(), cores: 2 },
+            host: RunHostInfo { kernel: "Linux 6.1".into(), cpu: "A \"fast\" one".into(), cores: 2 },
             started: format_rfc3339(WallTime::from_unix_secs(0)),
             elapsed_s: 0.1 + 0.2,
             points: 4,
             replications: 40,
             complete: true,
             facts: [
-                ("packet_hops".to_owned(), ManifestFact::from(4_000_000)),
-                ("mean_delay_s".to_owned(), ManifestFact::from(0.022_42)),
-                ("packet_hops_per_s".to_owned(), ManifestFact::from(f64::NAN)),
-                ("capture".to_owned(), ManifestFact::from(true)),
+                ("packet_hops".to_owned(), ManifestValue::from(4_000_000)),
+                ("mean_delay_s".to_owned(), ManifestValue::from(0.022_42)),
+                ("packet_hops_per_s".to_owned(), ManifestValue::from(f64::NAN)),
+                ("capture".to_owned(), ManifestValue::from(true)),
             ]
             .into(),
         }
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_known() {
-        let host = MachineInfo::detect();
+        let host = RunHostInfo::detect();
         assert!(host.cores >= 1);
         assert!(host.kernel.starts_with("Linux "), "{}", host.kernel);
     }

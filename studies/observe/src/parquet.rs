@@ -3,7 +3,7 @@
 //!
 //! The files are uncompressed, with a fixed `created_by` and no time: the same rows give the same bytes.
 
-use crate::columns::RowUnits;
+use crate::columns::ResultRowUnits;
 use crate::row::ResultRow;
 use crate::table::{self, ColumnValues, ResultTable, TableColumn};
 use crate::{RunFileError, file, summary};
@@ -25,7 +25,7 @@ const GROUP: usize = 1 << 18;
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], which keeps the earlier file; [`RunFileError::Parquet`].
-pub fn write_parquet(path: &Path, rows: &[ResultRow], units: &RowUnits) -> Result<(), RunFileError> {
+pub fn write_parquet(path: &Path, rows: &[ResultRow], units: &ResultRowUnits) -> Result<(), RunFileError> {
     let bytes = encode_parquet(rows, units)?;
     file::write_file(path, |out| out.write_all(&bytes))
 }
@@ -34,7 +34,7 @@ pub fn write_parquet(path: &Path, rows: &[ResultRow], units: &RowUnits) -> Resul
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`]; [`RunFileError::Parquet`].
-pub fn encode_parquet(rows: &[ResultRow], units: &RowUnits) -> Result<Vec<u8>, RunFileError> {
+pub fn encode_parquet(rows: &[ResultRow], units: &ResultRowUnits) -> Result<Vec<u8>, RunFileError> {
     encode_table(&table::results_table(rows, units)?)
 }
 
@@ -46,7 +46,7 @@ pub fn write_summary(
     path: &Path,
     rows: &[ResultRow],
     level: f64,
-    units: &RowUnits,
+    units: &ResultRowUnits,
 ) -> Result<(), RunFileError> {
     let summaries = summary::summarise_rows(rows, level);
     let bytes = encode_table(&table::summary_table(&summaries, rows, level, units)?)?;
@@ -86,7 +86,7 @@ fn encode_into(out: &mut Vec<u8>, table: &ResultTable<'_>) -> Result<(), Parquet
     for start in (0..table.rows).step_by(GROUP) {
         let rows = || start..table.rows.min(start + GROUP);
         let mut group = writer.next_row_group()?;
-        let mut texts = TextPool::default();
+        let mut texts = TextInterner::default();
         for TableColumn { values, required, .. } in &table.columns {
             match values {
                 ColumnValues::Text(of) => {
@@ -110,9 +110,9 @@ fn encode_into(out: &mut Vec<u8>, table: &ResultTable<'_>) -> Result<(), Parquet
 
 /// Stores each distinct text once.
 #[derive(Default)]
-struct TextPool(HashMap<String, ByteArray>);
+struct TextInterner(HashMap<String, ByteArray>);
 
-impl TextPool {
+impl TextInterner {
     fn intern(&mut self, text: &str) -> ByteArray {
         if let Some(known) = self.0.get(text) {
             return known.clone();
@@ -161,15 +161,15 @@ mod tests {
             .collect()
     }
 
-    fn test_units() -> RowUnits {
-        let mut units = RowUnits::default();
+    fn test_units() -> ResultRowUnits {
+        let mut units = ResultRowUnits::default();
         units.set_axis_unit("loss", "%", (0..5).map(|i| (format!("{i} %"), f64::from(i))));
         units.set_metric_unit("delay_mean", "s");
         units
     }
 
     /// Returns the names of the columns, and the fields of each record.
-    fn read_back(bytes: Vec<u8>) -> (Vec<String>, Vec<Vec<Field>>) {
+    fn decode_parquet(bytes: Vec<u8>) -> (Vec<String>, Vec<Vec<Field>>) {
         let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let meta = file.metadata().file_metadata();
         assert_eq!(meta.created_by(), Some("usher"));
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_reader_sees_the_rows_with_numbers_and_units() {
         let rows = test_rows();
-        let (columns, records) = read_back(encode_parquet(&rows, &test_units()).unwrap());
+        let (columns, records) = decode_parquet(encode_parquet(&rows, &test_units()).unwrap());
         let expected =
             ["study", "loss", "loss [%]", "clients", "transport", "replication", "metric", "unit", "value"];
         assert_eq!(columns, expected);
@@ -212,7 +212,7 @@ mod tests {
         let path = folder.file_path("summary.parquet");
         let rows = test_rows();
         write_summary(&path, &rows, 0.95, &test_units()).unwrap();
-        let (columns, records) = read_back(std::fs::read(&path).unwrap());
+        let (columns, records) = decode_parquet(std::fs::read(&path).unwrap());
         let csv = summary::summary_csv_text(&rows, 0.95, &test_units()).unwrap();
         let mut lines = csv.lines();
         assert_eq!(columns.join(","), lines.next().unwrap());
@@ -235,6 +235,6 @@ mod tests {
             encode_parquet(&test_rows(), &test_units()).unwrap(),
             encode_parquet(&test_rows(), &test_units()).unwrap()
         );
-        assert!(encode_parquet(&[], &RowUnits::default()).unwrap().ends_with(b"PAR1"));
+        assert!(encode_parquet(&[], &ResultRowUnits::default()).unwrap().ends_with(b"PAR1"));
     }
 }

@@ -57,9 +57,9 @@ impl<W: Write> CaptureWriter<W> {
         capture.push_u16(0);
         capture.block.extend(u64::MAX.to_le_bytes());
         for comment in comments {
-            capture.push_option(OPTION_COMMENT, comment.as_bytes());
+            capture.push_pcapng_option(OPTION_COMMENT, comment.as_bytes());
         }
-        capture.push_option(OPTION_APPLICATION, b"usher");
+        capture.push_pcapng_option(OPTION_APPLICATION, b"usher");
         capture.end_options();
         capture.finish_block()?;
         Ok(capture)
@@ -75,10 +75,10 @@ impl<W: Write> CaptureWriter<W> {
         self.push_u16(0);
         self.push_u32(0);
         for comment in comments {
-            self.push_option(OPTION_COMMENT, comment.as_bytes());
+            self.push_pcapng_option(OPTION_COMMENT, comment.as_bytes());
         }
-        self.push_option(OPTION_IF_NAME, name.as_bytes());
-        self.push_option(OPTION_IF_TSRESOL, &[9]);
+        self.push_pcapng_option(OPTION_IF_NAME, name.as_bytes());
+        self.push_pcapng_option(OPTION_IF_TSRESOL, &[9]);
         self.end_options();
         self.finish_block()?;
         self.interfaces += 1;
@@ -109,7 +109,7 @@ impl<W: Write> CaptureWriter<W> {
         self.push_u32(length);
         self.push_padded(data);
         if let Some(comment) = comment {
-            self.push_option(OPTION_COMMENT, comment.as_bytes());
+            self.push_pcapng_option(OPTION_COMMENT, comment.as_bytes());
             self.end_options();
         }
         self.finish_block()
@@ -158,7 +158,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     /// Appends an option. A value beyond its 16-bit length is truncated, text at a character boundary.
-    fn push_option(&mut self, code: u16, value: &[u8]) {
+    fn push_pcapng_option(&mut self, code: u16, value: &[u8]) {
         let mut end = value.len().min(usize::from(u16::MAX));
         while end < value.len() && end > 0 && value[end] & 0xc0 == 0x80 {
             end -= 1;

@@ -65,7 +65,7 @@ impl SampleMoments {
             return false;
         }
         let error = self.standard_error();
-        error == 0.0 || student::two_sided(half_width / error, f64::from(self.n - 1)) <= 1.0 - level
+        error == 0.0 || student::two_sided_p_value(half_width / error, f64::from(self.n - 1)) <= 1.0 - level
     }
 
     fn standard_error(&self) -> f64 {
@@ -194,14 +194,14 @@ impl StoppingRule {
     }
 
     /// True if the mean of these moments is precise enough.
-    pub fn is_precise(&self, moments: &SampleMoments) -> bool {
+    pub fn is_mean_precise(&self, moments: &SampleMoments) -> bool {
         moments.is_within(self.share * moments.mean().abs(), self.level)
     }
 
     /// Returns the stop, or `None` to continue. `series` has for each watched metric its value in each of the `done`
     /// replications, from index 0 without a gap. `None` values, where a replication left the metric undefined, are
     /// skipped. If `min` equals `max`, that number of replications is enough. Without watched metrics `min` is enough.
-    pub fn decide_stop(&self, done: u32, series: &[&[Option<f64>]]) -> Option<StopDecision> {
+    pub fn decide_replication_stop(&self, done: u32, series: &[&[Option<f64>]]) -> Option<StopDecision> {
         let max = self.max.max(1);
         let fixed = self.min >= max;
         let mut moments = vec![SampleMoments::default(); series.len()];
@@ -215,7 +215,7 @@ impl StoppingRule {
             let converged = if fixed {
                 replications == max
             } else {
-                replications >= self.min && moments.iter().all(|m| self.is_precise(m))
+                replications >= self.min && moments.iter().all(|m| self.is_mean_precise(m))
             };
             if converged || replications == max {
                 return Some(StopDecision { replications, converged });
@@ -298,34 +298,34 @@ mod tests {
     fn stops_at_the_first_precise_prefix_however_many_are_done() {
         let rule = StoppingRule { share: 0.05, level: 0.95, min: 3, max: 10 };
         let values: Vec<_> = [10.0, 14.0, 9.9, 10.1, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0].map(Some).into();
-        let all = rule.decide_stop(10, &[&values]);
+        let all = rule.decide_replication_stop(10, &[&values]);
         let limit = StopDecision { replications: 10, converged: false };
         assert_eq!(all, Some(limit));
-        assert_eq!(rule.decide_stop(9, &[&values[..9]]), None);
+        assert_eq!(rule.decide_replication_stop(9, &[&values[..9]]), None);
         let calm: Vec<_> = [10.0, 10.1, 9.9, 10.0, 50.0].map(Some).into();
         let early = Some(StopDecision { replications: 3, converged: true });
-        assert_eq!(rule.decide_stop(3, &[&calm[..3]]), early);
-        assert_eq!(rule.decide_stop(5, &[&calm]), early);
-        assert_eq!(rule.decide_stop(2, &[&calm[..2]]), None);
+        assert_eq!(rule.decide_replication_stop(3, &[&calm[..3]]), early);
+        assert_eq!(rule.decide_replication_stop(5, &[&calm]), early);
+        assert_eq!(rule.decide_replication_stop(2, &[&calm[..2]]), None);
     }
 
     #[test]
     fn every_watched_metric_must_be_precise() {
         let rule = StoppingRule { share: 0.05, level: 0.95, min: 2, max: 5 };
         let (calm, wild) = ([Some(1.0); 4], [Some(1.0), None, Some(9.0), Some(2.0)]);
-        assert!(rule.decide_stop(4, &[&calm]).is_some());
-        assert_eq!(rule.decide_stop(4, &[&calm, &wild]), None);
+        assert!(rule.decide_replication_stop(4, &[&calm]).is_some());
+        assert_eq!(rule.decide_replication_stop(4, &[&calm, &wild]), None);
     }
 
     #[test]
     fn a_fixed_count_runs_in_full() {
         let rule = StoppingRule::with_exact_count(4);
-        assert_eq!(rule.decide_stop(3, &[&[Some(1.0); 3]]), None);
+        assert_eq!(rule.decide_replication_stop(3, &[&[Some(1.0); 3]]), None);
         assert_eq!(
-            rule.decide_stop(4, &[&[Some(1.0); 4]]),
+            rule.decide_replication_stop(4, &[&[Some(1.0); 4]]),
             Some(StopDecision { replications: 4, converged: true })
         );
-        assert_eq!(rule.decide_stop(4, &[]).map(|s| s.replications), Some(4));
+        assert_eq!(rule.decide_replication_stop(4, &[]).map(|s| s.replications), Some(4));
     }
 
     proptest! {
@@ -335,10 +335,10 @@ mod tests {
         ) {
             let rule = StoppingRule { share: 0.1, level: 0.95, min: 2, max: 20 };
             let values: Vec<_> = values.into_iter().map(Some).collect();
-            let first = (1..=values.len()).find_map(|n| rule.decide_stop(n as u32, &[&values[..n]]));
+            let first = (1..=values.len()).find_map(|n| rule.decide_replication_stop(n as u32, &[&values[..n]]));
             if let Some(first) = first {
                 let seen = (first.replications as usize + ahead).min(values.len());
-                prop_assert_eq!(rule.decide_stop(seen as u32, &[&values[..seen]]), Some(first));
+                prop_assert_eq!(rule.decide_replication_stop(seen as u32, &[&values[..seen]]), Some(first));
             }
         }
 

@@ -1,6 +1,6 @@
 //! Rows grouped by point and metric, each with mean and interval: the source of figures and tables.
 
-use crate::columns::{self, RowUnits};
+use crate::columns::{self, ResultRowUnits};
 use crate::row::{GridPoint, ResultRow, format_number};
 use crate::stats::robust::{InfluentialReplication, MedianEstimate, find_influential};
 use crate::stats::{MeanEstimate, SampleMoments};
@@ -42,10 +42,10 @@ impl MetricSummary {
 }
 
 /// Computes a number of a summary at the confidence level of its intervals.
-pub(crate) type NumberOf = fn(&MetricSummary, f64) -> Option<f64>;
+pub(crate) type SummaryValueFunction = fn(&MetricSummary, f64) -> Option<f64>;
 
 /// The numbers of a summary's line after `n`, by column name.
-pub(crate) const NUMBERS: [(&str, NumberOf); 12] = [
+pub(crate) const NUMBERS: [(&str, SummaryValueFunction); 12] = [
     ("mean", |s, _| Some(s.estimate.mean)),
     ("mean_low", |s, _| Some(s.estimate.low())),
     ("mean_high", |s, _| Some(s.estimate.high())),
@@ -69,7 +69,7 @@ pub fn write_summary_csv(
     path: &Path,
     rows: &[ResultRow],
     level: f64,
-    units: &RowUnits,
+    units: &ResultRowUnits,
 ) -> Result<(), RunFileError> {
     let text = summary_csv_text(rows, level, units)?;
     file::write_file(path, |out| out.write_all(text.as_bytes()))
@@ -79,7 +79,11 @@ pub fn write_summary_csv(
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`].
-pub fn summary_csv_text(rows: &[ResultRow], level: f64, units: &RowUnits) -> Result<String, RunFileError> {
+pub fn summary_csv_text(
+    rows: &[ResultRow],
+    level: f64,
+    units: &ResultRowUnits,
+) -> Result<String, RunFileError> {
     let axes = columns::of_axes(rows, units, &columns::SUMMARY)?;
     let [study, of_metrics @ ..] = &columns::SUMMARY;
     let places = axes.iter().map(|axis| axis.name.as_str());
@@ -157,7 +161,7 @@ mod tests {
         let mut rows: Vec<ResultRow> =
             (0..).zip(heavy).map(|(r, value)| test_row("5 %", r, "delay.mean", value)).collect();
         rows.push(test_row("a, b", 0, "delay.mean", 3.0));
-        let mut units = RowUnits::default();
+        let mut units = ResultRowUnits::default();
         units.set_metric_unit("delay.mean", "s");
         let head = "study,loss,metric,unit,n,mean,mean_low,mean_high,median,median_low,median_high,moved_by,mean_without,\
                     confidence,sd,min,max";

@@ -5,22 +5,22 @@
 //! [%]`). Data frames can plot it directly. An axis of plain numbers has only a column of numbers.
 
 use crate::RunFileError;
-use crate::columns::{self, AxisColumn, RowUnits};
+use crate::columns::{self, AxisColumn, ResultRowUnits};
 use crate::row::{GridPoint, ResultRow};
 use crate::summary::{self, MetricSummary};
 use std::fmt;
 
 /// Returns the value of a column by row index, from 0; `None` if unknown.
-pub type ValueGetter<'a, V> = Box<dyn Fn(usize) -> Option<V> + 'a>;
+pub type ColumnValueGetter<'a, V> = Box<dyn Fn(usize) -> Option<V> + 'a>;
 
 /// The values of a column.
 pub enum ColumnValues<'a> {
     /// Texts.
-    Text(ValueGetter<'a, &'a str>),
+    Text(ColumnValueGetter<'a, &'a str>),
     /// Non-negative integers.
-    Count(ValueGetter<'a, u32>),
+    Count(ColumnValueGetter<'a, u32>),
     /// Numbers.
-    Number(ValueGetter<'a, f64>),
+    Number(ColumnValueGetter<'a, f64>),
 }
 
 impl fmt::Debug for ColumnValues<'_> {
@@ -59,7 +59,7 @@ pub struct ResultTable<'a> {
 /// [`RunFileError::ReservedAxis`].
 pub fn results_table<'a>(
     rows: &'a [ResultRow],
-    units: &'a RowUnits,
+    units: &'a ResultRowUnits,
 ) -> Result<ResultTable<'a>, RunFileError> {
     let mut of = vec![TableColumn::from_texts("study", move |i| &rows[i].study)];
     let axes = columns::of_axes(rows, units, &columns::RESULTS)?;
@@ -80,7 +80,7 @@ pub fn summary_table<'a>(
     summaries: &'a [MetricSummary],
     rows: &'a [ResultRow],
     level: f64,
-    units: &'a RowUnits,
+    units: &'a ResultRowUnits,
 ) -> Result<ResultTable<'a>, RunFileError> {
     let mut of = vec![TableColumn::from_texts("study", move |i| &summaries[i].study)];
     let axes = columns::of_axes(rows, units, &columns::SUMMARY)?;
@@ -104,7 +104,7 @@ impl<'a> TableColumn<'a> {
         let values = ColumnValues::Text(Box::new(move |i| Some(of(i))));
         Self { name: name.to_owned(), required: true, values }
     }
-    fn from_units(units: &'a RowUnits, metric: impl Fn(usize) -> &'a str + 'a) -> Self {
+    fn from_units(units: &'a ResultRowUnits, metric: impl Fn(usize) -> &'a str + 'a) -> Self {
         let values = ColumnValues::Text(Box::new(move |i| units.of_metric(metric(i))));
         Self { name: columns::UNIT.name.to_owned(), required: false, values }
     }

@@ -2,7 +2,7 @@
 
 use crate::bounds::{LoginMix, ResourceBound, ServerResource, resource_bounds};
 use crate::deployment::ServerDeployment;
-use crate::world::{StepLength, StepResult, run_load_step};
+use crate::world::{LoadStepDuration, LoadStepResult, run_load_step};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use usher_core::{Duration, Seed};
@@ -121,11 +121,11 @@ pub enum PlanError {
     #[error("{0}")]
     World(String),
     /// No login succeeds even at the smallest load.
-    #[error("no login ends as it has to, however few there are: {0}")]
+    #[error("no login succeeds, even at the lowest load: {0}")]
     NoLoginAccepted(String),
     /// Too few logins succeed even at the smallest load.
     #[error(
-        "{share:.2} % of the logins end as they have to, however few there are, where {wanted} % must: {failures}.{hint}"
+        "only {share:.2} % of the logins succeed even at the lowest load, and {wanted} % must: {failures}.{hint}"
     )]
     Failing {
         /// The per cent that succeed.
@@ -138,7 +138,7 @@ pub enum PlanError {
         hint: &'static str,
     },
     /// The user interrupted it.
-    #[error("interrupted: there is no answer yet")]
+    #[error("interrupted before there was an answer")]
     Interrupted,
 }
 
@@ -175,15 +175,15 @@ pub fn plan_deployment(
 ) -> Result<PlanAnswer, PlanError> {
     let mix = LoginMix::from_profile(deployment, profile);
     let searches = settings.replications as usize;
-    // A search takes about eight steps; the levels and the planned load are points, too.
+    // A search takes about eight steps. The load levels and the planned load are points too.
     let steps = searches * (8 + SHARES.len() + 1) + 1;
     let planner = CapacityPlanner { deployment, settings, mix, watch, done: AtomicUsize::new(0), steps };
-    planner.build_answer()
+    planner.build_plan_answer()
 }
 
 impl CapacityPlanner<'_> {
-    fn build_answer(&self) -> Result<PlanAnswer, PlanError> {
-        // At a load without waiting for cores or store: the delay of a single login.
+    fn build_plan_answer(&self) -> Result<PlanAnswer, PlanError> {
+        // Measure the delay of a single login at a load so low that it waits for neither cores nor the store.
         let scarcest =
             resource_bounds(self.deployment, &self.mix, 0.0).first().map_or(1.0, |bound| bound.rate);
         let alone = self.run_step(scarcest * 0.05, 1.0, "alone", 0)?;
@@ -195,8 +195,8 @@ impl CapacityPlanner<'_> {
         if alone.tally.success_ratio() < SUCCESS {
             let hint = match self.deployment.loss > 0.0 {
                 true => {
-                    " Packets are lost on the way, and what is sent again is not enough: plan with less loss, or with access \
-                     servers that send more often or by TCP."
+                    " The network loses packets, and retransmissions do not suffice: plan with less loss, or with \
+                     access servers that retransmit more often or use TCP."
                 }
                 false => "",
             };
@@ -204,17 +204,21 @@ impl CapacityPlanner<'_> {
             return Err(PlanError::Failing { share, wanted: SUCCESS * 100.0, failures, hint });
         }
         let bounds = resource_bounds(self.deployment, &self.mix, delay);
-        // The processor always gives a bound.
+        // The list is never empty, because the processor always gives a bound.
         let most = bounds.first().map_or(1.0, |bound| bound.rate);
         let base = quantile(&alone.tally.latency, self.settings.share).unwrap_or(delay);
-        let capacity = if base > self.settings.time_limit { None } else { self.find_capacity(most, base)? };
+        let capacity =
+            if base > self.settings.time_limit { None } else { self.find_rate_meeting_target(most, base)? };
         let all_of_it = capacity.is_some_and(|capacity| capacity.mean > most / (1.0 + PRECISION));
         let limit = bounds.first().filter(|_| all_of_it).map(|bound| bound.resource);
-        let points =
-            SHARES.iter().map(|share| self.simulate_point(share * most)).collect::<Result<Vec<_>, _>>()?;
+        let points = SHARES
+            .iter()
+            .map(|share| self.simulate_login_rate(share * most))
+            .collect::<Result<Vec<_>, _>>()?;
         let servers = capacity.map(|capacity| (self.settings.demand / capacity.mean).ceil().max(1.0) as u64);
-        let planned =
-            servers.map(|servers| self.simulate_point(self.settings.demand / servers as f64)).transpose()?;
+        let planned = servers
+            .map(|servers| self.simulate_login_rate(self.settings.demand / servers as f64))
+            .transpose()?;
         let levels = LEVELS
             .iter()
             .filter_map(|level| {
@@ -228,23 +232,28 @@ impl CapacityPlanner<'_> {
     }
 
     /// Finds the highest rate that meets the target; each replication searches by itself.
-    fn find_capacity(&self, most: f64, base: f64) -> Result<Option<IntervalEstimate>, PlanError> {
+    fn find_rate_meeting_target(&self, most: f64, base: f64) -> Result<Option<IntervalEstimate>, PlanError> {
         let found = self.for_each_replication(self.settings.replications, |replication| {
-            self.search_rate(most, base, replication)
+            self.search_replication_rate(most, base, replication)
         })?;
         let found: Option<Vec<f64>> = found.into_iter().collect();
         Ok(found.filter(|found| !found.is_empty()).map(|found| IntervalEstimate::from_values(&found)))
     }
 
-    fn search_rate(&self, most: f64, base: f64, replication: u32) -> Result<Option<f64>, PlanError> {
-        let meets = |rate: f64| self.meets_target(rate, base, replication);
+    fn search_replication_rate(
+        &self,
+        most: f64,
+        base: f64,
+        replication: u32,
+    ) -> Result<Option<f64>, PlanError> {
+        let meets = |rate: f64| self.meets_delay_target(rate, base, replication);
         // Above `most` a queue grows without end, which a short step with a lax target does not detect.
         let (mut low, mut high) = (most * 0.85, most);
         let mut doubled = 0;
         while !meets(low)? {
             (low, high) = (low / 2.0, low);
             doubled += 1;
-            // If it fails below a hundredth of its resources' bound, load is not the cause.
+            // If even a hundredth of the load that the resources allow fails, load is not the cause.
             if doubled > 7 {
                 return Ok(None);
             }
@@ -262,7 +271,7 @@ impl CapacityPlanner<'_> {
     /// True if a rate meets the target over a step as long as in `usher load --ramp`. If that has too many logins to
     /// simulate, the step and the target's time for waiting shrink by the same factor. The backlog of an overload grows
     /// with the length of a step. Random backlog shrinks less, so a step needs enough logins to make it small.
-    fn meets_target(&self, rate: f64, base: f64, replication: u32) -> Result<bool, PlanError> {
+    fn meets_delay_target(&self, rate: f64, base: f64, replication: u32) -> Result<bool, PlanError> {
         let shorter = (rate * HOLD_S / (SEARCH * f64::from(self.settings.logins))).max(1.0);
         let step = self.run_step(rate, shorter, "search", replication)?;
         let limit = base + (self.settings.time_limit - base) / shorter;
@@ -277,14 +286,14 @@ impl CapacityPlanner<'_> {
         shorter: f64,
         purpose: &str,
         replication: u32,
-    ) -> Result<StepResult, PlanError> {
+    ) -> Result<LoadStepResult, PlanError> {
         if self.watch.is_interrupted() {
             return Err(PlanError::Interrupted);
         }
         let hold = HOLD_S / shorter;
-        // Even at a low rate the window needs some logins.
+        // At a low rate, lengthen the window so that it has enough logins.
         let hold = hold.max(20.0 / rate);
-        let length = StepLength {
+        let length = LoadStepDuration {
             warmup: Duration::from_secs_f64(SETTLE_S * hold / HOLD_S),
             measurement_time: Duration::from_secs_f64(hold),
         };
@@ -297,12 +306,12 @@ impl CapacityPlanner<'_> {
     }
 
     /// Simulates a rate.
-    fn simulate_point(&self, rate: f64) -> Result<SimulatedPoint, PlanError> {
+    fn simulate_login_rate(&self, rate: f64) -> Result<SimulatedPoint, PlanError> {
         let shorter = (rate * HOLD_S / f64::from(self.settings.logins)).max(0.05);
         let steps = self
             .for_each_replication(self.settings.replications, |r| self.run_step(rate, shorter, "point", r))?;
         let of = |q: Option<f64>| -> Option<Vec<f64>> {
-            let value = |step: &StepResult| match q {
+            let value = |step: &LoadStepResult| match q {
                 Some(q) => quantile(&step.tally.latency, q),
                 None => (!step.tally.latency.is_empty()).then(|| step.tally.latency.mean() * 1e-9),
             };
@@ -315,7 +324,7 @@ impl CapacityPlanner<'_> {
             _ => None,
         };
         let within = (self.settings.time_limit * 1e9) as u64;
-        let in_time = |step: &StepResult| {
+        let in_time = |step: &LoadStepResult| {
             let begun = (step.tally.ended_total() + step.tally.cut_off).max(1);
             step.tally.latency.count_between(0, within) as f64 / begun as f64
         };

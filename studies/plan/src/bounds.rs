@@ -21,8 +21,8 @@ impl ServerResource {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Processor => "the processor",
-            Self::StoreThreads => "the threads that ask the store (users.threads)",
-            Self::HalfOpen => "the logins that may be under way (limits.half_open)",
+            Self::StoreThreads => "the threads for store lookups (users.threads)",
+            Self::HalfOpen => "the limit of concurrent logins (limits.half_open)",
         }
     }
     /// Returns its name in JSON.
@@ -87,7 +87,7 @@ impl LoginMix {
             let (messages, heavy, light) = divide_cost(measured, &cpu);
             mix.messages += share * messages;
             mix.work += share * (heavy + light);
-            // One message has the public-key operations; all messages share the rest.
+            // One message of a login carries the public-key operations. All its messages share the other work equally.
             let each = light / messages;
             mix.square += share * ((messages - 1.0) * each * each + (each + heavy) * (each + heavy));
             mix.lookups += share * measured.units.get(LOOKUP).copied().unwrap_or(0.0);
@@ -158,7 +158,7 @@ pub fn resource_bounds(deployment: &ServerDeployment, mix: &LoginMix, delay: f64
         let rate = f64::from(deployment.store_threads()) / (mix.lookups * mix.lookup);
         all.push(ResourceBound { resource: ServerResource::StoreThreads, rate });
     }
-    // A login of one message is outstanding only during its lookup.
+    // Only logins of several messages are half open. A login of one message is outstanding only during its lookup.
     if delay > 0.0 && mix.messages > 1.0 {
         let rate = deployment.half_open() as f64 / delay;
         all.push(ResourceBound { resource: ServerResource::HalfOpen, rate });

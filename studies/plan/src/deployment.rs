@@ -1,19 +1,20 @@
 //! The deployment: the server with its configuration, a processor charged by a profile, and the users.
 
-use crate::login::{GeneratorLogin, LoginMethod, MethodError};
+use crate::login::{GeneratorLoginMethod, LoginMethod, LoginMethodError};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use usher_aaa::store::{AttributeRow, RowOperator, UserRows};
-use usher_aaa_config::{LoadedConfig, model::StoreKind};
+use usher_aaa_config::{LoadedAaaConfig, model::StoreKind};
 use usher_config::units::{PositiveCount, TimeSpan};
 use usher_config::{ConfigEnvironment, ConfigErrors, Prefix};
 use usher_core::WallTime;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, TlsCredentials, TlsVersion, TrustRoots, VersionRange, WallClock, fixtures,
+    ClientConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsVersion, TlsVersionRange, TrustRoots,
+    fixtures,
 };
-use usher_load::{DiameterTransport, EapTlsConfig, LoadUsers};
-use usher_profile::{ProfileMisfit, ProfileRequirement, ServerProfile, WorkScale};
+use usher_load::{DiameterTransport, EapTlsConfig, UserCredentialTable};
+use usher_profile::{MachineSpeedFactors, ProfileMismatchError, ProfileRequirement, ServerProfile};
 use usher_scenario::model::CpuSettings;
 
 /// Default addresses of the server and of its clients (RFC 5737).
@@ -29,11 +30,11 @@ const MOST_USERS: usize = 20_000;
 const FRAGMENT: usize = 1398;
 
 /// The rows of each user in the store, by name.
-type StoreRows = Vec<(String, UserRows)>;
+type UserStoreRows = Vec<(String, UserRows)>;
 
 /// TLS of users: their certificate and trust.
 #[derive(Clone, Debug)]
-pub struct TlsFor {
+pub struct UserTlsConfig {
     /// Their certificate and key, which all devices of one user share.
     pub credentials: Option<TlsCredentials>,
     /// The authorities of the server's certificate.
@@ -46,7 +47,7 @@ pub struct TlsFor {
 #[derive(Debug)]
 pub struct ServerDeployment {
     /// The server's configuration.
-    pub config: Arc<LoadedConfig>,
+    pub config: Arc<LoadedAaaConfig>,
     /// Its processor.
     pub cpu: CpuSettings,
     /// The methods.
@@ -54,14 +55,14 @@ pub struct ServerDeployment {
     /// The server's address.
     pub(crate) server: IpAddr,
     /// The RADIUS clients and the Diameter clients, if any.
-    pub(crate) radius: Option<RadiusSide>,
-    pub(crate) diameter: Option<DiameterSide>,
+    pub(crate) radius: Option<RadiusClientSettings>,
+    pub(crate) diameter: Option<DiameterClientSettings>,
     /// True for an IKEv2 gateway.
     pub(crate) ike: bool,
     /// The methods as the generator's logins, in order.
-    pub(crate) logins: Vec<GeneratorLogin>,
-    pub(crate) users: Arc<LoadUsers>,
-    pub(crate) rows: StoreRows,
+    pub(crate) logins: Vec<GeneratorLoginMethod>,
+    pub(crate) users: Arc<UserCredentialTable>,
+    pub(crate) rows: UserStoreRows,
     /// The simulated time of day.
     pub(crate) epoch: WallTime,
     /// Round-trip time from the network.
@@ -72,7 +73,7 @@ pub struct ServerDeployment {
 
 /// The RADIUS side of the clients.
 #[derive(Clone, Debug)]
-pub(crate) struct RadiusSide {
+pub(crate) struct RadiusClientSettings {
     pub(crate) from: IpAddr,
     pub(crate) secret: Vec<u8>,
     pub(crate) port: u16,
@@ -80,7 +81,7 @@ pub(crate) struct RadiusSide {
 
 /// The Diameter side of the clients.
 #[derive(Clone, Debug)]
-pub(crate) struct DiameterSide {
+pub(crate) struct DiameterClientSettings {
     pub(crate) from: IpAddr,
     pub(crate) host: String,
     pub(crate) server: String,
@@ -94,10 +95,10 @@ pub(crate) struct DiameterSide {
 pub enum DeploymentError {
     /// A method is invalid.
     #[error(transparent)]
-    Method(#[from] MethodError),
+    Method(#[from] LoginMethodError),
     /// The profile does not fit.
     #[error("{0}")]
-    Misfit(ProfileMisfit),
+    Misfit(ProfileMismatchError),
     /// The configuration lacks something that a plan needs.
     #[error("{0}")]
     Config(String),
@@ -110,10 +111,10 @@ pub enum DeploymentError {
 ///
 /// # Errors
 /// A fault of the program.
-pub fn builtin_config(methods: &[LoginMethod], store: StoreKind) -> Result<LoadedConfig, ConfigErrors> {
-    let mut order: Vec<&str> = methods.iter().filter_map(LoginMethod::offered_name).collect();
+pub fn builtin_config(methods: &[LoginMethod], store: StoreKind) -> Result<LoadedAaaConfig, ConfigErrors> {
+    let mut order: Vec<&str> = methods.iter().filter_map(LoginMethod::configured_method_name).collect();
     order.dedup();
-    // A gateway has no method of an AAA server, but the list must not be empty.
+    // A gateway has no login method of an AAA server, but the list must not be empty, so add one.
     if order.is_empty() {
         order.push("pap");
     }
@@ -146,15 +147,15 @@ pub fn builtin_config(methods: &[LoginMethod], store: StoreKind) -> Result<Loade
          [[client]]\nname = \"plan\"\nprefix = \"192.0.2.0/24\"\nsecret = \"a secret of the plan's own\"\n{tls}{diameter}",
         order.join(", ")
     );
-    usher_aaa_config::parse("the plan's own configuration", &text, None, &FixtureFiles)
+    usher_aaa_config::parse("the plan's own configuration", &text, None, &DefaultConfigFiles)
 }
 
 /// The files of the default configuration.
-struct FixtureFiles;
+struct DefaultConfigFiles;
 
-impl ConfigEnvironment for FixtureFiles {
+impl ConfigEnvironment for DefaultConfigFiles {
     fn read_text(&self, path: &Path) -> Result<String, String> {
-        let [chain, key, root] = fixtures::server_as_pem(2);
+        let [chain, key, root] = fixtures::server_chain_pem_texts(2);
         match path.to_str() {
             Some("server.pem") => Ok(chain),
             Some("server.key") => Ok(key),
@@ -171,9 +172,9 @@ impl ConfigEnvironment for FixtureFiles {
 }
 
 /// Returns the users' side of the built-in certificates.
-fn own_tls() -> TlsFor {
+fn own_tls() -> UserTlsConfig {
     let roots = TrustRoots::from_der([fixtures::root_certificate()]);
-    TlsFor {
+    UserTlsConfig {
         credentials: Some(fixtures::client_credentials(2)),
         roots,
         name: Some(fixtures::CLIENT_NAME.to_owned()),
@@ -182,9 +183,9 @@ fn own_tls() -> TlsFor {
 
 /// The parts of a deployment.
 #[derive(Debug)]
-pub struct DeploymentParts<'a> {
+pub struct DeploymentInputs<'a> {
     /// The server's configuration; `None` for the default one.
-    pub config: Option<LoadedConfig>,
+    pub config: Option<LoadedAaaConfig>,
     /// The profile.
     pub profile: &'a ServerProfile,
     /// The program's version.
@@ -196,7 +197,7 @@ pub struct DeploymentParts<'a> {
     /// Cores of each server.
     pub cores: PositiveCount,
     /// The factor of work compared with the profile's machine.
-    pub scale: WorkScale,
+    pub scale: MachineSpeedFactors,
     /// Additional round-trip time to the store, compared with the profile's.
     pub distance: TimeSpan,
     /// Round-trip time from the network.
@@ -204,7 +205,7 @@ pub struct DeploymentParts<'a> {
     /// Share of lost packets in each direction.
     pub loss: f64,
     /// TLS of users; `None` for the built-in one.
-    pub tls: Option<TlsFor>,
+    pub tls: Option<UserTlsConfig>,
     /// The time of day.
     pub now: WallTime,
 }
@@ -214,14 +215,14 @@ impl ServerDeployment {
     ///
     /// # Errors
     /// A sentence with the part that does not fit.
-    pub fn new(parts: DeploymentParts<'_>) -> Result<Self, DeploymentError> {
-        let DeploymentParts { profile, methods, .. } = parts;
+    pub fn new(parts: DeploymentInputs<'_>) -> Result<Self, DeploymentError> {
+        let DeploymentInputs { profile, methods, .. } = parts;
         let own = parts.config.is_none();
         let ike = methods.iter().any(LoginMethod::is_ike);
         if ike && !(own && methods.iter().all(LoginMethod::is_ike)) {
             return Err(DeploymentError::Config(
-                "an IKEv2 gateway is planned by itself, with a configuration of the plan's own: leave the other methods out of the mix, \
-                 and --config"
+                "an IKEv2 gateway is planned alone, with the plan's own configuration: leave other methods out of the \
+                 mix, and leave --config out"
                     .to_owned(),
             ));
         }
@@ -244,11 +245,11 @@ impl ServerDeployment {
         };
         let names: Vec<String> = methods.iter().map(|m| m.name.clone()).collect();
         let wanted = ProfileRequirement { program: parts.program, methods: &names, store: Some(store) };
-        profile.check_fit(&wanted).map_err(DeploymentError::Misfit)?;
+        profile.check_requirements(&wanted).map_err(DeploymentError::Misfit)?;
         if parts.distance.get() > usher_core::Duration::ZERO && profile.store.is_none() {
             return Err(DeploymentError::Config(
-                "the profile's users were not looked up in a store that can be farther away: measure with that store and more \
-                 users than its cache holds, or without the cache"
+                "the profile has no store lookups, so their cost at a distance is unknown: measure with that store, \
+                 and with more users than its cache holds or without the cache"
                     .to_owned(),
             ));
         }
@@ -257,23 +258,27 @@ impl ServerDeployment {
         let with_diameter = methods.iter().any(LoginMethod::is_diameter);
         let with_radius = !ike && !methods.iter().all(LoginMethod::is_diameter);
         let (server, radius) = match with_radius {
-            true => radius_side(&config).map(|(server, side)| (Some(server), Some(side)))?,
+            true => {
+                find_radius_listener_and_client(&config).map(|(server, side)| (Some(server), Some(side)))?
+            }
             false => (None, None),
         };
         let (server, diameter) = match with_diameter {
-            true => diameter_side(&config, server).map(|(server, side)| (server, Some(side)))?,
+            true => {
+                find_diameter_listener_and_peer(&config, server).map(|(server, side)| (server, Some(side)))?
+            }
             false => (server.unwrap_or(SERVER), None),
         };
         let epoch = if own { fixtures::WALL_TIME } else { parts.now };
         let tls = parts.tls.unwrap_or_else(own_tls);
         let with_tls = || {
-            let options = ClientOptions {
-                versions: VersionRange { min: TlsVersion::Tls12, max: TlsVersion::Tls13 },
+            let options = TlsClientOptions {
+                versions: TlsVersionRange { min: TlsVersion::Tls12, max: TlsVersion::Tls13 },
                 credentials: tls.credentials.clone().map(TlsCredentials::with_even_signatures),
                 roots: tls.roots.clone(),
                 server_name: None,
                 resumption: None,
-                clock: WallClock::from_time(epoch),
+                clock: SharedWallClock::from_time(epoch),
                 key_log: None,
             };
             ClientConfig::new(options).map_err(|e| DeploymentError::Config(format!("the users' TLS: {e}")))
@@ -325,18 +330,18 @@ fn server_address(listens: SocketAddr) -> Result<IpAddr, DeploymentError> {
     match listens.ip() {
         IpAddr::V4(at) if at.is_unspecified() => Ok(SERVER),
         IpAddr::V4(at) => Ok(at.into()),
-        IpAddr::V6(at) => Err(DeploymentError::Config(format!(
-            "plans are of IPv4: the first address that is listened at is {at}"
-        ))),
+        IpAddr::V6(at) => {
+            Err(DeploymentError::Config(format!("plans need IPv4, and the first listener has {at}")))
+        }
     }
 }
 
 /// Returns the server's Diameter listener and an address of the first peer that may connect: by TCP if it listens
 /// there, or by SCTP. `server` is its address for others.
-fn diameter_side(
-    config: &LoadedConfig,
+fn find_diameter_listener_and_peer(
+    config: &LoadedAaaConfig,
     server: Option<IpAddr>,
-) -> Result<(IpAddr, DiameterSide), DeploymentError> {
+) -> Result<(IpAddr, DiameterClientSettings), DeploymentError> {
     let wrong = |what: &str| DeploymentError::Config(what.to_owned());
     let listen = &config.file.listen;
     let (at, transport) = match (listen.diameter.first(), listen.diameter_sctp.first(), &config.file.diameter)
@@ -348,17 +353,18 @@ fn diameter_side(
         }
         _ => {
             return Err(wrong(
-                "the configuration listens for no Diameter over TCP or SCTP (listen.diameter, listen.diameter_sctp), by which \
-                 users of the plan log in; plans have no Diameter over TLS",
+                "the plan's methods need Diameter over TCP or SCTP, and the configuration has no such listener \
+                 (listen.diameter, listen.diameter_sctp); plans have no Diameter over TLS",
             ));
         }
     };
-    let diameter = config.file.diameter.as_ref().ok_or_else(|| wrong("[diameter] is missing"))?;
+    let diameter =
+        config.file.diameter.as_ref().ok_or_else(|| wrong("the configuration has no [diameter]"))?;
     let here = server_address(at)?;
     let server = server.unwrap_or(here);
     if server != here {
         return Err(wrong(
-            "the configuration listens for RADIUS and for Diameter at different addresses; plans have one",
+            "the configuration listens for RADIUS and for Diameter at different addresses: plans need one address",
         ));
     }
     let named = diameter.peer.iter().filter(|peer| peer.connect.is_none()).find_map(|peer| {
@@ -375,10 +381,10 @@ fn diameter_side(
         Some((host, PEER))
     };
     let (host, from) = named.or_else(any).ok_or_else(|| {
-        wrong("no [[diameter.peer]] of the configuration may connect by itself from an IPv4 address")
+        wrong("no [[diameter.peer]] of the configuration may open a connection from an IPv4 address")
     })?;
     let (identity, realm, port) = (diameter.identity.clone(), diameter.realm.clone(), at.port());
-    Ok((server, DiameterSide { from, host, server: identity, realm, port, transport }))
+    Ok((server, DiameterClientSettings { from, host, server: identity, realm, port, transport }))
 }
 
 /// Returns an address of a network that is not in `taken`.
@@ -393,10 +399,14 @@ fn free_address(prefix: &Prefix, taken: &[IpAddr]) -> Option<IpAddr> {
 }
 
 /// Returns the server's RADIUS listener and its first client.
-fn radius_side(config: &LoadedConfig) -> Result<(IpAddr, RadiusSide), DeploymentError> {
+fn find_radius_listener_and_client(
+    config: &LoadedAaaConfig,
+) -> Result<(IpAddr, RadiusClientSettings), DeploymentError> {
     let Some(listens) = config.file.listen.auth.first() else {
         return Err(DeploymentError::Config(
-            "the configuration listens for no RADIUS over UDP (listen.auth), by which users of the plan log in".to_owned(),
+            "the plan's methods need RADIUS over UDP, and the configuration has no such listener \
+             (listen.auth)"
+                .to_owned(),
         ));
     };
     let server = server_address(*listens)?;
@@ -410,7 +420,7 @@ fn radius_side(config: &LoadedConfig) -> Result<(IpAddr, RadiusSide), Deployment
         candidates.into_iter().chain(further).find(|at| {
             *at != server
                 && client.prefix.contains(*at)
-                && config.client_of(*at).is_some_and(|c| c.name == client.name)
+                && config.longest_prefix_client(*at).is_some_and(|c| c.name == client.name)
         })
     });
     let client = of_client.ok_or_else(|| {
@@ -418,19 +428,19 @@ fn radius_side(config: &LoadedConfig) -> Result<(IpAddr, RadiusSide), Deployment
             "no [[client]] of the configuration has an IPv4 address and a secret".to_owned(),
         )
     })?;
-    let secret = config.client_of(client).and_then(|client| client.secret.as_ref());
+    let secret = config.longest_prefix_client(client).and_then(|client| client.secret.as_ref());
     let secret = secret.map(|secret| secret.0.as_bytes().to_vec()).ok_or_else(|| {
-        DeploymentError::Config("no client of the configuration asks by RADIUS over UDP".to_owned())
+        DeploymentError::Config("no client of the configuration uses RADIUS over UDP".to_owned())
     })?;
-    Ok((server, RadiusSide { from: client, secret, port: listens.port() }))
+    Ok((server, RadiusClientSettings { from: client, secret, port: listens.port() }))
 }
 
 /// Makes the users with their rows in the store. With EAP-TLS all are the user of the certificate.
 fn make_users(
     methods: &[LoginMethod],
-    tls: &TlsFor,
+    tls: &UserTlsConfig,
     count: usize,
-) -> Result<(Arc<LoadUsers>, StoreRows), DeploymentError> {
+) -> Result<(Arc<UserCredentialTable>, UserStoreRows), DeploymentError> {
     let wrong = |e: String| DeploymentError::Config(e);
     let password = || AttributeRow {
         attribute: "Cleartext-Password".to_owned(),
@@ -444,12 +454,13 @@ fn make_users(
                 "EAP-TLS needs --certificate and --key of one user of the configuration, and --ca".to_owned(),
             )
         })?;
-        let users = LoadUsers::from_template(name, PASSWORD, 1).map_err(|e| wrong(e.to_string()))?;
+        let users =
+            UserCredentialTable::from_template(name, PASSWORD, 1).map_err(|e| wrong(e.to_string()))?;
         return Ok((Arc::new(users), vec![rows(name)]));
     }
     let count = count.clamp(1, MOST_USERS);
-    let users =
-        LoadUsers::from_template("user{}@plan.example", PASSWORD, count).map_err(|e| wrong(e.to_string()))?;
+    let users = UserCredentialTable::from_template("user{}@plan.example", PASSWORD, count)
+        .map_err(|e| wrong(e.to_string()))?;
     let rows = (0..count).map(|n| rows(&format!("user{n}@plan.example"))).collect();
     Ok((Arc::new(users), rows))
 }

@@ -6,39 +6,39 @@ use std::path::PathBuf;
 use usher_config::units::{EventRate, Percentage, PositiveCount, TimeSpan};
 use usher_config::{ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector, OrderedMap};
 use usher_core::Duration;
-use usher_profile::MachineReference;
+use usher_profile::ReferenceCryptoRates;
 
-/// What plans are.
+/// The format of plan files.
 pub const FORMAT: ConfigFormat = ConfigFormat { description: "a plan", version: 1, retired: &[] };
 
-/// A plan: who logs in, how often and by what, and what is to be met.
+/// A plan: the logins by rate and method, and the target.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's plan of a deployment")]
 pub struct PlanFile {
-    /// The profile that `usher load --calibrate` wrote, from this file's folder.
+    /// The profile of `usher load --calibrate`, relative to this file's folder.
     pub profile: Option<PathBuf>,
-    /// The server's configuration that is to be deployed, from this file's folder.
+    /// The server's configuration to deploy, relative to this file's folder.
     pub config: Option<PathBuf>,
-    /// Who logs in, and how often.
+    /// The demand: the rate of logins.
     pub demand: LoginDemand,
-    /// Methods by their names with their weights, as `eap-tls = 60`.
+    /// Methods with their weights, such as `eap-tls = 60`.
     pub mix: OrderedMap<f64>,
-    /// What is to be met.
-    pub target: Option<LoginTarget>,
+    /// The target.
+    pub target: Option<LoginTimeTarget>,
     /// Cores of each server.
     pub cores: Option<PositiveCount>,
-    /// So many times as long as on the profile's machine work takes.
+    /// All times as a multiple of those on the profile's machine.
     pub scale: Option<f64>,
-    /// Or how often a second a core of the servers does what the profile's reference says of its own.
-    pub reference: Option<MachineReference>,
-    /// How far away the store is, there and back, beyond where it was in the profile.
+    /// Instead of `scale`: the speed of a core of the servers at the operations of the profile's reference.
+    pub reference: Option<ReferenceCryptoRates>,
+    /// Additional round-trip time to the store, compared with the profile.
     pub store_distance: Option<TimeSpan>,
-    /// How far away access servers are, there and back.
+    /// Round-trip time to the access servers.
     pub round_trip: Option<TimeSpan>,
-    /// Share of packets lost, each way.
+    /// Share of lost packets, in each direction.
     pub loss: Option<Percentage>,
-    /// PEM: the certificate of a test user, with those above it.
+    /// PEM: the certificate of a test user, then its chain.
     pub certificate: Option<PathBuf>,
     /// PEM: its key.
     pub key: Option<PathBuf>,
@@ -46,36 +46,36 @@ pub struct PlanFile {
     pub ca: Option<PathBuf>,
 }
 
-/// This share of the logins is to end within that time.
+/// The target: this share of the logins must end within this time.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LoginTarget {
+pub struct LoginTimeTarget {
     /// The share.
     pub share: Percentage,
     /// The time.
     pub within: TimeSpan,
 }
 
-impl Default for LoginTarget {
+impl Default for LoginTimeTarget {
     /// 99 % within 100 ms, as `usher load --ramp` wants it.
     fn default() -> Self {
         Self { share: Percentage::from_percent(99), within: TimeSpan::from_millis(100) }
     }
 }
 
-/// Who logs in, and how often: a rate, or users with what they do.
+/// The demand: a rate, or users with their behaviour.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoginDemand {
-    /// Users.
+    /// The number of users.
     pub users: Option<PositiveCount>,
-    /// All of them log in once within this time, as in the morning.
+    /// All users log in once within this time, as in the morning.
     pub within: Option<TimeSpan>,
-    /// Or each logs in again after this time, around the clock.
+    /// Or: each user logs in again after this time, around the clock.
     pub reauthentication: Option<TimeSpan>,
-    /// Or so many logins there are.
+    /// Or: the rate of logins.
     pub rate: Option<EventRate>,
-    /// At the peak so many times as many as on average.
+    /// The peak as a multiple of the average.
     pub peak: Option<f64>,
 }
 
@@ -83,28 +83,30 @@ impl LoginDemand {
     /// Logins a second at the peak.
     ///
     /// # Errors
-    /// What is missing, or said twice.
+    /// A missing or duplicate setting.
     pub fn peak_rate(&self) -> Result<f64, String> {
         let peak = self.peak.unwrap_or(1.0);
         if !(peak.is_finite() && peak >= 1.0) {
-            return Err("the peak is so many times the average: 1 or more".to_owned());
+            return Err("peak is a multiple of the average: it must be 1 or more".to_owned());
         }
         let of = |users: Option<PositiveCount>, time: TimeSpan| match users {
-            None => Err("how many users log in is missing (users)".to_owned()),
-            Some(_) if time.get() == Duration::ZERO => Err("logins within no time are no demand".to_owned()),
+            None => Err("the number of users is missing (users)".to_owned()),
+            Some(_) if time.get() == Duration::ZERO => {
+                Err("the time of the logins must be above zero".to_owned())
+            }
             Some(users) => Ok(f64::from(users.get()) / time.get().as_secs_f64()),
         };
         let average = match (self.rate, self.within, self.reauthentication) {
             (Some(rate), None, None) => rate.per_second(),
             (None, Some(time), None) | (None, None, Some(time)) => of(self.users, time)?,
             (None, None, None) => {
-                return Err("how often users log in is missing: a rate, users within a time, or users with a time of \
+                return Err("the rate of logins is missing: give a rate, users within a time, or users with a time of \
                             reauthentication"
                     .to_owned());
             }
             _ => {
-                return Err("how often users log in is said twice: a rate, a time within which all log in, or a time of \
-                            reauthentication, one of them"
+                return Err("the rate of logins is given twice: give only one of a rate, a time within which all log \
+                            in, and a time of reauthentication"
                     .to_owned());
             }
         };
@@ -115,7 +117,7 @@ impl LoginDemand {
 /// Reads a plan's text. `origin` is the file that it was read from.
 ///
 /// # Errors
-/// Everything that is wrong with it, each fault with its line.
+/// All faults, each with its line.
 pub fn parse_plan(
     origin: &str,
     text: &str,
@@ -131,7 +133,7 @@ pub fn parse_plan(
                     usher_config::tree::PathStep::Key("mix".to_owned()),
                     usher_config::tree::PathStep::Key(name.to_owned()),
                 ];
-                faults.add(tree.position_of(&at), format!("mix.{name}: a weight is above 0"));
+                faults.add(tree.position_of(&at), format!("mix.{name}: a weight must be above 0"));
             }
         }
         Some(file)
@@ -148,10 +150,10 @@ pub fn json_schema() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::NoEnvironment;
+    use usher_config::EmptyConfigEnvironment;
 
     fn parse_demand(text: &str) -> Result<f64, String> {
-        parse_plan("plan.toml", text, &NoEnvironment).map_err(|e| e.to_string())?.demand.peak_rate()
+        parse_plan("plan.toml", text, &EmptyConfigEnvironment).map_err(|e| e.to_string())?.demand.peak_rate()
     }
 
     #[test]
@@ -162,16 +164,17 @@ mod tests {
         assert!(parse_demand("[demand]\nwithin = \"1 h\"").unwrap_err().contains("(users)"));
         assert!(parse_demand("").unwrap_err().contains("is missing"));
         assert!(
-            parse_demand("[demand]\nrate = \"5 /s\"\nwithin = \"1 h\"").unwrap_err().contains("said twice")
+            parse_demand("[demand]\nrate = \"5 /s\"\nwithin = \"1 h\"").unwrap_err().contains("given twice")
         );
         assert!(parse_demand("[demand]\nrate = \"5 /s\"\npeak = 0.5").unwrap_err().contains("1 or more"));
-        assert!(parse_demand("[demand]\nusers = 1\nwithin = \"0 s\"").unwrap_err().contains("no time"));
+        assert!(parse_demand("[demand]\nusers = 1\nwithin = \"0 s\"").unwrap_err().contains("above zero"));
     }
 
     #[test]
     fn faults_have_their_lines() {
-        let said = |text: &str| parse_plan("plan.toml", text, &NoEnvironment).unwrap_err().to_string();
-        assert!(said("mix = { pap = 0.0 }").contains("plan.toml:1:15: mix.pap: a weight is above 0"));
+        let said =
+            |text: &str| parse_plan("plan.toml", text, &EmptyConfigEnvironment).unwrap_err().to_string();
+        assert!(said("mix = { pap = 0.0 }").contains("plan.toml:1:15: mix.pap: a weight must be above 0"));
         assert!(
             said("\nconfg = \"a\"")
                 .contains("plan.toml:2:1: unknown key \"confg\" at the top; did you mean \"config\"")

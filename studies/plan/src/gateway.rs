@@ -4,11 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::{Duration, Seed};
 use usher_crypto::SecretValue;
-use usher_gateway::{GatewayConfig, GatewayPeer, NAT_SOCKET, SOCKET};
-use usher_ike::machine::{self, IkeConnection};
+use usher_gateway::{GatewayConfig, GatewayConnectionConfig, NAT_SOCKET, SOCKET};
+use usher_ike::machine::{self, IkeConnectionConfig};
 use usher_ike::payload::{Identification, Proposal};
 use usher_load::IkeConfig;
-use usher_runner::world::{HostAddress, MachineEndpoint};
+use usher_runner::world::{HostAddress, MachineSockets};
 use usher_sim::{AppContext, AppDelivery};
 
 /// The initiators' address (RFC 5737).
@@ -23,12 +23,12 @@ const PROPOSAL: &str = "aes128-sha256-x25519";
 const INITIATORS: usize = 1000;
 
 fn ike_proposals() -> Result<Vec<Proposal>, String> {
-    Ok(vec![Proposal::parse_ike(PROPOSAL).map_err(|e| e.to_string())?])
+    Ok(vec![Proposal::parse_ike_proposal(PROPOSAL).map_err(|e| e.to_string())?])
 }
 
 /// The gateway on its host. It shares one key with all initiators, and creates IKE_SAs without a CHILD_SA.
 pub(crate) struct GatewayHost {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     gateway: usher_gateway::IkeGateway,
 }
 
@@ -40,8 +40,8 @@ impl GatewayHost {
         seed: Seed,
     ) -> Result<(Self, [(u32, u16); 2]), String> {
         let own = Identification::from_fqdn(NAME);
-        let shared = IkeConnection::shared_key("plan", own, &SecretValue::from(KEY), ike_proposals()?);
-        let connection = IkeConnection { fragmentation: true, ..shared };
+        let shared = IkeConnectionConfig::shared_key("plan", own, &SecretValue::from(KEY), ike_proposals()?);
+        let connection = IkeConnectionConfig { fragmentation: true, ..shared };
         // All initiators share one address here.
         let allowed = machine::IkeEndpointConfig {
             cookies_from: 100,
@@ -50,18 +50,18 @@ impl GatewayHost {
         };
         let config = GatewayConfig::for_peer(
             allowed,
-            GatewayPeer::as_responder(connection, SocketAddr::new(address, PORTS[0])),
+            GatewayConnectionConfig::responder_only(connection, SocketAddr::new(address, PORTS[0])),
         );
         let gateway = usher_gateway::IkeGateway::new(config, seed.derive_secure_rng("ike.start", 0))
             .map_err(|e| e.to_string())?;
-        let mut endpoint = MachineEndpoint::new(at);
+        let mut endpoint = MachineSockets::new(at);
         let sockets =
             [(endpoint.socket_number(SOCKET), PORTS[0]), (endpoint.socket_number(NAT_SOCKET), PORTS[1])];
         Ok((Self { endpoint, gateway }, sockets))
     }
 
     pub(crate) fn handle_delivery<R>(&mut self, ctx: &mut AppContext<'_, R>, delivery: &AppDelivery) {
-        self.endpoint.feed_delivery(ctx, &mut self.gateway, delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.gateway, delivery);
         // With a shared key there are no jobs for signatures or AAA.
         self.endpoint.drain_outputs(ctx, &mut self.gateway, |_, _, _| {});
     }

@@ -20,9 +20,9 @@ pub use answer::{
     IntervalEstimate, LoadLevel, PlanAnswer, PlanError, PlanObserver, PlanSettings, SimulatedPoint,
     plan_deployment,
 };
-pub use deployment::{DeploymentError, DeploymentParts, ServerDeployment, TlsFor, builtin_config};
-pub use file::{FORMAT, LoginDemand, LoginTarget, PlanFile, json_schema, parse_plan};
-pub use login::{LoginMethod, MethodError};
-pub use prepare::{PlanEffort, PrepareError, PreparedPlan};
+pub use deployment::{DeploymentError, DeploymentInputs, ServerDeployment, UserTlsConfig, builtin_config};
+pub use file::{FORMAT, LoginDemand, LoginTimeTarget, PlanFile, json_schema, parse_plan};
+pub use login::{LoginMethod, LoginMethodError};
+pub use prepare::{PlanSimulationSettings, PrepareError, PreparedPlan};
 pub use report::{answer_json, answer_text, build_report};
-pub use world::{StepLength, StepResult, run_load_step};
+pub use world::{LoadStepDuration, LoadStepResult, run_load_step};

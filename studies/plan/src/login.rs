@@ -1,6 +1,6 @@
 //! Login methods, by their names in profiles and `usher load`.
 
-use usher_load::{DiameterLogin, EapMethod, EapTlsConfig, PeapInner, RadiusLogin, TtlsInner};
+use usher_load::{DiameterLogin, EapMethod, EapTlsConfig, PeapInnerMethod, RadiusLogin, TtlsInnerMethod};
 
 /// A method with its weight among the logins.
 #[derive(Clone, PartialEq, Debug)]
@@ -13,7 +13,7 @@ pub struct LoginMethod {
 
 /// The reason why a method cannot be planned.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum MethodError {
+pub enum LoginMethodError {
     /// The name is unknown.
     #[error(
         "no method is named \"{0}\"; there are pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, \
@@ -26,7 +26,7 @@ pub enum MethodError {
 
 /// A method by its transport, as the generator has it.
 #[derive(Clone, Debug)]
-pub(crate) enum GeneratorLogin {
+pub(crate) enum GeneratorLoginMethod {
     Radius(RadiusLogin),
     Diameter(DiameterLogin),
     /// At a gateway by a shared key.
@@ -72,7 +72,7 @@ impl LoginMethod {
 
     /// Returns its name in the server's configuration (`methods.order`), if it has one there.
     #[must_use]
-    pub fn offered_name(&self) -> Option<&'static str> {
+    pub fn configured_method_name(&self) -> Option<&'static str> {
         Some(match self.radius_name() {
             "pap" => "pap",
             "chap" => "chap",
@@ -91,14 +91,17 @@ impl LoginMethod {
     ///
     /// # Errors
     /// The method is unknown.
-    pub(crate) fn to_generator_login(&self, tls: &EapTlsConfig) -> Result<GeneratorLogin, MethodError> {
+    pub(crate) fn to_generator_login(
+        &self,
+        tls: &EapTlsConfig,
+    ) -> Result<GeneratorLoginMethod, LoginMethodError> {
         if self.name == "ike-psk" {
-            return Ok(GeneratorLogin::Ike);
+            return Ok(GeneratorLoginMethod::Ike);
         }
         if !self.is_diameter() {
-            return self.radius_login(&self.name, tls).map(GeneratorLogin::Radius);
+            return self.radius_login(&self.name, tls).map(GeneratorLoginMethod::Radius);
         }
-        let unknown = || MethodError::Unknown(self.name.clone());
+        let unknown = || LoginMethodError::Unknown(self.name.clone());
         let name = self.radius_name();
         let known = [
             "pap",
@@ -113,14 +116,14 @@ impl LoginMethod {
         if !known.contains(&name) {
             return Err(unknown());
         }
-        Ok(GeneratorLogin::Diameter(match self.radius_login(name, tls)? {
+        Ok(GeneratorLoginMethod::Diameter(match self.radius_login(name, tls)? {
             RadiusLogin::Pap => DiameterLogin::Pap,
             RadiusLogin::Eap(method) => DiameterLogin::Eap(method),
             RadiusLogin::Chap | RadiusLogin::MsChapV2 => return Err(unknown()),
         }))
     }
 
-    fn radius_login(&self, name: &str, tls: &EapTlsConfig) -> Result<RadiusLogin, MethodError> {
+    fn radius_login(&self, name: &str, tls: &EapTlsConfig) -> Result<RadiusLogin, LoginMethodError> {
         let eap = RadiusLogin::Eap;
         let ttls = |inner| RadiusLogin::Eap(EapMethod::Ttls(tls.clone(), inner));
         Ok(match name {
@@ -131,16 +134,16 @@ impl LoginMethod {
             "eap-gtc" => eap(EapMethod::Gtc),
             "eap-mschapv2" => eap(EapMethod::MsChapV2),
             "eap-tls" => eap(EapMethod::Tls(tls.clone())),
-            "peap-mschapv2" => eap(EapMethod::Peap(tls.clone(), PeapInner::MsChapV2)),
-            "peap-gtc" => eap(EapMethod::Peap(tls.clone(), PeapInner::Gtc)),
-            "ttls-pap" => ttls(TtlsInner::Pap),
-            "ttls-chap" => ttls(TtlsInner::Chap),
-            "ttls-mschap" => ttls(TtlsInner::MsChap),
-            "ttls-mschapv2" => ttls(TtlsInner::MsChapV2),
-            "ttls-eap-md5" => ttls(TtlsInner::EapMd5),
-            "ttls-eap-gtc" => ttls(TtlsInner::EapGtc),
-            "ttls-eap-mschapv2" => ttls(TtlsInner::EapMsChapV2),
-            _ => return Err(MethodError::Unknown(self.name.clone())),
+            "peap-mschapv2" => eap(EapMethod::Peap(tls.clone(), PeapInnerMethod::MsChapV2)),
+            "peap-gtc" => eap(EapMethod::Peap(tls.clone(), PeapInnerMethod::Gtc)),
+            "ttls-pap" => ttls(TtlsInnerMethod::Pap),
+            "ttls-chap" => ttls(TtlsInnerMethod::Chap),
+            "ttls-mschap" => ttls(TtlsInnerMethod::MsChap),
+            "ttls-mschapv2" => ttls(TtlsInnerMethod::MsChapV2),
+            "ttls-eap-md5" => ttls(TtlsInnerMethod::EapMd5),
+            "ttls-eap-gtc" => ttls(TtlsInnerMethod::EapGtc),
+            "ttls-eap-mschapv2" => ttls(TtlsInnerMethod::EapMsChapV2),
+            _ => return Err(LoginMethodError::Unknown(self.name.clone())),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Prepares a simulation from a plan's file: reads files, applies defaults and lists the assumptions.
 
-use crate::deployment::{DeploymentParts, ServerDeployment, TlsFor};
+use crate::deployment::{DeploymentInputs, ServerDeployment, UserTlsConfig};
 use crate::file::{PlanFile, parse_plan};
 use crate::{LoginMethod, PlanSettings};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use usher_config::units::{Percentage, PositiveCount};
 use usher_core::WallTime;
 use usher_crypto::tls::{TlsCredentials, TrustRoots};
 use usher_crypto::x509::CertificateInfo;
-use usher_profile::WorkScale;
+use usher_profile::MachineSpeedFactors;
 
 /// Default replications, and default logins in a step: without TLS, and with TLS, whose handshakes are computed.
 const REPLICATIONS: u32 = 4;
@@ -21,7 +21,7 @@ const QUICK: u32 = 4;
 
 /// The effort of a plan's simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlanEffort {
+pub struct PlanSimulationSettings {
     /// True for a first look: fewer logins, two replications.
     pub quick: bool,
     /// Number of replications, each with its own random streams; `None` for 4.
@@ -58,7 +58,7 @@ impl PrepareError {
     fn new(cause: impl std::fmt::Display) -> Self {
         Self(cause.to_string())
     }
-    fn for_file(path: &Path, cause: impl std::fmt::Display) -> Self {
+    fn with_file_path(path: &Path, cause: impl std::fmt::Display) -> Self {
         Self(format!("{}: {cause}", path.display()))
     }
 }
@@ -85,21 +85,26 @@ impl PlanFile {
     ///
     /// # Errors
     /// The missing or unsuitable part.
-    pub fn prepare_plan(&self, effort: &PlanEffort, program: &str) -> Result<PreparedPlan, PrepareError> {
+    pub fn prepare_plan(
+        &self,
+        effort: &PlanSimulationSettings,
+        program: &str,
+    ) -> Result<PreparedPlan, PrepareError> {
         let demand = self.demand.peak_rate().map_err(PrepareError)?;
         let Some(path) = &self.profile else {
             return Err(PrepareError::new(
-                "what does a login cost? Give --profile FILE, which usher load --calibrate writes",
+                "the cost of a login is missing: give --profile FILE, which usher load --calibrate writes",
             ));
         };
-        let names: Vec<&str> = usher_scenario::work::all_labels().map(usher_core::WorkLabel::name).collect();
+        let names: Vec<&str> =
+            usher_scenario::work::all_work_labels().map(usher_core::WorkLabel::name).collect();
         let profile = read_file_text(path).map_err(PrepareError::new)?;
         let profile =
             usher_profile::parse_profile(&path.display().to_string(), &profile, &DiskEnvironment, &names)
                 .map_err(PrepareError::new)?;
         if self.mix.is_empty() {
             return Err(PrepareError(format!(
-                "by which methods do users log in? Give --mix METHOD=SHARE,...; the profile has {}",
+                "the methods of the logins are missing: give --mix METHOD=SHARE,...; the profile has {}",
                 profile.methods.names().collect::<Vec<_>>().join(", ")
             )));
         }
@@ -123,23 +128,27 @@ impl PlanFile {
             (certificate, key, Some(ca)) => Some(read_tls(certificate.as_deref().zip(key.as_deref()), ca)?),
             (.., None) => {
                 return Err(PrepareError::new(
-                    "the methods have TLS: give --ca, the authorities of the server's certificate, and for EAP-TLS --certificate and \
-                     --key of one user",
+                    "the methods use TLS: give --ca, the authorities of the server's certificate, and for EAP-TLS \
+                     --certificate and --key of one user",
                 ));
             }
         };
         let scale = match (self.scale, &self.reference) {
             (Some(_), Some(_)) => {
-                return Err(PrepareError::new("scale and reference say the same in two ways: leave one out"));
+                return Err(PrepareError::new(
+                    "scale and reference both set the speed: leave one of them out",
+                ));
             }
-            (Some(scale), None) if scale.is_finite() && scale > 0.0 => WorkScale::with_factor(scale),
+            (Some(scale), None) if scale.is_finite() && scale > 0.0 => {
+                MachineSpeedFactors::with_uniform_factor(scale)
+            }
             (Some(_), None) => return Err(PrepareError::new("the scale must be above 0")),
-            (None, Some(reference)) => WorkScale::for_machine(&profile, reference),
-            (None, None) => WorkScale::with_factor(1.0),
+            (None, Some(reference)) => MachineSpeedFactors::for_machine(&profile, reference),
+            (None, None) => MachineSpeedFactors::with_uniform_factor(1.0),
         };
         let cores = self.cores.unwrap_or(PositiveCount::ONE);
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let parts = DeploymentParts {
+        let parts = DeploymentInputs {
             config,
             profile: &profile,
             program,
@@ -154,7 +163,7 @@ impl PlanFile {
             now: WallTime::from_unix_secs(unix.as_secs()),
         };
         let assumptions = list_assumptions(&parts);
-        let deployment = ServerDeployment::new(parts).map_err(|e| PrepareError::for_file(path, e))?;
+        let deployment = ServerDeployment::new(parts).map_err(|e| PrepareError::with_file_path(path, e))?;
         let usual = if has_tls { TLS_LOGINS } else { LOGINS };
         let target = self.target.unwrap_or_default();
         let settings = PlanSettings {
@@ -172,7 +181,7 @@ impl PlanFile {
 
     fn describe_plan(&self, deployment: &ServerDeployment, profile: &usher_profile::ServerProfile) -> String {
         format!(
-            "Logins by {} at a server of {}, on a processor that the profile of {} charges ({}, {}).",
+            "Logins by {} at a server with {}, on a processor with the costs of the profile of {} ({}, {}).",
             deployment.methods.iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(", "),
             match self.config.as_ref() {
                 Some(config) => config.display().to_string(),
@@ -185,17 +194,18 @@ impl PlanFile {
     }
 }
 
-fn list_assumptions(parts: &DeploymentParts<'_>) -> Vec<String> {
+fn list_assumptions(parts: &DeploymentInputs<'_>) -> Vec<String> {
     vec![
-        "Logins come independently of each other (exponential gaps) and are spread evenly over the servers; an EAP login stays with \
+        "Logins arrive independently (exponential gaps) and spread evenly over the servers; an EAP login stays with \
          its server."
             .to_owned(),
         format!(
-            "The cores of a server share one queue ({} of them); the shards of a real one each have their own, so that with several \
-             the real delay is a little more.",
+            "The cores of a server share one queue (cores: {}). The shards of a real server have a queue each, so with \
+             several cores the real delay is a little longer.",
             parts.cores.get()
         ),
-        "A server has this processor for itself; accounting, logs beyond those of the calibration and other programs are not in it."
+        "A server has this processor to itself; accounting, other programs, and logs beyond those of the calibration \
+         are not included."
             .to_owned(),
         format!(
             "The profile was measured on {} with {} on {}.",
@@ -204,14 +214,17 @@ fn list_assumptions(parts: &DeploymentParts<'_>) -> Vec<String> {
     ]
 }
 
-fn read_tls(own: Option<(&Path, &Path)>, ca: &Path) -> Result<TlsFor, PrepareError> {
-    let read = |path: &Path| std::fs::read(path).map_err(|e| PrepareError::for_file(path, e));
-    let roots = TrustRoots::from_pem(&read(ca)?).map_err(|e| PrepareError::for_file(ca, e))?;
-    let Some((certificate, key)) = own else { return Ok(TlsFor { credentials: None, roots, name: None }) };
-    let credentials = TlsCredentials::from_pem(&read(certificate)?, &read(key)?)
-        .map_err(|e| PrepareError::for_file(if e.is_of_key() { key } else { certificate }, e))?;
+fn read_tls(own: Option<(&Path, &Path)>, ca: &Path) -> Result<UserTlsConfig, PrepareError> {
+    let read = |path: &Path| std::fs::read(path).map_err(|e| PrepareError::with_file_path(path, e));
+    let roots = TrustRoots::from_pem(&read(ca)?).map_err(|e| PrepareError::with_file_path(ca, e))?;
+    let Some((certificate, key)) = own else {
+        return Ok(UserTlsConfig { credentials: None, roots, name: None });
+    };
+    let credentials = TlsCredentials::from_pem(&read(certificate)?, &read(key)?).map_err(|e| {
+        PrepareError::with_file_path(if e.concerns_private_key() { key } else { certificate }, e)
+    })?;
     let names =
         CertificateInfo::of_der(credentials.leaf_certificate()).map(|said| said.names).unwrap_or_default();
     let name = names.iter().find(|name| name.contains('@')).or(names.first()).cloned();
-    Ok(TlsFor { credentials: Some(credentials), roots, name })
+    Ok(UserTlsConfig { credentials: Some(credentials), roots, name })
 }

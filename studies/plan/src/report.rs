@@ -72,7 +72,7 @@ fn format_ms(seconds: f64) -> String {
     }
 }
 
-fn spread_ms(spread: &IntervalEstimate) -> String {
+fn format_interval_ms(spread: &IntervalEstimate) -> String {
     if spread.low.is_finite() && spread.high.is_finite() {
         format!(
             "{} ({} to {})",
@@ -85,7 +85,7 @@ fn spread_ms(spread: &IntervalEstimate) -> String {
     }
 }
 
-fn target_text(settings: &PlanSettings) -> String {
+fn delay_target_text(settings: &PlanSettings) -> String {
     format!("{} % within {}", settings.share * 100.0, format_ms(settings.time_limit))
 }
 
@@ -99,35 +99,35 @@ fn describe_findings(answer: &PlanAnswer, settings: &PlanSettings) -> Vec<String
     match (&answer.capacity, answer.servers) {
         (Some(capacity), Some(n)) => {
             all.push(format!(
-                "{} for {} logins a second, {} of them.",
+                "{} for {} logins a second, with {}.",
                 servers_text(n),
                 format_rate(settings.demand),
-                target_text(settings)
+                delay_target_text(settings)
             ));
             all.push(format!(
-                "One takes {} logins a second so (95 % interval {} to {}, {} replications).",
+                "One server takes {} logins a second (95 % interval {} to {}, {} replications).",
                 format_rate(capacity.mean),
                 format_rate(capacity.low),
                 format_rate(capacity.high),
                 settings.replications
             ));
             all.push(match answer.limit {
-                Some(limit) => format!("What sets this is {}, however long logins may take.", limit.description()),
-                None => "What sets this is the target: with more logins too many take longer.".to_owned(),
+                Some(limit) => format!("The bottleneck is {}, whatever the target.", limit.description()),
+                None => "The limit is the target: with more logins, too many take longer.".to_owned(),
             });
         }
         _ => all.push(format!(
-            "No number of servers meets the target, {}: a login by itself takes longer. Ask for more time, bring the store or the access \
-             servers nearer, or take another method.",
-            target_text(settings)
+            "No number of servers meets the target, {}: even a single login takes longer. Allow more time, bring the \
+             store or the access servers nearer, or use another method.",
+            delay_target_text(settings)
         )),
     }
     if let Some(first) = answer.bounds.first() {
         let next = answer.bounds.get(1).map_or_else(String::new, |next| {
-            format!(" Next would be {}, at {}.", next.resource.description(), format_rate(next.rate))
+            format!(" The next is {}, at {}.", next.resource.description(), format_rate(next.rate))
         });
         all.push(format!(
-            "What breaks first is {}, at {} logins a second.{next}",
+            "The first bottleneck is {}, at {} logins a second.{next}",
             first.resource.description(),
             format_rate(first.rate)
         ));
@@ -136,21 +136,21 @@ fn describe_findings(answer: &PlanAnswer, settings: &PlanSettings) -> Vec<String
         && let Some([mean, p50, _, p99]) = &planned.delay
     {
         all.push(format!(
-            "Each of them then has {} logins a second and is busy for {:.0} % of the time: half of the logins take {}, 99 % {}, on \
-             average {}; the closed form says {} on average.",
+            "Each server then has {} logins a second and is busy for {:.0} % of the time. Half of the logins end \
+             within {}, 99 % within {}. The mean is {}, by the closed form {}.",
             format_rate(planned.rate),
             planned.busy.mean * 100.0,
-            spread_ms(p50),
-            spread_ms(p99),
-            spread_ms(mean),
+            format_interval_ms(p50),
+            format_interval_ms(p99),
+            format_interval_ms(mean),
             format_ms(planned.closed)
         ));
     }
     all
 }
 
-fn level_row(level: &LoadLevel) -> [String; 5] {
-    let p99 = level.point.delay.as_ref().map_or_else(|| "none".to_owned(), |d| spread_ms(&d[3]));
+fn load_level_row(level: &LoadLevel) -> [String; 5] {
+    let p99 = level.point.delay.as_ref().map_or_else(|| "none".to_owned(), |d| format_interval_ms(&d[3]));
     [
         format!("{:.0} %", level.share * 100.0),
         format_rate(level.rate),
@@ -164,8 +164,8 @@ const LEVEL_HEAD: [&str; 5] = ["level", "logins/s each", "servers", "processor b
 const POINT_HEAD: [&str; 7] =
     ["logins/s", "processor busy", "mean", "closed form", "half within", "99 % within", "in time"];
 
-fn point_row(point: &SimulatedPoint) -> [String; 7] {
-    let of = |i: usize| point.delay.as_ref().map_or_else(|| "none".to_owned(), |d| spread_ms(&d[i]));
+fn simulated_point_row(point: &SimulatedPoint) -> [String; 7] {
+    let of = |i: usize| point.delay.as_ref().map_or_else(|| "none".to_owned(), |d| format_interval_ms(&d[i]));
     [
         format_rate(point.rate),
         format!("{:.0} %", point.busy.mean * 100.0),
@@ -189,10 +189,13 @@ pub fn answer_text(
         let head = head.iter().map(|h| (*h).to_owned()).collect();
         columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
     };
-    text.push_str("\n\nAt the engineering levels, as shares of what breaks first:\n");
-    text.push_str(&table(&LEVEL_HEAD, answer.levels.iter().map(|l| level_row(l).to_vec()).collect()));
+    text.push_str("\n\nAt the engineering levels, as shares of the first bottleneck:\n");
+    text.push_str(&table(&LEVEL_HEAD, answer.levels.iter().map(|l| load_level_row(l).to_vec()).collect()));
     text.push_str("\nOne server, simulated:\n");
-    text.push_str(&table(&POINT_HEAD, answer.points.iter().map(|p| point_row(p).to_vec()).collect()));
+    text.push_str(&table(
+        &POINT_HEAD,
+        answer.points.iter().map(|p| simulated_point_row(p).to_vec()).collect(),
+    ));
     text
 }
 
@@ -312,13 +315,17 @@ pub fn build_report(
     ];
     let tables = vec![
         build_table(
-            "The engineering levels, as shares of what breaks first",
+            "The engineering levels, as shares of the first bottleneck",
             &LEVEL_HEAD,
-            answer.levels.iter().map(|l| level_row(l).to_vec()).collect(),
+            answer.levels.iter().map(|l| load_level_row(l).to_vec()).collect(),
         ),
-        build_table("One server, simulated", &POINT_HEAD, points().map(|p| point_row(p).to_vec()).collect()),
         build_table(
-            "What it takes at most, resource by resource",
+            "One server, simulated",
+            &POINT_HEAD,
+            points().map(|p| simulated_point_row(p).to_vec()).collect(),
+        ),
+        build_table(
+            "The limit of each resource",
             &["resource", "logins/s"],
             answer
                 .bounds
@@ -330,9 +337,9 @@ pub fn build_report(
     HtmlReport {
         title: "How many servers".to_owned(),
         question: format!(
-            "How many servers do {} logins a second take, {} of them?",
+            "How many servers do {} logins a second need, with {}?",
             format_rate(settings.demand),
-            target_text(settings)
+            delay_target_text(settings)
         ),
         findings: describe_findings(answer, settings),
         description: about.to_owned(),

@@ -1,23 +1,23 @@
 //! One step of load on the simulated server: logins at a rate, and their results.
 
-use crate::deployment::{DiameterSide, RadiusSide, ServerDeployment};
+use crate::deployment::{DiameterClientSettings, RadiusClientSettings, ServerDeployment};
 use crate::gateway;
-use crate::login::GeneratorLogin;
+use crate::login::GeneratorLoginMethod;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use usher_core::impair::{ChannelConfig, LossModel};
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::KeyLog;
 use usher_load::{
-    DiameterConfig, FrontConfig, GeneratorConfig, GeneratorEvent, LoadGenerator, LoginArrivals, LoginPace,
-    LoginStats, MethodShare, RadiusConfig,
+    DiameterConfig, GeneratorConfig, GeneratorEvent, LoadGenerator, LoadProtocolConfig, LoginArrivals,
+    LoginPace, LoginStats, MethodShare, RadiusConfig,
 };
 use usher_radius::SharedSecret;
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::client::{self, ServerConfig};
 use usher_runner::world::{
-    AaaServiceInputs, BoundAaaService, EventOrJob, HostAddress, MachineEndpoint, ServerRole, cpu_config,
-    tcp_config,
+    AaaServiceInputs, HostAddress, MachineEventOrJob, MachineSockets, ServerRole, SimulatedAaaService,
+    cpu_config, tcp_config,
 };
 use usher_sim::{
     AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, ReportObserver, Simulation,
@@ -35,7 +35,7 @@ const OUTSTANDING: usize = 16_384;
 
 /// The result of one step.
 #[derive(Clone, Debug)]
-pub struct StepResult {
+pub struct LoadStepResult {
     /// Offered logins per second.
     pub rate: f64,
     /// The statistics of its logins.
@@ -46,7 +46,7 @@ pub struct StepResult {
     pub busy: f64,
 }
 
-enum PlanApp {
+enum PlanHostApp {
     Server(Box<ServerRole>),
     Gateway(Box<gateway::GatewayHost>),
     Load(Box<GeneratorHost>),
@@ -55,7 +55,7 @@ enum PlanApp {
 /// The generator on its host.
 struct GeneratorHost {
     generator: LoadGenerator,
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
 }
 
 /// The reports of a generator at its end.
@@ -64,7 +64,7 @@ enum GeneratorReport {
     Finished(Box<LoginStats>, Duration),
 }
 
-impl Application for PlanApp {
+impl Application for PlanHostApp {
     type Report = GeneratorReport;
 
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, GeneratorReport>, delivery: AppDelivery) {
@@ -78,26 +78,26 @@ impl Application for PlanApp {
 
 impl GeneratorHost {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, GeneratorReport>, delivery: &AppDelivery) {
-        self.endpoint.feed_delivery(ctx, &mut self.generator, delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.generator, delivery);
         self.endpoint.drain_outputs(ctx, &mut self.generator, |ctx, generator, word| match word {
-            EventOrJob::Event(GeneratorEvent::Finished) => {
+            MachineEventOrJob::Event(GeneratorEvent::Finished) => {
                 let measured = generator.measured_time(ctx.now());
-                ctx.report(GeneratorReport::Finished(Box::new(generator.take_tally()), measured));
+                ctx.report(GeneratorReport::Finished(Box::new(generator.take_login_stats()), measured));
             }
-            EventOrJob::Job(job) => match job.job {},
+            MachineEventOrJob::Job(job) => match job.job {},
         });
     }
 }
 
 /// Waits for the generators.
-struct StepObserver {
+struct LoadStepObserver {
     /// Number of unfinished generators.
     awaited: usize,
     tally: LoginStats,
     measured: Duration,
 }
 
-impl ReportObserver<GeneratorReport> for StepObserver {
+impl ReportObserver<GeneratorReport> for LoadStepObserver {
     fn handle_report(&mut self, _: Instant, _: u32, report: GeneratorReport) {
         let GeneratorReport::Finished(tally, measured) = report;
         self.awaited = self.awaited.saturating_sub(1);
@@ -111,7 +111,7 @@ impl ReportObserver<GeneratorReport> for StepObserver {
 
 /// The duration of a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct StepLength {
+pub struct LoadStepDuration {
     /// Before the window.
     pub warmup: Duration,
     /// The window.
@@ -125,9 +125,9 @@ pub struct StepLength {
 pub fn run_load_step(
     deployment: &ServerDeployment,
     rate: f64,
-    length: StepLength,
+    length: LoadStepDuration,
     seed: Seed,
-) -> Result<StepResult, String> {
+) -> Result<LoadStepResult, String> {
     let (mut builder, server) = build_server_host(deployment, seed)?;
     let configs = generator_configs(deployment, rate, length)?;
     let mut loads = Vec::new();
@@ -148,8 +148,11 @@ pub fn run_load_step(
     let own = seed.derive_seed("plan.server", 0);
     if deployment.ike {
         let (gateway, sockets) = gateway::GatewayHost::new(at(server), deployment.server, own)?;
-        let app =
-            builder.add_application(server, PlanApp::Gateway(Box::new(gateway)), Some(transports.clone()));
+        let app = builder.add_application(
+            server,
+            PlanHostApp::Gateway(Box::new(gateway)),
+            Some(transports.clone()),
+        );
         for (socket, port) in sockets {
             builder.bind_udp(app, socket, port).map_err(|e| e.to_string())?;
         }
@@ -160,12 +163,12 @@ pub fn run_load_step(
     for (i, (load, config)) in loads.into_iter().enumerate() {
         let chance = seed.derive_secure_rng("plan.load", i as u64);
         let generator = LoadGenerator::new(config, Instant::ZERO, chance).map_err(|e| e.to_string())?;
-        let role = GeneratorHost { generator, endpoint: MachineEndpoint::new(at(load)) };
-        builder.add_application(load, PlanApp::Load(Box::new(role)), Some(transports.clone()));
+        let role = GeneratorHost { generator, endpoint: MachineSockets::new(at(load)) };
+        builder.add_application(load, PlanHostApp::Load(Box::new(role)), Some(transports.clone()));
     }
-    let observed = StepObserver { awaited, tally: LoginStats::default(), measured: Duration::ZERO };
-    let mut sim: Simulation<PlanApp, StepObserver> = builder.build(observed, None);
-    // The generator's time limit ends earlier.
+    let observed = LoadStepObserver { awaited, tally: LoginStats::default(), measured: Duration::ZERO };
+    let mut sim: Simulation<PlanHostApp, LoadStepObserver> = builder.build(observed, None);
+    // The generator's own time limit ends before this one.
     sim.run_until(
         Instant::ZERO + length.warmup + length.measurement_time + DRAIN_TIMEOUT + Duration::from_secs(1),
     );
@@ -177,12 +180,12 @@ pub fn run_load_step(
         return Err("the generator did not come to its end".to_owned());
     }
     let tally = std::mem::take(&mut observed.tally);
-    Ok(StepResult { rate, tally, measured_s: observed.measured.as_secs_f64(), busy })
+    Ok(LoadStepResult { rate, tally, measured_s: observed.measured.as_secs_f64(), busy })
 }
 
 /// Places the AAA server on its host.
 fn place_server(
-    builder: &mut SimulationBuilder<PlanApp>,
+    builder: &mut SimulationBuilder<PlanHostApp>,
     deployment: &ServerDeployment,
     (server, at): (HostId, HostAddress),
     seed: Seed,
@@ -195,9 +198,9 @@ fn place_server(
         users: &deployment.rows,
         key_log: &KeyLog::new(),
     };
-    let bound = BoundAaaService::new(&deployment.config, at, &made)?;
+    let bound = SimulatedAaaService::new(&deployment.config, at, &made)?;
     let app =
-        builder.add_application(server, PlanApp::Server(Box::new(bound.role)), Some(transports.clone()));
+        builder.add_application(server, PlanHostApp::Server(Box::new(bound.role)), Some(transports.clone()));
     for (port, socket) in bound.udp {
         builder.bind_udp(app, socket, port).map_err(|e| e.to_string())?;
     }
@@ -214,7 +217,7 @@ fn place_server(
 fn build_server_host(
     deployment: &ServerDeployment,
     seed: Seed,
-) -> Result<(SimulationBuilder<PlanApp>, HostId), String> {
+) -> Result<(SimulationBuilder<PlanHostApp>, HostId), String> {
     let mut builder = SimulationBuilder::new(IpVersion::V4, seed);
     let wrong = |e: usher_sim::SimError| e.to_string();
     let server = builder.add_host(Some(cpu_config(&deployment.cpu))).map_err(wrong)?;
@@ -225,7 +228,7 @@ fn build_server_host(
 
 /// Adds a client host, with the network to the server.
 fn add_client_host(
-    builder: &mut SimulationBuilder<PlanApp>,
+    builder: &mut SimulationBuilder<PlanHostApp>,
     deployment: &ServerDeployment,
     server: HostId,
     from: IpAddr,
@@ -246,11 +249,11 @@ fn add_client_host(
 fn generator_configs(
     deployment: &ServerDeployment,
     rate: f64,
-    length: StepLength,
+    length: LoadStepDuration,
 ) -> Result<Vec<(IpAddr, GeneratorConfig)>, String> {
     let mut all = Vec::new();
     let weights: f64 = deployment.methods.iter().map(|m| m.weight).sum();
-    let mut add = |from: IpAddr, diameter: bool, front: FrontConfig| {
+    let mut add = |from: IpAddr, diameter: bool, front: LoadProtocolConfig| {
         let methods = deployment.methods.iter().filter(|m| m.is_diameter() == diameter);
         let mix: Vec<MethodShare> = methods
             .map(|m| MethodShare { name: m.name.clone(), weight: m.weight, deniable: false })
@@ -259,21 +262,21 @@ fn generator_configs(
         all.push((from, generator_config(deployment, rate * share, length, mix, front)));
     };
     if let Some(side) = &deployment.radius {
-        add(side.from, false, FrontConfig::Radius(radius_config(deployment, side)?));
+        add(side.from, false, LoadProtocolConfig::Radius(radius_config(deployment, side)?));
     }
     if let Some(side) = &deployment.diameter {
-        add(side.from, true, FrontConfig::Diameter(diameter_config(deployment, side)));
+        add(side.from, true, LoadProtocolConfig::Diameter(diameter_config(deployment, side)));
     }
     if deployment.ike {
-        add(gateway::CLIENT, false, FrontConfig::Ike(gateway::initiator_config(deployment.server)?));
+        add(gateway::CLIENT, false, LoadProtocolConfig::Ike(gateway::initiator_config(deployment.server)?));
     }
     Ok(all)
 }
 
-fn diameter_config(deployment: &ServerDeployment, side: &DiameterSide) -> DiameterConfig {
+fn diameter_config(deployment: &ServerDeployment, side: &DiameterClientSettings) -> DiameterConfig {
     let logins = deployment.logins.iter().filter_map(|login| match login {
-        GeneratorLogin::Diameter(login) => Some(login.clone()),
-        GeneratorLogin::Radius(_) | GeneratorLogin::Ike => None,
+        GeneratorLoginMethod::Diameter(login) => Some(login.clone()),
+        GeneratorLoginMethod::Radius(_) | GeneratorLoginMethod::Ike => None,
     });
     let realm = side.host.split_once('.').map_or(side.host.as_str(), |(_, realm)| realm);
     DiameterConfig {
@@ -293,7 +296,7 @@ fn diameter_config(deployment: &ServerDeployment, side: &DiameterSide) -> Diamet
     }
 }
 
-fn radius_config(deployment: &ServerDeployment, side: &RadiusSide) -> Result<RadiusConfig, String> {
+fn radius_config(deployment: &ServerDeployment, side: &RadiusClientSettings) -> Result<RadiusConfig, String> {
     let at = SocketAddr::new(deployment.server, side.port);
     let mut client =
         client::RadiusClientConfig::for_server(ServerConfig::new(at, SharedSecret::new(&side.secret)));
@@ -304,8 +307,8 @@ fn radius_config(deployment: &ServerDeployment, side: &RadiusSide) -> Result<Rad
     common.push_u32(kind::FRAMED_MTU, FRAMED_MTU);
     common.push_text(kind::NAS_IDENTIFIER, "plan").map_err(|e| e.to_string())?;
     let logins = deployment.logins.iter().filter_map(|login| match login {
-        GeneratorLogin::Radius(login) => Some(login.clone()),
-        GeneratorLogin::Diameter(_) | GeneratorLogin::Ike => None,
+        GeneratorLoginMethod::Radius(login) => Some(login.clone()),
+        GeneratorLoginMethod::Diameter(_) | GeneratorLoginMethod::Ike => None,
     });
     Ok(RadiusConfig {
         client,
@@ -320,9 +323,9 @@ fn radius_config(deployment: &ServerDeployment, side: &RadiusSide) -> Result<Rad
 fn generator_config(
     deployment: &ServerDeployment,
     rate: f64,
-    length: StepLength,
+    length: LoadStepDuration,
     mix: Vec<MethodShare>,
-    front: FrontConfig,
+    front: LoadProtocolConfig,
 ) -> GeneratorConfig {
     GeneratorConfig {
         pace: LoginPace::Open { rate, arrivals: LoginArrivals::Exponential },
@@ -336,7 +339,7 @@ fn generator_config(
         users: deployment.users.clone(),
         first: 0,
         step: 1,
-        // A single method has no statistics of its own.
+        // With a single method, statistics by method would repeat the totals.
         mix: if mix.len() > 1 { mix } else { Vec::new() },
         front,
     }

@@ -10,41 +10,41 @@ use usher_config::{
     ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector, OrderedMap, name_hint, named,
 };
 
-/// What profiles are.
+/// The format of profile files.
 pub const FORMAT: ConfigFormat = ConfigFormat { description: "a profile", version: 1, retired: &[] };
 
-/// What one login costs a server, measured on one machine with one configuration.
+/// A profile: the costs of a login at a server, measured on one machine with one configuration.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Usher's profile of a server")]
 pub struct ServerProfile {
-    /// The version of the program that served. Another version may cost otherwise, so that it refuses this profile.
+    /// The version of the server. Other versions may have other costs and reject this profile.
     pub program: String,
     /// The day of the measurement, as 2026-11-25.
     pub date: String,
-    /// The machine that it was measured on.
+    /// The machine of the measurement.
     pub machine: MachineProfile,
-    /// What the server was set to.
+    /// The configuration of the server.
     pub configuration: ServerConfiguration,
-    /// CPU time of one unit of each kind of work (docs/study-files.md lists them) on one core of that machine.
+    /// CPU time of one unit of each kind of work (docs/reference/study-files.md lists them) on one core of that machine.
     pub work: OrderedMap<CpuCost>,
-    /// By how much the cost of a unit may be off, with 95 % confidence, as far as the loads show it. Public-key operations, which are
-    /// timed by themselves, have none here.
+    /// The error bound of a unit's cost, with 95 % confidence, as far as the loads show it. Public-key operations have
+    /// none: they are measured by themselves.
     #[serde(default)]
     pub within: OrderedMap<TimeSpan>,
-    /// CPU time of waking up: of a core that found nothing to do, and then something came.
+    /// CPU time of a wake-up: an idle core receives something.
     #[serde(default)]
     pub wakeup: CpuCost,
-    /// CPU time of taking in what has come, however much that is: with more load more messages share it.
+    /// CPU time of receiving a batch of any size: with more load, more messages share it.
     #[serde(default)]
     pub batch: CpuCost,
-    /// What was measured, by method.
+    /// The measurements, by method.
     pub methods: OrderedMap<MethodProfile>,
-    /// The store, where users were looked up in one.
+    /// The store, if users were looked up in one.
     pub store: Option<StoreProfile>,
 }
 
-/// CPU time, apart by who had it.
+/// CPU time of the program and of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCost {
@@ -72,37 +72,37 @@ pub struct MachineProfile {
     pub cores: PositiveCount,
     /// The kernel.
     pub kernel: String,
-    /// How fast one core is at what logins need.
-    pub reference: MachineReference,
+    /// The speed of one core at the operations of logins.
+    pub reference: ReferenceCryptoRates,
 }
 
-/// How often a second one core does what logins need, by the library that the server uses (AWS-LC).
+/// Operations of logins per second of one core, by the server's library (AWS-LC).
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MachineReference {
-    /// Signatures by RSA with 2048 bits made.
+pub struct ReferenceCryptoRates {
+    /// Signatures with RSA of 2048 bits.
     pub rsa_2048_sign: EventRate,
-    /// Signatures by ECDSA on P-256 made.
+    /// Signatures with ECDSA on P-256.
     pub ecdsa_p256_sign: EventRate,
     /// MD5 digests of 64 octets.
     pub md5: EventRate,
 }
 
 usher_core::named! {
-    "where users are";
-    /// Where users are.
+    "a store of users";
+    /// The store of users.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum StoreKind {
-        /// In the server's file.
+        /// The server's file.
         Memory = "memory",
-        /// In an SQLite database.
+        /// An SQLite database.
         Sqlite = "sqlite",
-        /// In a PostgreSQL database.
+        /// A PostgreSQL database.
         Postgresql = "postgresql",
     }
 }
 
-/// What the server was set to.
+/// The configuration of the server.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfiguration {
@@ -110,11 +110,11 @@ pub struct ServerConfiguration {
     pub fingerprint: String,
     /// Its shards.
     pub shards: PositiveCount,
-    /// Where its users are.
+    /// The store of its users.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<StoreKind>")]
     pub store: StoreKind,
-    /// Whether users were remembered after they were looked up, so that the store was asked for each once only.
+    /// Whether a cache kept users after their lookup, so that each needed only one lookup.
     pub cached: bool,
 }
 
@@ -122,26 +122,26 @@ pub struct ServerConfiguration {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MethodProfile {
-    /// What came to the server.
+    /// Messages to the server.
     pub received: LoginTraffic,
-    /// What it sent.
+    /// Messages from the server.
     pub sent: LoginTraffic,
     /// CPU time of the server at the last of the loads.
     pub server: CpuCost,
-    /// CPU time of the generator, whose users are the other side of the method.
+    /// CPU time of the generator, which has the users' side of the method.
     pub generator: CpuCost,
     /// Units of work that the server counted.
     pub units: OrderedMap<f64>,
-    /// Each load.
-    pub loads: Vec<LoadPoint>,
-    /// How its CPU time was divided among libraries, and how that was found out.
-    pub libraries: Option<LibraryShares>,
+    /// The loads.
+    pub loads: Vec<MeasuredLoadPoint>,
+    /// The shares of libraries in its CPU time, and the way of sampling.
+    pub libraries: Option<LibraryCpuShares>,
 }
 
 impl MethodProfile {
-    /// What its costs give as a share of what was measured, of all loads where that is farthest from all of it; none without a load.
+    /// The computed share of the measured CPU time, at the load where it is farthest from 1; `None` without a load.
     #[must_use]
-    pub fn accounted_fraction(&self) -> Option<f64> {
+    pub fn accounted_cpu_fraction(&self) -> Option<f64> {
         let off = |share: &f64| share.ln().abs();
         self.loads.iter().map(|load| load.accounted).max_by(|a, b| off(a).total_cmp(&off(b)))
     }
@@ -151,16 +151,16 @@ impl MethodProfile {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoginTraffic {
-    /// How many.
+    /// The number of messages.
     pub messages: f64,
-    /// Octets of UDP or TCP payload in all.
+    /// Octets of UDP or TCP payload in total.
     pub octets: f64,
 }
 
 /// One load at which a method was measured.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LoadPoint {
+pub struct MeasuredLoadPoint {
     /// Logins a second.
     pub rate: EventRate,
     /// How many of them began at once.
@@ -169,23 +169,23 @@ pub struct LoadPoint {
     pub logins: u64,
     /// CPU time of the server for each.
     pub server: CpuCost,
-    /// How often for each login a thread of the server went to sleep.
+    /// Number of times that a thread of the server went to sleep, for each login.
     pub wakeups: f64,
-    /// How often for each login it took in what had come.
+    /// Number of batches that the server received, for each login.
     pub batches: f64,
     /// Share of one core that the server used; with several it may be more than 1.
     pub utilisation: f64,
-    /// What the costs of `work`, `wakeup` and `batch` give for it, as a share of what was measured.
+    /// The computed share of the measured CPU time, by the costs of `work`, `wakeup` and `batch`.
     pub accounted: f64,
 }
 
-/// How CPU time was divided.
+/// The shares of libraries in the CPU time.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LibraryShares {
-    /// By what: samples of a hardware counter (`cycles`) or of the CPU's time (`cpu-clock`).
+pub struct LibraryCpuShares {
+    /// The clock of the samples: a hardware counter (`cycles`) or the CPU's time (`cpu-clock`).
     pub by: String,
-    /// How many samples.
+    /// The number of samples.
     pub samples: u64,
     /// Shares by library.
     pub shares: OrderedMap<Percentage>,
@@ -195,16 +195,16 @@ pub struct LibraryShares {
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StoreProfile {
-    /// How long it took to find a user, on average, with the store as near as it was.
+    /// Mean duration of a lookup, at the distance of the measurement.
     pub lookup: TimeSpan,
-    /// How often a look-up goes to the store and back: as many times its distance comes on top, where it is farther away.
+    /// Round trips to the store in a lookup. A more distant store adds its additional distance this many times.
     pub round_trips: PositiveCount,
 }
 
 /// Reads a profile from its text. `known` are the names of all kinds of work.
 ///
 /// # Errors
-/// Everything that is wrong with it, each fault with its line.
+/// All faults, each with its line.
 pub fn parse_profile(
     origin: &str,
     text: &str,
@@ -217,7 +217,7 @@ pub fn parse_profile(
     faults.finish(file)
 }
 
-/// The same of a tree that was read.
+/// Reads a profile from a parsed tree.
 pub fn read_tree(
     mut tree: TreeNode,
     known: &[&str],
@@ -241,7 +241,7 @@ pub fn read_tree(
         }
     }
     if file.methods.is_empty() {
-        faults.add(place(&["methods"]), "no method was measured; at least one is needed".to_owned());
+        faults.add(place(&["methods"]), "the profile needs at least one method".to_owned());
     }
     for (name, method) in file.methods.iter() {
         let figures =
@@ -252,90 +252,90 @@ pub fn read_tree(
             .iter()
             .flat_map(|load| [load.wakeups, load.batches, load.utilisation, load.accounted]);
         if figures.into_iter().chain(units).chain(points).any(|x| !x.is_finite() || x < 0.0) {
-            faults.add(place(&["methods", name]), format!("{name}: a figure is below 0 or none at all"));
+            faults.add(place(&["methods", name]), format!("{name}: a figure is negative or not a number"));
         }
         if method.received.messages <= 0.0 {
-            faults.add(place(&["methods", name, "received"]), format!("{name}: a login without a message"));
+            faults.add(
+                place(&["methods", name, "received"]),
+                format!("{name}: a login needs at least one message"),
+            );
         }
     }
     if faults.len() == before
-        && let Err(unsound) = file.check_soundness()
+        && let Err(unsound) = file.check_costs_explain_loads()
     {
-        let message = format!("{unsound}: it cannot be charged; calibrate again where nothing else runs");
-        faults.add(place(&unsound.tree_path()), message);
+        let message = format!("{unsound}: the profile is unusable; calibrate again on an idle machine");
+        faults.add(place(&unsound.profile_tree_path()), message);
     }
     (faults.len() == before).then_some(file)
 }
 
-/// Shares of what was measured that costs may give: for the last load of a method, which says what a server can do at most, and for
-/// the others.
+/// Permitted computed shares of the measured CPU time: for the last load of a method, which shows the server's limit,
+/// and for the others.
 const ACCOUNTED: [std::ops::RangeInclusive<f64>; 2] = [0.9..=1.1, 0.5..=2.0];
 
-/// The least share that kinds of work have in what a login costs a busy server.
+/// The smallest share of the kinds of work in a login's cost at a busy server.
 const WORK_SHARE: f64 = 0.5;
 
-/// Why a profile says nothing of what logins cost at other loads than those measured.
+/// The reason why a profile gives no costs of logins at other loads than the measured ones.
 #[derive(Clone, PartialEq, Debug)]
-pub enum UnsoundProfile {
-    /// The costs give something else than what was measured.
+pub enum UnsoundProfileError {
+    /// The costs do not account for the measured CPU time.
     Accounted {
         /// The method.
         method: String,
         /// Logins a second of the load.
         rate: f64,
-        /// Share of what was measured.
+        /// The computed share of the measured CPU time.
         share: f64,
     },
-    /// All that a login costs was found to be wake-ups.
+    /// All of a login's cost was found to be wake-ups.
     Free {
         /// The method.
         method: String,
     },
 }
 
-impl UnsoundProfile {
-    fn tree_path(&self) -> [&str; 2] {
+impl UnsoundProfileError {
+    fn profile_tree_path(&self) -> [&str; 2] {
         match self {
             Self::Accounted { method, .. } | Self::Free { method } => ["methods", method],
         }
     }
 }
 
-impl std::error::Error for UnsoundProfile {}
+impl std::error::Error for UnsoundProfileError {}
 
-impl fmt::Display for UnsoundProfile {
+impl fmt::Display for UnsoundProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Accounted { method, rate, share } => write!(
                 f,
-                "{method}: its costs account for {:.0} % of what was measured at {rate:.0} logins a second",
+                "{method}: its costs account for {:.0} % of the measured CPU time at {rate:.0} logins a second",
                 share * 100.0
             ),
             Self::Free { method } => {
-                write!(
-                    f,
-                    "{method}: what was measured does not tell its work from the wake-ups of the server"
-                )
+                write!(f, "{method}: the measurement does not separate its work from the server's wake-ups")
             }
         }
     }
 }
 
-/// What a profile is wanted for.
+/// The requirements that a profile must meet.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileRequirement<'a> {
-    /// The program that asks.
+    /// The version of the program that needs it.
     pub program: &'a str,
-    /// Methods that it must have been measured with.
+    /// Methods that it must have.
     pub methods: &'a [String],
-    /// Where users will be; `None` where nobody says.
+    /// The store of users; `None` for any.
     pub store: Option<StoreKind>,
 }
 
-/// Why a profile does not fit.
+/// The reason why a profile does not fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ProfileMisfit {
-    /// It is another version's.
+pub enum ProfileMismatchError {
+    /// It is from another version.
     Program {
         /// The profile's.
         profile: String,
@@ -344,7 +344,7 @@ pub enum ProfileMisfit {
     },
     /// It has no such method.
     Method {
-        /// Which.
+        /// The method.
         method: String,
         /// Those it has.
         available_methods: Vec<String>,
@@ -358,12 +358,12 @@ pub enum ProfileMisfit {
     },
 }
 
-impl fmt::Display for ProfileMisfit {
+impl fmt::Display for ProfileMismatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program { profile, program } => write!(
                 f,
-                "the profile is of usher {profile} and this is usher {program}, whose logins may cost otherwise: measure \
+                "the profile is of usher {profile} and this is usher {program}, which may have other costs: measure \
                  again with usher load --calibrate"
             ),
             Self::Method { method, available_methods: known } => write!(
@@ -374,7 +374,7 @@ impl fmt::Display for ProfileMisfit {
             ),
             Self::Store { profile, required_store: wanted } => write!(
                 f,
-                "the profile's users were in {} and yours are in {}, which costs otherwise: measure with that store",
+                "the profile's users were in {} and yours are in {}, which has other costs: measure with that store",
                 profile.name(),
                 wanted.name()
             ),
@@ -383,34 +383,34 @@ impl fmt::Display for ProfileMisfit {
 }
 
 impl ServerProfile {
-    /// Whether it is of use for something.
+    /// Checks that the profile meets the requirements.
     ///
     /// # Errors
-    /// Why not, as a sentence.
-    pub fn check_fit(&self, wanted: &ProfileRequirement<'_>) -> Result<(), ProfileMisfit> {
+    /// The unmet requirement.
+    pub fn check_requirements(&self, wanted: &ProfileRequirement<'_>) -> Result<(), ProfileMismatchError> {
         if self.program != wanted.program {
-            return Err(ProfileMisfit::Program {
+            return Err(ProfileMismatchError::Program {
                 profile: self.program.clone(),
                 program: wanted.program.to_owned(),
             });
         }
         if let Some(method) = wanted.methods.iter().find(|m| self.methods.get(m).is_none()) {
             let known = self.methods.names().map(str::to_owned).collect();
-            return Err(ProfileMisfit::Method { method: method.clone(), available_methods: known });
+            return Err(ProfileMismatchError::Method { method: method.clone(), available_methods: known });
         }
         match wanted.store {
             Some(store) if store != self.configuration.store => {
-                Err(ProfileMisfit::Store { profile: self.configuration.store, required_store: store })
+                Err(ProfileMismatchError::Store { profile: self.configuration.store, required_store: store })
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether its costs give what was measured, and can be charged.
+    /// Checks that its costs account for the measurements, so that they can be charged.
     ///
     /// # Errors
-    /// Where they do not.
-    pub fn check_soundness(&self) -> Result<(), UnsoundProfile> {
+    /// The costs do not account for them.
+    pub fn check_costs_explain_loads(&self) -> Result<(), UnsoundProfileError> {
         for (name, method) in self.methods.iter() {
             let method_name = || name.to_owned();
             let [busy, others] = ACCOUNTED;
@@ -419,12 +419,12 @@ impl ServerProfile {
             let mut loads = method.loads.iter().enumerate();
             if let Some((_, load)) = loads.find(|(at, load)| !bounds(*at).contains(&load.accounted)) {
                 let (rate, share) = (load.rate.per_second(), load.accounted);
-                return Err(UnsoundProfile::Accounted { method: method_name(), rate, share });
+                return Err(UnsoundProfileError::Accounted { method: method_name(), rate, share });
             }
             let busy = method.loads.last().map_or(0.0, |load| load.server.total_seconds());
-            let work = self.work_cost(method);
+            let work = self.method_work_seconds(method);
             if work <= 0.0 || work < busy * WORK_SHARE {
-                return Err(UnsoundProfile::Free { method: method_name() });
+                return Err(UnsoundProfileError::Free { method: method_name() });
             }
         }
         Ok(())
@@ -432,30 +432,30 @@ impl ServerProfile {
 
     /// The kinds of work that logins had and that have no cost of their own, since no load told them from others, which have theirs.
     #[must_use]
-    pub fn unpriced_kinds(&self) -> BTreeSet<&str> {
+    pub fn uncosted_work_labels(&self) -> BTreeSet<&str> {
         let counted = self.methods.iter().flat_map(|(_, method)| method.units.names());
         counted.filter(|label| self.work.get(label).is_none()).collect()
     }
 
-    /// Whether the cost of a kind of work is no more than it may be off by.
+    /// True if the cost of a kind of work is at most its error bound.
     #[must_use]
-    pub fn is_doubtful(&self, label: &str) -> bool {
+    pub fn is_work_cost_doubtful(&self, label: &str) -> bool {
         let cost = self.work.get(label).map_or(0.0, |cost| cost.total_seconds());
         self.within.get(label).is_some_and(|within| within.get().as_secs_f64() >= cost)
     }
 
     /// CPU time of a method's work alone, seconds.
-    fn work_cost(&self, method: &MethodProfile) -> f64 {
+    fn method_work_seconds(&self, method: &MethodProfile) -> f64 {
         let cost =
             |(label, units): (&str, &f64)| self.work.get(label).map_or(0.0, |c| c.total_seconds() * units);
         method.units.iter().map(cost).sum()
     }
 
-    /// CPU time of a method's login on a core that is never without work: what a server can do at most is one over it, for each
-    /// core. Seconds.
+    /// CPU time of a method's login on a core that is always busy, in seconds. The server's limit is its inverse, for
+    /// each core.
     #[must_use]
-    pub fn busy_cost(&self, method: &MethodProfile) -> f64 {
-        self.work_cost(method) + self.batch.total_seconds() * method.received.messages / FULL_BATCH
+    pub fn busy_login_seconds(&self, method: &MethodProfile) -> f64 {
+        self.method_work_seconds(method) + self.batch.total_seconds() * method.received.messages / FULL_BATCH
     }
 }
 

@@ -13,7 +13,7 @@ pub struct CostEquation {
 
 /// The costs with the best fit.
 #[derive(Clone, PartialEq, Debug)]
-pub struct CostSolution {
+pub struct FittedCosts {
     /// Cost of each unknown, zero or more.
     pub costs: Vec<f64>,
     /// Computed cost of each equation, as a share of the measured cost.
@@ -43,10 +43,10 @@ const ROUNDS: usize = 200_000;
 /// `given` keep it. If given costs exceed the measured cost of an equation, all of them shrink by the same factor.
 ///
 /// This is a coordinate descent from zero in a fixed order, so the same equations give the same bits. If unknowns are
-/// indistinguishable, the split between them is arbitrary ([`find_spare`]).
+/// indistinguishable, the split between them is arbitrary ([`find_redundant_unknowns`]).
 #[must_use]
-pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> CostSolution {
-    // Given costs may exceed the total: the machine's reference was measured at another time than its logins.
+pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> FittedCosts {
+    // Given costs may exceed a login's total, because they were measured at another time than the logins.
     let fixed =
         |e: &CostEquation| -> f64 { e.units.iter().zip(given).map(|(u, g)| u * g.unwrap_or(0.0)).sum() };
     let most = equations.iter().map(|e| fixed(e) / e.cost).fold(0.0, f64::max);
@@ -54,7 +54,7 @@ pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> CostSol
     let mut costs: Vec<f64> = given.iter().map(|g| g.unwrap_or(0.0) * shrunk).collect();
     let rows = relative_rows(equations);
     let goal: Vec<f64> = equations.iter().map(|e| e.weight.sqrt()).collect();
-    let columns: Vec<Vec<f64>> = (0..given.len()).map(|at| take_column(&rows, at)).collect();
+    let columns: Vec<Vec<f64>> = (0..given.len()).map(|at| column_values(&rows, at)).collect();
     let products: Vec<Vec<f64>> =
         columns.iter().map(|a| columns.iter().map(|b| dot_product(a, b)).collect()).collect();
     let wanted: Vec<f64> = columns.iter().map(|column| dot_product(column, &goal)).collect();
@@ -79,27 +79,27 @@ pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> CostSol
     let accounted: Vec<f64> = equations.iter().map(|e| dot_product(&e.units, &costs) / e.cost).collect();
     let unknown: Vec<usize> = (0..given.len()).filter(|at| given[*at].is_none()).collect();
     let freedom = equations.len().saturating_sub(unknown.len());
-    // A weight states how much an error counts, not how small it is.
+    // The variance ignores the weights: a weight states how much an error counts, not how small it is.
     let off = |share: &f64| (1.0 - share) * (1.0 - share);
     let variance = accounted.iter().map(off).sum::<f64>() / freedom as f64;
     let error = |at: usize| {
         let mut others = Vec::new();
         unknown.iter().filter(|other| **other != at).for_each(|other| {
-            extend_basis(&mut others, take_column(&rows, *other));
+            extend_basis(&mut others, column_values(&rows, *other));
         });
-        let own = orthogonal_rest(&others, &take_column(&rows, at));
+        let own = orthogonal_component(&others, &column_values(&rows, at));
         let passed_on: f64 = own.iter().zip(&goal).map(|(own, goal)| (own * goal) * (own * goal)).sum();
         (variance * passed_on).sqrt() / squared_norm(&own)
     };
     let errors = given.iter().enumerate().map(|(at, given)| given.is_none().then(|| error(at))).collect();
-    CostSolution { costs, accounted, squares: squared_norm(&left), errors, freedom }
+    FittedCosts { costs, accounted, squares: squared_norm(&left), errors, freedom }
 }
 
 /// Returns the unknowns among the first `kinds` that need no cost. The equations cannot distinguish them from others of
 /// these, and fit as well without them. Later unknowns are removed first, so the first of several indistinguishable
 /// ones stays.
 #[must_use]
-pub fn find_spare(equations: &[CostEquation], given: &[Option<f64>], kinds: usize) -> Vec<bool> {
+pub fn find_redundant_unknowns(equations: &[CostEquation], given: &[Option<f64>], kinds: usize) -> Vec<bool> {
     let rows = relative_rows(equations);
     let mut given = given.to_vec();
     let mut spare = vec![false; given.len()];
@@ -109,10 +109,10 @@ pub fn find_spare(equations: &[CostEquation], given: &[Option<f64>], kinds: usiz
         let mut others = Vec::new();
         for (other, given) in given.iter().enumerate().take(kinds) {
             if other != at && given.is_none() {
-                extend_basis(&mut others, take_column(&rows, other));
+                extend_basis(&mut others, column_values(&rows, other));
             }
         }
-        if extend_basis(&mut others, take_column(&rows, at)) {
+        if extend_basis(&mut others, column_values(&rows, at)) {
             continue;
         }
         given[at] = Some(0.0);
@@ -129,12 +129,12 @@ fn relative_rows(equations: &[CostEquation]) -> Vec<Vec<f64>> {
     equations.iter().map(|e| e.units.iter().map(|u| e.weight.sqrt() * u / e.cost).collect()).collect()
 }
 
-fn take_column(rows: &[Vec<f64>], at: usize) -> Vec<f64> {
+fn column_values(rows: &[Vec<f64>], at: usize) -> Vec<f64> {
     rows.iter().map(|row| row[at]).collect()
 }
 
 /// Returns the part of a column orthogonal to an orthonormal basis.
-fn orthogonal_rest(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
+fn orthogonal_component(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
     let mut rest = column.to_vec();
     for direction in basis {
         let along = dot_product(direction, &rest);
@@ -145,7 +145,7 @@ fn orthogonal_rest(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
 
 /// Adds a column to the basis if it lies outside its span; returns true if it was added.
 fn extend_basis(basis: &mut Vec<Vec<f64>>, column: Vec<f64>) -> bool {
-    let rest = orthogonal_rest(basis, &column);
+    let rest = orthogonal_component(basis, &column);
     let (left, all) = (squared_norm(&rest).sqrt(), squared_norm(&column).sqrt());
     let beyond = left > all * MIN_UNEXPLAINED_FRACTION;
     if beyond {
@@ -158,9 +158,9 @@ fn squared_norm(a: &[f64]) -> f64 {
     dot_product(a, a)
 }
 
-impl CostSolution {
+impl FittedCosts {
     /// Fits the cost of an omitted unknown, zero or more, beside the other costs.
-    pub fn fit_unknown(&mut self, equations: &[CostEquation], unknown: usize) {
+    pub fn fit_omitted_cost(&mut self, equations: &[CostEquation], unknown: usize) {
         self.costs[unknown] = 0.0;
         let share = |e: &CostEquation| e.units[unknown] / e.cost;
         let left = |e: &CostEquation| 1.0 - dot_product(&e.units, &self.costs) / e.cost;
@@ -224,7 +224,7 @@ mod tests {
     fn what_was_left_out_has_what_is_left() {
         // The first unknown explains 8 of each, the second the rest.
         let equations = [make_equation(&[1.0, 1.0], 10.0), make_equation(&[1.0, 0.0], 8.0)];
-        let of = |costs: [f64; 2]| CostSolution {
+        let of = |costs: [f64; 2]| FittedCosts {
             costs: costs.to_vec(),
             accounted: Vec::new(),
             squares: 0.0,
@@ -232,10 +232,10 @@ mod tests {
             freedom: 0,
         };
         let mut solved = of([8.0, 5.0]);
-        solved.fit_unknown(&equations, 1);
+        solved.fit_omitted_cost(&equations, 1);
         assert!(is_near(solved.costs[1], 2.0) && is_near(solved.accounted[0], 1.0), "{solved:?}");
         let mut too_much = of([20.0, 0.0]);
-        too_much.fit_unknown(&equations, 1);
+        too_much.fit_omitted_cost(&equations, 1);
         assert_eq!(too_much.costs, [20.0, 0.0]);
     }
 
@@ -259,34 +259,34 @@ mod tests {
     /// Costs of messages, IKE_SAs, RADIUS requests and key derivations.
     const COSTS: [f64; 4] = [7.0, 40.0, 25.0, 0.5];
 
-    fn spared_kinds(all: &[[f64; 4]]) -> Vec<bool> {
+    fn redundant_kinds_of(all: &[[f64; 4]]) -> Vec<bool> {
         let equations: Vec<CostEquation> =
             all.iter().map(|units| make_equation(units, dot_product(units, &COSTS))).collect();
-        find_spare(&equations, &[None; 4], 4)
+        find_redundant_unknowns(&equations, &[None; 4], 4)
     }
 
     #[test]
     fn logins_alone_do_not_separate_message_request_and_fixed_costs() {
-        assert_eq!(spared_kinds(&[PSK]), [false, true, true, true]);
+        assert_eq!(redundant_kinds_of(&[PSK]), [false, true, true, true]);
         // With EAP, each two IKE messages go with one RADIUS request: no method distinguishes them. The cost of an
         // IKE_SA is then part of its messages, and the costs of the methods are right.
-        assert_eq!(spared_kinds(&[PSK, EAP_MD5]), [false, true, false, true]);
-        assert!(spared_kinds(&[PSK, EAP_MD5, EAP_MSCHAPV2])[1]);
+        assert_eq!(redundant_kinds_of(&[PSK, EAP_MD5]), [false, true, false, true]);
+        assert!(redundant_kinds_of(&[PSK, EAP_MD5, EAP_MSCHAPV2])[1]);
         // Additional requests distinguish them.
-        assert_eq!(spared_kinds(&[PSK, PSK_PROBED]), [false, false, true, true]);
-        assert_eq!(spared_kinds(&[PSK, PSK_PROBED, EAP_MD5]), [false, false, false, true]);
+        assert_eq!(redundant_kinds_of(&[PSK, PSK_PROBED]), [false, false, true, true]);
+        assert_eq!(redundant_kinds_of(&[PSK, PSK_PROBED, EAP_MD5]), [false, false, false, true]);
     }
 
     #[test]
     fn what_the_equations_are_not_met_without_stays() {
         // A login by TLS costs far more than its requests by MD5: TLS packets get a cost, and the digest needs none.
         let equations = [make_equation(&[2.0, 1.0, 0.0], 16.0), make_equation(&[7.0, 0.0, 6.0], 200.0)];
-        assert_eq!(find_spare(&equations, &[None; 3], 3), [false, true, false]);
+        assert_eq!(find_redundant_unknowns(&equations, &[None; 3], 3), [false, true, false]);
         // A given cost stays and has no effect on the others.
-        assert_eq!(find_spare(&equations, &[Some(1.0), None, None], 3), [false; 3]);
+        assert_eq!(find_redundant_unknowns(&equations, &[Some(1.0), None, None], 3), [false; 3]);
         // Only kinds of work can be omitted.
-        assert_eq!(find_spare(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 1), [false; 2]);
-        assert_eq!(find_spare(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 2), [false, true]);
+        assert_eq!(find_redundant_unknowns(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 1), [false; 2]);
+        assert_eq!(find_redundant_unknowns(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 2), [false, true]);
     }
 
     #[test]

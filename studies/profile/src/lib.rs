@@ -14,12 +14,12 @@ pub mod testing;
 mod write;
 
 pub use file::{
-    CpuCost, FORMAT, FULL_BATCH, LibraryShares, LoadPoint, LoginTraffic, MachineProfile, MachineReference,
-    MethodProfile, ProfileMisfit, ProfileRequirement, ServerConfiguration, ServerProfile, StoreKind,
-    StoreProfile, UnsoundProfile, json_schema, parse_profile, read_tree,
+    CpuCost, FORMAT, FULL_BATCH, LibraryCpuShares, LoginTraffic, MachineProfile, MeasuredLoadPoint,
+    MethodProfile, ProfileMismatchError, ProfileRequirement, ReferenceCryptoRates, ServerConfiguration,
+    ServerProfile, StoreKind, StoreProfile, UnsoundProfileError, json_schema, parse_profile, read_tree,
 };
-pub use fit::{CostEquation, CostSolution, find_spare, solve_costs};
-pub use scale::WorkScale;
+pub use fit::{CostEquation, FittedCosts, find_redundant_unknowns, solve_costs};
+pub use scale::MachineSpeedFactors;
 pub use write::format_profile;
 
 /// The kind of work that takes time off the processor: a lookup for which a thread of the store waits.

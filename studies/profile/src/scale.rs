@@ -1,27 +1,27 @@
 //! Scales a profile from its machine to another.
 
-use crate::{MachineReference, ServerProfile};
+use crate::{ReferenceCryptoRates, ServerProfile};
 
 /// Durations relative to the profile's machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct WorkScale {
+pub struct MachineSpeedFactors {
     /// Factor of signatures.
     pub signatures: f64,
     /// Factor of all other work.
     pub rest: f64,
 }
 
-impl WorkScale {
+impl MachineSpeedFactors {
     /// Returns a scale with the same factor for all work.
     #[must_use]
-    pub const fn with_factor(factor: f64) -> Self {
+    pub const fn with_uniform_factor(factor: f64) -> Self {
         Self { signatures: factor, rest: factor }
     }
 
     /// Returns the scale for a machine with these operations per second and core. The kind of the server's key is
     /// unknown, so the slower of both signature factors applies.
     #[must_use]
-    pub fn for_machine(file: &ServerProfile, other: &MachineReference) -> Self {
+    pub fn for_machine(file: &ServerProfile, other: &ReferenceCryptoRates) -> Self {
         let ours = &file.machine.reference;
         let slower = |ours: usher_config::units::EventRate, other: usher_config::units::EventRate| {
             ours.per_second() / other.per_second()
@@ -35,7 +35,7 @@ impl WorkScale {
 
     /// Returns the factor of a kind of work. Public-key operations are those of TLS with such names.
     #[must_use]
-    pub fn label_factor(self, label: &str) -> f64 {
+    pub fn work_label_factor(self, label: &str) -> f64 {
         match label {
             "tls.sign" | "tls.verify" | "tls.key_exchange" => self.signatures,
             _ => self.rest,
@@ -53,13 +53,19 @@ mod tests {
         let rate = |text: &str| EventRate::parse(text).unwrap();
         let file = crate::write::tests::test_profile();
         // The profile has 1,000, 30,000 and 2,000,000.
-        let other = MachineReference {
+        let other = ReferenceCryptoRates {
             rsa_2048_sign: rate("500 /s"),
             ecdsa_p256_sign: rate("30000 /s"),
             md5: rate("4000000 /s"),
         };
-        let scale = WorkScale::for_machine(&file, &other);
-        assert_eq!((scale.label_factor("tls.sign"), scale.label_factor("radius.request")), (2.0, 0.5));
-        assert_eq!(WorkScale::for_machine(&file, &file.machine.reference), WorkScale::with_factor(1.0));
+        let scale = MachineSpeedFactors::for_machine(&file, &other);
+        assert_eq!(
+            (scale.work_label_factor("tls.sign"), scale.work_label_factor("radius.request")),
+            (2.0, 0.5)
+        );
+        assert_eq!(
+            MachineSpeedFactors::for_machine(&file, &file.machine.reference),
+            MachineSpeedFactors::with_uniform_factor(1.0)
+        );
     }
 }

@@ -8,10 +8,10 @@ use usher_config::units::{EventRate, TimeSpan};
 #[must_use]
 pub fn format_profile(file: &ServerProfile) -> String {
     let mut text = String::from(
-        "# What one login costs a server: written by usher load --calibrate, read by usher plan and by studies\n\
-         # (processor = \"FILE\"). docs/plan.md says what each figure is.\n",
+        "# The costs of a login at a server: written by usher load --calibrate, read by usher plan and by studies\n\
+         # (processor = \"FILE\"). docs/howto/plan.md describes each figure.\n",
     );
-    // Writing to a text cannot fail.
+    // The result is ignored: writing to a String cannot fail.
     let _ = write_sections(file, &mut text);
     text
 }
@@ -25,7 +25,7 @@ fn write_sections(file: &ServerProfile, to: &mut String) -> std::fmt::Result {
     writeln!(to, "cores = {}", file.machine.cores.get())?;
     writeln!(to, "kernel = {}", quote_text(&file.machine.kernel))?;
     let reference = &file.machine.reference;
-    writeln!(to, "\n# What one core does a second.\n[machine.reference]")?;
+    writeln!(to, "\n# Operations of one core per second.\n[machine.reference]")?;
     writeln!(to, "rsa_2048_sign = {}", format_rate(reference.rsa_2048_sign))?;
     writeln!(to, "ecdsa_p256_sign = {}", format_rate(reference.ecdsa_p256_sign))?;
     writeln!(to, "md5 = {}", format_rate(reference.md5))?;
@@ -35,14 +35,19 @@ fn write_sections(file: &ServerProfile, to: &mut String) -> std::fmt::Result {
     writeln!(to, "shards = {}", configuration.shards.get())?;
     writeln!(to, "store = {}", quote_text(configuration.store.name()))?;
     writeln!(to, "cached = {}", configuration.cached)?;
-    writeln!(to, "\n# CPU time of waking up, and of taking in what has come.")?;
-    writeln!(to, "[wakeup]\n{}\n[batch]\n{}", cost_lines(file.wakeup), cost_lines(file.batch))?;
+    writeln!(to, "\n# CPU time of a wake-up, and of receiving a batch.")?;
+    writeln!(
+        to,
+        "[wakeup]\n{}\n[batch]\n{}",
+        format_cpu_cost_lines(file.wakeup),
+        format_cpu_cost_lines(file.batch)
+    )?;
     writeln!(to, "\n# CPU time of one unit of each kind of work.\n[work]")?;
     for (label, unit) in file.work.iter() {
         writeln!(to, "{} = {}", quote_text(label), format_cost(*unit))?;
     }
     if !file.within.is_empty() {
-        writeln!(to, "\n# By how much each may be off, with 95 % confidence.\n[within]")?;
+        writeln!(to, "\n# Error bound of each, with 95 % confidence.\n[within]")?;
     }
     for (label, within) in file.within.iter() {
         writeln!(to, "{} = {}", quote_text(label), format_time(*within))?;
@@ -138,7 +143,7 @@ fn format_cost(cost: CpuCost) -> String {
     format!("{{ user = {}, system = {} }}", format_time(cost.user), format_time(cost.system))
 }
 
-fn cost_lines(cost: CpuCost) -> String {
+fn format_cpu_cost_lines(cost: CpuCost) -> String {
     format!("user = {}\nsystem = {}", format_time(cost.user), format_time(cost.system))
 }
 
@@ -153,8 +158,8 @@ fn format_traffic(traffic: LoginTraffic) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{ProfileMisfit, ProfileRequirement, StoreKind, parse_profile};
-    use usher_config::NoEnvironment;
+    use crate::{ProfileMismatchError, ProfileRequirement, StoreKind, parse_profile};
+    use usher_config::EmptyConfigEnvironment;
 
     const LABELS: [&str; 6] =
         ["radius.request", "radius.response", "diameter.request", "eap.md5", "tls.sign", "store.lookup"];
@@ -164,7 +169,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn test_profile() -> ServerProfile {
-        parse_profile("p.toml", &test_text(), &NoEnvironment, &LABELS).unwrap()
+        parse_profile("p.toml", &test_text(), &EmptyConfigEnvironment, &LABELS).unwrap()
     }
 
     #[test]
@@ -172,12 +177,12 @@ pub(crate) mod tests {
         let file = test_profile();
         let written = format_profile(&file);
         assert_eq!(
-            parse_profile("again.toml", &written, &NoEnvironment, &LABELS).unwrap(),
+            parse_profile("again.toml", &written, &EmptyConfigEnvironment, &LABELS).unwrap(),
             file,
             "{written}"
         );
         assert_eq!(
-            format_profile(&parse_profile("again.toml", &written, &NoEnvironment, &LABELS).unwrap()),
+            format_profile(&parse_profile("again.toml", &written, &EmptyConfigEnvironment, &LABELS).unwrap()),
             written
         );
     }
@@ -186,7 +191,7 @@ pub(crate) mod tests {
     fn faults_have_their_lines() {
         let said = |from: &str, to: &str| {
             assert!(test_text().contains(from), "{from}");
-            parse_profile("p.toml", &test_text().replacen(from, to, 1), &NoEnvironment, &LABELS)
+            parse_profile("p.toml", &test_text().replacen(from, to, 1), &EmptyConfigEnvironment, &LABELS)
                 .unwrap_err()
                 .to_string()
         };
@@ -200,14 +205,14 @@ pub(crate) mod tests {
         at("p.toml:15", said("store = \"postgresql\"", "store = \"oracle\""));
         at("lacks its unit", said("user = \"1 us\"", "user = \"1\""));
         at(
-            "account for 300 % of what was measured at 1000 logins a second: it cannot be charged",
+            "account for 300 % of the measured CPU time at 1000 logins a second: the profile is unusable",
             said("accounted = 1.0", "accounted = 3.0"),
         );
         at(
-            "does not tell its work from the wake-ups",
+            "does not separate its work from the server's wake-ups",
             said("\"radius.request\" = { user = \"6 us\", system = \"4 us\" }\n", ""),
         );
-        at("a figure is below 0", said("wakeups = 1.0", "wakeups = -1.0"));
+        at("a figure is negative", said("wakeups = 1.0", "wakeups = -1.0"));
         at("unknown key \"programme\"", said("program =", "programme ="));
         at("a profile of version 2", said("version = 1", "version = 2"));
     }
@@ -217,9 +222,9 @@ pub(crate) mod tests {
         let file = test_profile();
         let pap = ["pap".to_owned()];
         let fits = ProfileRequirement { program: "0.2.0", methods: &pap, store: Some(StoreKind::Postgresql) };
-        assert_eq!(file.check_fit(&fits), Ok(()));
-        assert_eq!(file.check_fit(&ProfileRequirement { store: None, ..fits }), Ok(()));
-        let said = |wanted: ProfileRequirement<'_>| file.check_fit(&wanted).unwrap_err().to_string();
+        assert_eq!(file.check_requirements(&fits), Ok(()));
+        assert_eq!(file.check_requirements(&ProfileRequirement { store: None, ..fits }), Ok(()));
+        let said = |wanted: ProfileRequirement<'_>| file.check_requirements(&wanted).unwrap_err().to_string();
         assert!(
             said(ProfileRequirement { program: "0.3.0", ..fits })
                 .contains("of usher 0.2.0 and this is usher 0.3.0")
@@ -231,8 +236,8 @@ pub(crate) mod tests {
         let tls = ["pap".to_owned(), "eap-tls".to_owned()];
         assert!(said(ProfileRequirement { methods: &tls, ..fits }).contains("no method \"eap-tls\""));
         assert!(matches!(
-            file.check_fit(&ProfileRequirement { methods: &tls, ..fits }),
-            Err(ProfileMisfit::Method { .. })
+            file.check_requirements(&ProfileRequirement { methods: &tls, ..fits }),
+            Err(ProfileMismatchError::Method { .. })
         ));
     }
 
@@ -240,10 +245,11 @@ pub(crate) mod tests {
     fn what_is_not_known_well_is_told() {
         let file = test_profile();
         // Costs of 10 us ± 1 us, 2 us ± 0.3 us and 18 us ± 20 us; signatures were timed.
-        let doubtful: Vec<&str> = file.work.names().filter(|label| file.is_doubtful(label)).collect();
+        let doubtful: Vec<&str> =
+            file.work.names().filter(|label| file.is_work_cost_doubtful(label)).collect();
         assert_eq!(doubtful, ["diameter.request"]);
         // Each request has a response, so no load distinguishes them.
-        assert_eq!(file.unpriced_kinds().into_iter().collect::<Vec<_>>(), ["radius.response"]);
+        assert_eq!(file.uncosted_work_labels().into_iter().collect::<Vec<_>>(), ["radius.response"]);
     }
 
     #[test]
@@ -251,7 +257,7 @@ pub(crate) mod tests {
         let file = test_profile();
         let pap = file.methods.get("pap").unwrap();
         // 6 + 4 us for the request, and 1/64 of a batch of 1 us.
-        assert!((file.busy_cost(pap) - (10e-6 + 1e-6 / 64.0)).abs() < 1e-12);
+        assert!((file.busy_login_seconds(pap) - (10e-6 + 1e-6 / 64.0)).abs() < 1e-12);
     }
 
     #[test]

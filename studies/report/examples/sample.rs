@@ -1,7 +1,7 @@
 //! Writes a sample report of made-up numbers to the folder named on the command line.
 
 use usher_observe::MeanEstimate;
-use usher_observe::manifest::{MachineInfo, ManifestFact, RunManifest};
+use usher_observe::manifest::{ManifestValue, RunHostInfo, RunManifest};
 use usher_report::{
     FigureAxis, FigureSeries, HtmlReport, ReportColumn, ReportFigure, ReportSection, ReportTable,
     RerunCommand, SeriesKind, SeriesPoint, TableCell,
@@ -105,15 +105,15 @@ fn sample_manifest() -> RunManifest {
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .into(),
         plan_hash: "5f1c0d6a".into(),
-        host: MachineInfo { kernel: "Linux 6.1.0".into(), cpu: "Example CPU".into(), cores: 2 },
+        host: RunHostInfo { kernel: "Linux 6.1.0".into(), cpu: "Example CPU".into(), cores: 2 },
         started: "2026-01-31T12:00:00Z".into(),
         elapsed_s: 8.4,
         points: 18,
         replications: 180,
         complete: false,
         facts: [
-            ("packet_hops", ManifestFact::from(4_000_000u64)),
-            ("peak_rss_bytes", ManifestFact::from(18_874_368u64)),
+            ("packet_hops", ManifestValue::from(4_000_000u64)),
+            ("peak_rss_bytes", ManifestValue::from(18_874_368u64)),
         ]
         .map(|(k, v)| (k.to_owned(), v))
         .into(),
@@ -124,7 +124,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args_os().nth(1).ok_or("name the folder to write into")?;
     let figures = sample_figures();
     let report = HtmlReport {
-        title: "What head-of-line blocking costs an authentication".into(),
+        title: "Cost of head-of-line blocking for an authentication".into(),
         question: "When packets are lost between NAS and AAA server, how long does a user wait with Diameter over \
                    TCP, and how long with RADIUS over UDP?"
             .into(),

@@ -73,7 +73,7 @@ impl FigureAxis {
 
     /// Sets whether the axis measures shares of a whole.
     #[must_use]
-    pub fn of_shares(mut self, shares: bool) -> Self {
+    pub fn with_shares(mut self, shares: bool) -> Self {
         self.shares = shares;
         self
     }
@@ -185,7 +185,7 @@ impl SeriesPoint {
     }
 
     /// Creates a box of these values: median, quartiles (type 7 of Hyndman and Fan) and extremes.
-    pub fn of_box(x: f64, values: &[f64]) -> Self {
+    pub fn from_box_values(x: f64, values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         let [low, lower, median, upper, high] = sample_quantiles(&mut sorted, [0.0, 0.25, 0.5, 0.75, 1.0]);
         let n = values.len() as u32;
@@ -281,7 +281,7 @@ impl ReportFigure {
     }
 
     /// Returns a panel as a figure without title.
-    pub(crate) fn panel_figure(&self, panel: &FigurePanel) -> Self {
+    pub(crate) fn extract_panel_figure(&self, panel: &FigurePanel) -> Self {
         let of = |(i, name): &(usize, String)| {
             self.series.get(*i).map(|series| FigureSeries { name: name.clone(), ..series.clone() })
         };

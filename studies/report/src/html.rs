@@ -6,7 +6,7 @@ use crate::format::{escape_markup, format_decimals, format_significant};
 use crate::{HtmlReport, RerunCommand};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::fmt::Write as _;
-use usher_observe::manifest::{ManifestFact, RunManifest};
+use usher_observe::manifest::{ManifestValue, RunManifest};
 
 const STYLE: &str = include_str!("html/report.css");
 const SCRIPT: &str = include_str!("html/report.js");
@@ -39,7 +39,7 @@ pub(crate) fn render_page(report: &HtmlReport) -> String {
          <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
     );
     render_header(&mut out, report);
-    let mut ids = part::ElementIds::default();
+    let mut ids = part::HtmlElementIds::default();
     if let Some(summary) = &report.summary {
         out.push_str("<section>\n");
         part::render_table(&mut out, summary);
@@ -82,7 +82,7 @@ pub(crate) fn render_page(report: &HtmlReport) -> String {
         crate::svg::STYLE
     );
     if let Some(live) = &report.live {
-        // A tag within the text would end the script element.
+        // Escape `<`, because a closing tag within the text would end the script element.
         let data = live.data.replace('<', "\\u003c");
         let module = BASE64_STANDARD.encode(&live.module);
         let _ = write!(
@@ -98,8 +98,8 @@ pub(crate) fn render_page(report: &HtmlReport) -> String {
 
 /// The section in which the reader runs a point and sees its replications.
 const LIVE_PART: &str = "<section id=\"live\">\n<h2>Run it here</h2>\n\
-    <p>The same simulator, in this browser: a point's replications have the seeds and the rows of the program. Hollow marks are \
-    what the run gave, the full one is what this browser has computed, each with its confidence interval.</p>\n\
+    <p>This browser runs the same simulator: a point's replications have the same seeds and rows as in the program. \
+    Hollow marks show the stored run, and the full mark this browser's result, each with its confidence interval.</p>\n\
     <div data-live=\"axes\"></div>\n\
     <div class=\"controls\"><button class=\"run\" data-live=\"run\">Run</button>\
     <label>at most <input type=\"number\" data-live=\"most\" value=\"20\" min=\"1\" max=\"10000\"> replications</label>\
@@ -144,7 +144,7 @@ fn render_header(out: &mut String, report: &HtmlReport) {
     if many {
         let _ = writeln!(
             out,
-            "<details class=\"partial\">\n<summary>{} things to know before any of this is believed</summary>",
+            "<details class=\"partial\">\n<summary>{} warnings about these results</summary>",
             report.warnings.len()
         );
     }
@@ -216,10 +216,9 @@ fn render_reruns(out: &mut String, reruns: &[RerunCommand]) {
     if reruns.is_empty() {
         return;
     }
-    out.push_str("<section>\n<h2>Run a point again</h2>\n");
+    out.push_str("<section>\n<h2>Rerun a point</h2>\n");
     let open = if reruns.len() <= 8 { " open" } else { "" };
-    let _ =
-        writeln!(out, "<details{open}>\n<summary>{} commands, one for each point</summary>", reruns.len());
+    let _ = writeln!(out, "<details{open}>\n<summary>{} commands, one per point</summary>", reruns.len());
     out.push_str("<table class=\"reruns\">\n<tbody>\n");
     for rerun in reruns {
         let _ = writeln!(
@@ -252,7 +251,7 @@ fn manifest_table(out: &mut String, m: &RunManifest) {
     .into();
     rows.extend(m.parameters.clone());
     rows.extend(m.facts.iter().map(|(name, fact)| (name.clone(), fact_text(fact))));
-    out.push_str("<section>\n<h2>How this was made</h2>\n<table class=\"manifest\">\n<tbody>\n");
+    out.push_str("<section>\n<h2>How this report was made</h2>\n<table class=\"manifest\">\n<tbody>\n");
     for (name, value) in rows {
         let _ = writeln!(
             out,
@@ -264,14 +263,14 @@ fn manifest_table(out: &mut String, m: &RunManifest) {
     out.push_str("</tbody>\n</table>\n</section>\n");
 }
 
-fn fact_text(fact: &ManifestFact) -> String {
+fn fact_text(fact: &ManifestValue) -> String {
     match fact {
-        ManifestFact::Count(n) => n.to_string(),
-        ManifestFact::Number(x) => format_significant(*x, 6),
-        ManifestFact::Flag(true) => "yes".to_owned(),
-        ManifestFact::Flag(false) => "no".to_owned(),
-        ManifestFact::Text(text) => text.clone(),
-        ManifestFact::Unknown(()) => "unknown".to_owned(),
+        ManifestValue::Count(n) => n.to_string(),
+        ManifestValue::Number(x) => format_significant(*x, 6),
+        ManifestValue::Flag(true) => "yes".to_owned(),
+        ManifestValue::Flag(false) => "no".to_owned(),
+        ManifestValue::Text(text) => text.clone(),
+        ManifestValue::Unknown(()) => "unknown".to_owned(),
     }
 }
 

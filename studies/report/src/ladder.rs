@@ -46,7 +46,7 @@ pub struct FlowMessage {
 }
 
 /// A row of the figure.
-enum FlowRow<'a> {
+enum MessageFlowRow<'a> {
     Message(&'a FlowMessage),
     /// A pause of this many seconds without messages.
     Pause(f64),
@@ -63,7 +63,7 @@ const FONT: f64 = 12.0;
 
 impl FlowMessage {
     fn label_text(&self) -> String {
-        let again = if self.is_retransmission { " again" } else { "" };
+        let again = if self.is_retransmission { " (retransmission)" } else { "" };
         let lost = if self.arrived.is_none() { " — lost" } else { "" };
         format!("{}{again}{lost}", self.name)
     }
@@ -87,7 +87,7 @@ impl MessageFlow {
     }
 
     /// Returns the messages, the long pauses between them, and the end of the dialogue.
-    fn rows(&self) -> Vec<FlowRow<'_>> {
+    fn rows(&self) -> Vec<MessageFlowRow<'_>> {
         let mut gaps: Vec<f64> = self.messages.windows(2).map(|m| m[1].sent - m[0].sent).collect();
         gaps.sort_by(f64::total_cmp);
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or_default();
@@ -97,18 +97,18 @@ impl MessageFlow {
         let mut over = false;
         for message in &self.messages {
             if !over && message.sent > self.duration {
-                rows.push(FlowRow::End);
+                rows.push(MessageFlowRow::End);
                 over = true;
             }
             let gap = message.sent - before;
             if gap > 5.0 * usual && gap > 0.15 * whole && !rows.is_empty() {
-                rows.push(FlowRow::Pause(gap));
+                rows.push(MessageFlowRow::Pause(gap));
             }
             before = message.sent;
-            rows.push(FlowRow::Message(message));
+            rows.push(MessageFlowRow::Message(message));
         }
         if !over {
-            rows.push(FlowRow::End);
+            rows.push(MessageFlowRow::End);
         }
         rows
     }
@@ -146,8 +146,8 @@ impl MessageFlow {
         }
     }
 
-    fn end_text(&self) -> String {
-        let how = if self.completed { "over" } else { "over without success" };
+    fn message_flow_end_text(&self) -> String {
+        let how = if self.completed { "completed" } else { "failed" };
         format!("{how} after {}", self.format_time(self.duration))
     }
 
@@ -163,7 +163,8 @@ impl MessageFlow {
         let protocols = self.protocols();
         let rows = self.rows();
         let top = if alone { 96.0 } else { 62.0 };
-        let heights = rows.iter().map(|row| if matches!(row, FlowRow::Message(_)) { ROW } else { 24.0 });
+        let heights =
+            rows.iter().map(|row| if matches!(row, MessageFlowRow::Message(_)) { ROW } else { 24.0 });
         let bottom = top + 14.0 + heights.sum::<f64>();
         let height = bottom + 14.0;
         let id = self.file_stem();
@@ -210,11 +211,11 @@ impl MessageFlow {
         let mut y = top + 14.0;
         for row in rows {
             match row {
-                FlowRow::Message(message) => {
+                MessageFlowRow::Message(message) => {
                     self.draw_arrow(&mut out, message, &columns, y, &protocols);
                     y += ROW;
                 }
-                FlowRow::Pause(seconds) => {
+                MessageFlowRow::Pause(seconds) => {
                     let ends = columns.first().zip(columns.last());
                     let middle = format_px(ends.map_or(LEFT, |(first, last)| f64::midpoint(*first, *last)));
                     let _ = writeln!(
@@ -225,7 +226,7 @@ impl MessageFlow {
                     );
                     y += 24.0;
                 }
-                FlowRow::End => {
+                MessageFlowRow::End => {
                     let line = format_px(y - 6.0);
                     let _ = writeln!(
                         out,
@@ -233,7 +234,7 @@ impl MessageFlow {
                         format_px(width - 12.0),
                         format_px(width - 12.0),
                         format_px(y - 10.0),
-                        escape_markup(&self.end_text())
+                        escape_markup(&self.message_flow_end_text())
                     );
                     y += 24.0;
                 }
@@ -342,7 +343,7 @@ impl MessageFlow {
         out.push('\n');
         for row in self.rows() {
             let line = match row {
-                FlowRow::Message(message) => {
+                MessageFlowRow::Message(message) => {
                     let mut line = lines(&self.format_time(message.sent));
                     let (Some(&a), Some(&b)) = (columns.get(message.from), columns.get(message.to)) else {
                         continue;
@@ -360,15 +361,15 @@ impl MessageFlow {
                     put_text(&mut line, left + room / 2, &text);
                     line
                 }
-                FlowRow::Pause(seconds) => {
+                MessageFlowRow::Pause(seconds) => {
                     let mut line = lines("");
                     put_text(&mut line, TIME.saturating_sub(1), ":");
                     line.extend(format!("  {} later", self.format_time(seconds)).chars());
                     line
                 }
-                FlowRow::End => {
+                MessageFlowRow::End => {
                     let mut line = lines("=");
-                    line.extend(format!("  {}", self.end_text()).chars());
+                    line.extend(format!("  {}", self.message_flow_end_text()).chars());
                     line
                 }
             };
@@ -434,15 +435,16 @@ mod tests {
             "Access-Request — lost",
             "x|",
             "3.0000 s later",
-            "Access-Request again",
+            "Access-Request (retransmission)",
             ">|",
             "|<",
-            "over after 3.0300 s",
+            "completed after 3.0300 s",
         ] {
             assert!(text.contains(word), "{word}: {text}");
         }
-        let order = ["Access-Request — lost", "later", "again", "Access-Accept", "over", "done"]
-            .map(|w| text.find(w).unwrap());
+        let order =
+            ["Access-Request — lost", "later", "(retransmission)", "Access-Accept", "completed", "done"]
+                .map(|w| text.find(w).unwrap());
         assert!(order.is_sorted(), "{text}");
         let lines: Vec<&str> = text.lines().skip(3).collect();
         let last = |line: &str| line.chars().collect::<Vec<_>>().iter().rposition(|c| *c == '|');
@@ -457,7 +459,7 @@ mod tests {
         assert_eq!(svg.matches("class=\"cross\"").count(), 1);
         assert_eq!(svg.matches("class=\"lifeline\"").count(), 3);
         assert_eq!(svg.matches(" again\">").count(), 1);
-        assert!(svg.contains("over after 3.0300 s") && svg.contains("3.0000 s later"));
+        assert!(svg.contains("completed after 3.0300 s") && svg.contains("3.0000 s later"));
     }
 
     #[test]

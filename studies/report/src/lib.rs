@@ -48,12 +48,12 @@ pub struct HtmlReport {
     /// The manifest of the run.
     pub manifest: Option<RunManifest>,
     /// The data for running the study in the report; without it the file contains no module.
-    pub live: Option<LiveStudy>,
+    pub live: Option<BrowserStudy>,
 }
 
 /// A study that runs in its reader's browser by `usher-browser`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LiveStudy {
+pub struct BrowserStudy {
     /// The study, its axes and the run's results, as JSON.
     pub data: String,
     /// The WebAssembly module, compressed by gzip (RFC 1952).

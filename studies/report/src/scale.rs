@@ -58,15 +58,15 @@ impl AxisScale {
 
     /// Returns the pixel of a value, clamped to the scale.
     pub(crate) fn pixel_at(&self, value: f64) -> f64 {
-        self.from + self.fraction_of(value).clamp(0.0, 1.0) * (self.to - self.from)
+        self.from + self.axis_fraction(value).clamp(0.0, 1.0) * (self.to - self.from)
     }
 
     /// Returns the pixel of a value, which may exceed the scale by at most its length.
-    pub(crate) fn pixel_beyond(&self, value: f64) -> f64 {
-        self.from + self.fraction_of(value).clamp(-1.0, 2.0) * (self.to - self.from)
+    pub(crate) fn pixel_beyond_axis(&self, value: f64) -> f64 {
+        self.from + self.axis_fraction(value).clamp(-1.0, 2.0) * (self.to - self.from)
     }
 
-    fn fraction_of(&self, value: f64) -> f64 {
+    fn axis_fraction(&self, value: f64) -> f64 {
         if !self.log {
             return (value - self.low) / (self.high - self.low);
         }

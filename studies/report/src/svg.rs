@@ -24,14 +24,14 @@ const PLOT_HEIGHT: f64 = 320.0;
 
 /// The scales of a drawing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FigureVariant {
+pub(crate) struct FigureScaleVariant {
     /// True for a logarithmic horizontal axis.
     pub(crate) log_x: bool,
     /// True for a logarithmic vertical axis.
     pub(crate) log_y: bool,
 }
 
-impl FigureVariant {
+impl FigureScaleVariant {
     /// Returns the figure's own scales.
     pub(crate) fn for_figure(figure: &ReportFigure) -> Self {
         Self { log_x: figure.x.log && suits_log_x(figure), log_y: figure.y.log && suits_log_y(figure) }
@@ -40,22 +40,22 @@ impl FigureVariant {
 
 /// True if the horizontal axis can be logarithmic.
 pub(crate) fn suits_log_x(figure: &ReportFigure) -> bool {
-    figure.x.categories.is_empty() && suits_log(figure.finite_points().map(|(_, p)| p.x))
+    figure.x.categories.is_empty() && suits_log_scale(figure.finite_points().map(|(_, p)| p.x))
 }
 
 /// True if the vertical axis can be logarithmic.
 pub(crate) fn suits_log_y(figure: &ReportFigure) -> bool {
-    suits_log(figure.finite_points().map(|(_, p)| p.mean))
+    suits_log_scale(figure.finite_points().map(|(_, p)| p.mean))
 }
 
-fn suits_log(values: impl Iterator<Item = f64>) -> bool {
+fn suits_log_scale(values: impl Iterator<Item = f64>) -> bool {
     let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
     low > 0.0 && high >= 2.0 * low
 }
 
 /// The size of a drawing, and the position of its series' names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DrawingSize {
+pub(crate) enum DrawingLayout {
     /// A separate file with title, background and style.
     Standalone,
     /// For a page.
@@ -66,25 +66,25 @@ pub(crate) enum DrawingSize {
 
 /// Returns a figure as a separate file.
 pub(crate) fn svg_file(figure: &ReportFigure) -> String {
-    let inner = draw_figure(figure, FigureVariant::for_figure(figure), DrawingSize::Standalone);
+    let inner = draw_figure(figure, FigureScaleVariant::for_figure(figure), DrawingLayout::Standalone);
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{inner}")
 }
 
 /// Draws a figure as an `svg` element.
-pub(crate) fn draw_figure(figure: &ReportFigure, variant: FigureVariant, size: DrawingSize) -> String {
-    let narrow = text_if("-n", size == DrawingSize::Narrow);
+pub(crate) fn draw_figure(figure: &ReportFigure, variant: FigureScaleVariant, size: DrawingLayout) -> String {
+    let narrow = text_or_empty("-n", size == DrawingLayout::Narrow);
     let id = format!(
         "{}{}{}{narrow}",
         figure.file_stem(),
-        text_if("-lx", variant.log_x),
-        text_if("-ly", variant.log_y)
+        text_or_empty("-lx", variant.log_x),
+        text_or_empty("-ly", variant.log_y)
     );
-    let title = if size == DrawingSize::Standalone { 36.0 } else { 0.0 };
+    let title = if size == DrawingLayout::Standalone { 36.0 } else { 0.0 };
     let (body, width, height) = match figure.panels.is_empty() {
         true => draw_single(figure, variant, size, title, &id),
         false => draw_panels(figure, variant, size, title, &id),
     };
-    let alone = size == DrawingSize::Standalone;
+    let alone = size == DrawingLayout::Standalone;
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -114,15 +114,15 @@ pub(crate) fn draw_figure(figure: &ReportFigure, variant: FigureVariant, size: D
 /// Draws a figure without panels; returns the drawing, its width and its height.
 fn draw_single(
     figure: &ReportFigure,
-    variant: FigureVariant,
-    size: DrawingSize,
+    variant: FigureScaleVariant,
+    size: DrawingLayout,
     top: f64,
     id: &str,
 ) -> (String, f64, f64) {
-    let narrow = size == DrawingSize::Narrow;
+    let narrow = size == DrawingLayout::Narrow;
     let width = if narrow { NARROW } else { WIDTH };
     let looks: Vec<SeriesStyle> = (0..figure.series.len())
-        .map(|i| SeriesStyle { legend_index: i, colour: style_index(figure, i) })
+        .map(|i| SeriesStyle { legend_index: i, colour: style_series_index(figure, i) })
         .collect();
     let frame = PlotFrame {
         width,
@@ -150,29 +150,29 @@ fn draw_single(
 /// Draws a figure in panels with common scales; returns the drawing, its width and its height.
 fn draw_panels(
     figure: &ReportFigure,
-    variant: FigureVariant,
-    size: DrawingSize,
+    variant: FigureScaleVariant,
+    size: DrawingLayout,
     top: f64,
     id: &str,
 ) -> (String, f64, f64) {
-    let across = if size == DrawingSize::Narrow { 1 } else { 2 };
+    let across = if size == DrawingLayout::Narrow { 1 } else { 2 };
     let each = if across == 1 { NARROW } else { WIDTH / 2.0 };
     let mut names: Vec<(SeriesStyle, SeriesKind, &str)> = Vec::new();
     let mut out = String::new();
     let name = lines_of(&figure.y, each * across as f64 - 32.0);
-    axis_name(&mut out, &name, 16.0, top + 14.0, "");
+    draw_axis_name(&mut out, &name, 16.0, top + 14.0, "");
     let mut y = top + 18.0 + extra_height(&name);
     let ranges = [x_range(figure), y_range(figure, variant.log_y)];
     let rows = figure.panels.len().div_ceil(across);
     for (row, panels) in figure.panels.chunks(across).enumerate() {
         let mut tallest = 0.0f64;
         for (column, panel) in panels.iter().enumerate() {
-            let within = figure.panel_figure(panel);
+            let within = figure.extract_panel_figure(panel);
             let mut looks = Vec::new();
             for (series, (_, name)) in within.series.iter().zip(&panel.series) {
                 let known = names.iter().find(|(.., known)| known == name).map(|(look, ..)| *look);
                 looks.push(known.unwrap_or_else(|| {
-                    // A series beside a curve has the curve's colour.
+                    // A series that belongs to a curve, such as "A (theory)" to "A", has the curve's colour.
                     let beside =
                         |known: &str| name.strip_prefix(known).is_some_and(|rest| rest.starts_with(" ("));
                     let same = names.iter().find(|(.., known)| beside(known)).map(|(look, ..)| look.colour);
@@ -223,7 +223,7 @@ fn extra_height(lines: &[String]) -> f64 {
 }
 
 /// Draws the name of an axis with its first line at this height.
-fn axis_name(out: &mut String, lines: &[String], x: f64, y: f64, anchor: &str) {
+fn draw_axis_name(out: &mut String, lines: &[String], x: f64, y: f64, anchor: &str) {
     for (n, line) in lines.iter().enumerate() {
         let (x, y) = (format_px(x), format_px(y + label::LINE * n as f64));
         let _ =
@@ -241,7 +241,7 @@ fn draw_legend(out: &mut String, names: &[(SeriesStyle, SeriesKind, &str)], from
             (x, y) = (16.0, y + 22.0);
         }
         let _ = writeln!(out, "<g class=\"label c{}\" data-series=\"{place}\">", colour % COLOURS);
-        draw_key(out, *kind, *colour, x, y - 4.0);
+        draw_legend_marker(out, *kind, *colour, x, y - 4.0);
         let more = lines.split_off(1);
         let _ = writeln!(
             out,
@@ -267,7 +267,7 @@ fn draw_legend(out: &mut String, names: &[(SeriesStyle, SeriesKind, &str)], from
 }
 
 /// Draws a piece of a curve with its marker in front of a name.
-fn draw_key(out: &mut String, kind: SeriesKind, colour: usize, x: f64, y: f64) {
+fn draw_legend_marker(out: &mut String, kind: SeriesKind, colour: usize, x: f64, y: f64) {
     let (start, y) = (format_px(x), format_px(y));
     if !kind.has_markers() {
         let dashed = if kind == SeriesKind::Trace { "" } else { " dashed" };
@@ -284,7 +284,7 @@ fn draw_key(out: &mut String, kind: SeriesKind, colour: usize, x: f64, y: f64) {
     let _ = writeln!(out, "<path class=\"{class}\" transform=\"translate({centre} {y})\" d=\"{shape}\"/>");
 }
 
-fn text_if(text: &'static str, set: bool) -> &'static str {
+fn text_or_empty(text: &'static str, set: bool) -> &'static str {
     if set { text } else { "" }
 }
 
@@ -295,7 +295,7 @@ fn figure_description(figure: &ReportFigure) -> String {
 }
 
 /// Returns the tooltip of a point.
-fn point_tip(figure: &ReportFigure, series: &FigureSeries, p: &SeriesPoint) -> String {
+fn point_tooltip_text(figure: &ReportFigure, series: &FigureSeries, p: &SeriesPoint) -> String {
     let unit = |unit: &str| if unit.is_empty() { String::new() } else { format!(" {unit}") };
     let x = format!("{}: {}{}", figure.x.title, figure.format_x(p.x), unit(&figure.x.unit));
     let mean = match (p.interval(), p.half_width()) {
@@ -392,7 +392,7 @@ const TURNED: (f64, f64) = (0.574, 0.819);
 const LONGEST: f64 = 150.0;
 
 impl<'a> FigurePlot<'a> {
-    fn new(figure: &ReportFigure, variant: FigureVariant, frame: &'a PlotFrame<'a>) -> Self {
+    fn new(figure: &ReportFigure, variant: FigureScaleVariant, frame: &'a PlotFrame<'a>) -> Self {
         let (top, bottom) = (frame.top, frame.top + frame.plot_height);
         let [x_range, (low, high)] = frame.ranges;
         let y = AxisScale::new(low, high, variant.log_y, bottom, top).round_ends();
@@ -412,11 +412,12 @@ impl<'a> FigurePlot<'a> {
         let x = AxisScale::new(x_range.0, x_range.1, variant.log_x, left + inset, right - inset);
         for (i, label) in labels.iter_mut().enumerate() {
             let last = figure.series[i].points.iter().rfind(|p| p.x.is_finite() && p.mean.is_finite());
-            label.anchor =
-                last.map(|p| (x.pixel_at(p.x) + dodge_offset(figure, i, right - left), y.pixel_at(p.mean)));
+            label.anchor = last.map(|p| {
+                (x.pixel_at(p.x) + category_point_offset(figure, i, right - left), y.pixel_at(p.mean))
+            });
         }
-        let lowest = label::spread_labels(&mut labels, top, bottom);
-        // The middle of the plot, not of the drawing.
+        let lowest = label::place_labels_without_overlap(&mut labels, top, bottom);
+        // Center the axis title on the plot, not on the whole drawing.
         let middle = f64::midpoint(left, right);
         let name = lines_of(&figure.x, 2.0 * middle.min(frame.width - middle) - 8.0);
         let height = bottom + below + if frame.names[0] { 56.0 + extra_height(&name) } else { 32.0 };
@@ -440,7 +441,7 @@ impl<'a> FigurePlot<'a> {
             format_px(w + 16.0),
             format_px(h + 16.0)
         );
-        // Closed forms lie below measurements.
+        // Draw the closed forms first, so that measurements lie above them.
         for kind in SeriesKind::FROM_BELOW {
             for (i, series) in figure.series.iter().enumerate().filter(|(_, s)| s.kind == kind) {
                 self.draw_series(out, figure, i, series, id);
@@ -500,11 +501,11 @@ impl<'a> FigurePlot<'a> {
         let _ = writeln!(out, "<path class=\"axis\" d=\"M{l} {b}H{r}\"/>");
         if self.frame.names[0] {
             let middle = f64::midpoint(self.left, self.right);
-            axis_name(out, &self.name, middle, self.bottom + below + 45.0, " text-anchor=\"middle\"");
+            draw_axis_name(out, &self.name, middle, self.bottom + below + 45.0, " text-anchor=\"middle\"");
         }
         if self.frame.names[1] {
             let name = lines_of(&figure.y, self.frame.width - 32.0);
-            axis_name(out, &name, 16.0, self.top - 18.0 - extra_height(&name), "");
+            draw_axis_name(out, &name, 16.0, self.top - 18.0 - extra_height(&name), "");
         }
         let _ = writeln!(out, "</g>\n<path class=\"frame\" d=\"M{l} {t}V{b}\"/>");
     }
@@ -512,7 +513,7 @@ impl<'a> FigurePlot<'a> {
     fn x_ticks(&self, figure: &ReportFigure) -> Vec<(f64, String)> {
         if figure.x.categories.is_empty() {
             let ticks: Vec<(f64, String)> = self.x.ticks().into_iter().map(|t| (t.value, t.label)).collect();
-            // Integer quantities, such as clients, have no ticks between integers.
+            // An axis of an integer quantity, such as the number of clients, has no ticks between integers.
             let whole = |value: f64| value.fract() == 0.0;
             let fewer = ticks.iter().filter(|(value, _)| whole(*value));
             let fewer: Vec<_> = fewer.map(|(value, _)| (*value, format!("{value:.0}"))).collect();
@@ -532,7 +533,7 @@ impl<'a> FigurePlot<'a> {
     ) {
         let finite: Vec<&SeriesPoint> =
             series.points.iter().filter(|p| p.x.is_finite() && p.mean.is_finite()).collect();
-        let shift = dodge_offset(figure, i, self.right - self.left);
+        let shift = category_point_offset(figure, i, self.right - self.left);
         let at = |p: &SeriesPoint| self.x.pixel_at(p.x) + shift;
         let kind = match series.kind {
             SeriesKind::Analytic | SeriesKind::Fitted => "analytic",
@@ -557,7 +558,7 @@ impl<'a> FigurePlot<'a> {
                     "{}{} {}",
                     if n == 0 { 'M' } else { 'L' },
                     format_px(at(p)),
-                    format_px(self.y.pixel_beyond(p.mean))
+                    format_px(self.y.pixel_beyond_axis(p.mean))
                 );
             }
             let _ = writeln!(out, "<path class=\"line\" d=\"{d}\"/>");
@@ -600,7 +601,7 @@ impl<'a> FigurePlot<'a> {
                 SeriesKind::Measured | SeriesKind::Median => "mark",
             };
             let (x, y) = (format_px(at(p)), format_px(self.y.pixel_at(p.mean)));
-            let tip = escape_markup(&point_tip(figure, series, p)).replace('\n', "&#10;");
+            let tip = escape_markup(&point_tooltip_text(figure, series, p)).replace('\n', "&#10;");
             let _ = writeln!(
                 out,
                 "<path class=\"{class}\" transform=\"translate({x} {y})\" d=\"{shape}\" data-tip=\"{tip}\"/>"
@@ -625,7 +626,7 @@ impl<'a> FigurePlot<'a> {
                     format_px(middle)
                 );
             }
-            draw_key(out, figure.series[i].kind, colour, self.right + 10.0, middle);
+            draw_legend_marker(out, figure.series[i].kind, colour, self.right + 10.0, middle);
             for (n, line) in label.lines.iter().enumerate() {
                 let y = format_px(label.y + 11.5 + label::LINE * n as f64);
                 let _ =
@@ -638,7 +639,7 @@ impl<'a> FigurePlot<'a> {
 
 /// Returns the index of the series that determines colour and marker. It is the series itself or, for published
 /// measurements, fitted lines and other runs, the curve whose name theirs begins with, before a parenthesis.
-fn style_index(figure: &ReportFigure, i: usize) -> usize {
+fn style_series_index(figure: &ReportFigure, i: usize) -> usize {
     let same = |s: &FigureSeries| {
         figure.series[i].name.strip_prefix(s.name.as_str()).is_some_and(|rest| rest.starts_with(" ("))
     };
@@ -652,7 +653,7 @@ fn style_index(figure: &ReportFigure, i: usize) -> usize {
 
 /// Returns the offset of points that share a category, so that their intervals stand side by side within the width of a
 /// plot.
-fn dodge_offset(figure: &ReportFigure, series: usize, width: f64) -> f64 {
+fn category_point_offset(figure: &ReportFigure, series: usize, width: f64) -> f64 {
     if figure.x.categories.is_empty() {
         return 0.0;
     }
@@ -683,7 +684,8 @@ fn y_range(figure: &ReportFigure, log: bool) -> (f64, f64) {
     let measured = || figure.finite_points().filter(|(s, _)| s.kind.has_markers());
     for (_, p) in measured() {
         let (from, to) = p.interval().unwrap_or((p.mean, p.mean));
-        // On a logarithmic axis an interval close to zero would compress all other values.
+        // On a logarithmic axis, clip an interval that reaches close to zero: otherwise it would compress all other
+        // values.
         take(if log { from.max(p.mean / 4.0) } else { from });
         take(to);
         take(p.mean);
@@ -694,7 +696,7 @@ fn y_range(figure: &ReportFigure, log: bool) -> (f64, f64) {
     }
     match (low, high) {
         (low, high) if low > high => (0.0, 1.0),
-        // A widened range would exceed 1.
+        // If all values of a share are equal, the range ends at 1, because a wider one would exceed 1.
         (low, high) if figure.y.shares && low >= high => (low / 2.0, 1.0),
         (low, high) if !log && low >= 0.0 && low < 0.7 * high => (0.0, high),
         range => range,

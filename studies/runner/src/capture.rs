@@ -28,8 +28,8 @@ impl PacketTap for CapturedPackets {
 }
 
 /// Remark for a capture whose TLS handshakes are recordings.
-pub const REPLAYED: &str = "Handshakes of TLS here are the octets of one recorded handshake, again and again, which no secrets decrypt: \
-                            with handshake = \"real\" each is computed, and its secrets are in the capture";
+pub const REPLAYED: &str = "All TLS handshakes here repeat one recorded handshake, which no secrets decrypt: with \
+                            handshake = \"real\" each is computed, and the capture holds its secrets";
 
 /// Writes the capture of a finished run, made with a [`CapturedPackets`] tap, with these remarks.
 ///

@@ -14,7 +14,7 @@ mod tests;
 
 use crate::sweep::RunError;
 use crate::world::{ObservedDialogue, RunObservation, ScenarioRun};
-use follow::FollowedUser;
+use follow::UserMessageFilter;
 use name::{MessageLabel, MessageOwner};
 use packet::{ParsedPacket, TransportPayload};
 use std::any::Any;
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use stream::StreamTable;
+use stream::TransportStreamTable;
 use usher_core::{Duration, Instant};
 use usher_report::{FlowMessage, MessageFlow};
 use usher_scenario::PlanPoint;
@@ -43,8 +43,9 @@ pub fn record_message_flow(
     stop: Option<&Arc<AtomicBool>>,
 ) -> Result<Option<MessageFlow>, RunError> {
     let tap = Box::<PacketTrace>::default() as Box<dyn PacketTap>;
-    let world = ScenarioRun::new_observed(&point.scenario, point.replication_seed(replication), Some(tap))
-        .map_err(RunError::new)?;
+    let world =
+        ScenarioRun::observe_on_simulator(&point.scenario, point.replication_seed(replication), Some(tap))
+            .map_err(RunError::new)?;
     let watched = world.with_stop_flag(stop).run_to_end().map_err(RunError::new)?.watched;
     let Some(mut watched) = watched else { return Ok(None) };
     let tap = watched.tap.take().and_then(|tap| tap.into_any().downcast::<PacketTrace>().ok());
@@ -107,7 +108,7 @@ fn choose_dialogue<'a>(visible: impl Iterator<Item = &'a ObservedDialogue>) -> O
 fn extract_message_flow(watched: &RunObservation, seen: &PacketTrace) -> Option<MessageFlow> {
     let visible = || watched.dialogues.iter().filter(|d| d.host_index.is_some());
     let dialogue = choose_dialogue(visible())?;
-    // Keys, acknowledgements and the first accounting record may follow the end of the dialogue.
+    // Include a short time after the dialogue's end, for keys, acknowledgements and the first accounting record.
     let took = dialogue.ended_at.duration_since(dialogue.started_at);
     let next = visible()
         .filter(|d| d.host_index == dialogue.host_index && d.started_at > dialogue.started_at)
@@ -116,7 +117,7 @@ fn extract_message_flow(watched: &RunObservation, seen: &PacketTrace) -> Option<
     let last = (dialogue.ended_at + Duration::from_nanos(took.as_nanos() / 2))
         .min(next.unwrap_or(Instant::FAR_FUTURE));
     let flights = collect_flights(watched, seen, last);
-    let mut follow = FollowedUser::default();
+    let mut follow = UserMessageFilter::default();
     let within = flights.into_iter().filter(|f| f.sent >= dialogue.started_at && f.sent <= last);
     let mut of_dialogue: Vec<PacketFlight> =
         within.filter(|flight| flight.labels.iter().all(|n| follow.accepts_message(n, flight))).collect();
@@ -140,9 +141,9 @@ fn collect_flights(watched: &RunObservation, seen: &PacketTrace, last: Instant) 
         .enumerate()
         .flat_map(|(place, of)| of.addresses.iter().map(move |address| (*address, place)))
         .collect();
-    let mut streams = StreamTable::default();
+    let mut streams = TransportStreamTable::default();
     let mut flights: Vec<PacketFlight> = Vec::new();
-    // Packets that have not arrived yet, by their octets, which later hops do not change.
+    // Packets that have not arrived yet are found by their octets, which later hops do not change.
     let mut under_way: HashMap<(usize, &[u8]), Vec<usize>> = HashMap::new();
     for (sighting, octets) in seen.iter_packets() {
         let port = usize::from(sighting.port);
@@ -152,7 +153,7 @@ fn collect_flights(watched: &RunObservation, seen: &PacketTrace, last: Instant) 
             Some((source, destination)) => {
                 addresses.get(&source).copied().zip(addresses.get(&destination).copied())
             }
-            // A frame goes from one end of its link to the other.
+            // A frame without an IP packet goes from one end of its link to the other.
             None => watched.ports.get(port ^ 1).and_then(|(there, _)| *there).map(|there| {
                 match sighting.outward {
                     true => (here, there),
@@ -166,7 +167,7 @@ fn collect_flights(watched: &RunObservation, seen: &PacketTrace, last: Instant) 
             if sighting.observed_at > last {
                 continue;
             }
-            let (named, again) = name_packet(&parsed, &mut streams);
+            let (named, again) = label_traced_packet(&parsed, &mut streams);
             if named.is_empty() {
                 continue;
             }
@@ -192,13 +193,18 @@ fn collect_flights(watched: &RunObservation, seen: &PacketTrace, last: Instant) 
 }
 
 /// Returns the label of a packet and whether it is a retransmission; `None` if it only keeps a transport going.
-fn name_packet(parsed: &ParsedPacket<'_>, streams: &mut StreamTable) -> (Vec<MessageLabel>, bool) {
+fn label_traced_packet(
+    parsed: &ParsedPacket<'_>,
+    streams: &mut TransportStreamTable,
+) -> (Vec<MessageLabel>, bool) {
     match &parsed.transport {
         TransportPayload::Frame(named) => (vec![named.clone()], false),
         TransportPayload::Datagram { ports, payload } => (vec![name::name_datagram(*ports, payload)], false),
-        TransportPayload::Segment(segment) => streams.name_segment(parsed.between, segment),
-        TransportPayload::Chunks { ports, chunks } => streams.name_chunks(parsed.between, *ports, chunks),
-        TransportPayload::Other(protocol) => (vec![MessageLabel::for_data(protocol)], false),
+        TransportPayload::Segment(segment) => streams.label_tcp_segment(parsed.between, segment),
+        TransportPayload::Chunks { ports, chunks } => {
+            streams.label_sctp_chunks(parsed.between, *ports, chunks)
+        }
+        TransportPayload::Other(protocol) => (vec![MessageLabel::data_message_label(protocol)], false),
         TransportPayload::LaterFragment => (Vec::new(), false),
     }
 }
@@ -225,19 +231,19 @@ fn build_message_flow(
         is_retransmission: f.is_retransmission,
     };
     let mut caption = vec![format!(
-        "One dialogue, which began {:.3} s after the run's beginning and ended {}.",
+        "One dialogue. It began {:.3} s after the start of the run and {}.",
         dialogue.started_at.as_nanos() as f64 / 1e9,
-        if dialogue.completed { "well" } else { "without success" }
+        if dialogue.completed { "succeeded" } else { "failed" }
     )];
     if !dialogue.counts {
         caption.push("It began outside the counted time.".to_owned());
     }
     if left_out > 0 {
         let packets = if left_out == 1 { "packet" } else { "packets" };
-        caption.push(format!("{left_out} {packets} of data between the same hosts are left out."));
+        caption.push(format!("Not shown: {left_out} {packets} of data between the same hosts."));
     }
     if more > 0 {
-        caption.push(format!("{more} messages more followed."));
+        caption.push(format!("{more} more messages followed."));
     }
     MessageFlow {
         name: String::new(),

@@ -5,12 +5,12 @@
 //! - [`SimRunner`] and `LabRunner`: the sweep's runners on the simulator and on a lab
 //! - [`capture`] and [`ladder`]: packets of a run as pcapng, and as message-flow figures
 
+mod backends;
 pub mod capture;
 pub mod ladder;
-mod on;
 pub mod sweep;
 pub mod world;
 
 #[cfg(not(target_arch = "wasm32"))]
-pub use on::LabRunner;
-pub use on::{SimRunner, captured_links};
+pub use backends::LabRunner;
+pub use backends::{SimRunner, captured_links};

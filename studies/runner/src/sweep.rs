@@ -10,12 +10,12 @@
 
 mod estimate;
 mod execute;
-mod failing;
+mod failed_dialogues;
 mod finding;
 mod folder;
 pub mod key;
 mod line;
-mod moved;
+mod moved_means;
 mod overlay;
 mod plan;
 mod recommend;
@@ -30,16 +30,16 @@ pub use execute::{
     PointResult, ReplicationFailure, SweepObserver, SweepOptions, SweepResults, execute_sweep,
     run_catching_panic,
 };
-pub use failing::FailureSummary;
+pub use failed_dialogues::DialogueFailureSummary;
 pub use folder::{CAPTURES, FolderError, LADDERS, RunFolder, RunRequest, build_id, build_of};
-pub use moved::UnstableMeans;
-pub use overlay::{OverlayRun, overlay_runs};
+pub use moved_means::UnstableMeanSummary;
+pub use overlay::{FigureSourceRun, overlay_run_figures};
 pub use plan::collect_units;
-pub use recommend::{AdviceEntry, derive_advice, describe_recommendations};
+pub use recommend::{RecommendationEntry, derive_advice, describe_recommendations};
 pub use report::{CUT_SHORT, build_report};
 pub use samples::{DialogueSamples, sample_dialogues};
 
-use crate::world::LabFacts;
+use crate::world::LabRunStats;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_observe::{GridPoint, StoppingRule};
@@ -73,12 +73,12 @@ pub struct ReplicationOutcome {
     /// Metrics by name in the study's order, in SI base units. A metric that is NaN has no row.
     pub metrics: Vec<(String, f64)>,
     /// The cost of the run.
-    pub facts: RunFacts,
+    pub facts: RunCostStats,
 }
 
 /// The cost of runs: for the manifest, never for a row.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct RunFacts {
+pub struct RunCostStats {
     /// Packets that links delivered to hosts.
     pub packet_hops: u64,
     /// Wall-clock seconds of the event loop alone.
@@ -88,13 +88,13 @@ pub struct RunFacts {
     /// Runs that two threads divided into halves.
     pub halved: u64,
     /// Runs that two threads tried and one thread repeated
-    /// ([`Division::Undecided`](crate::world::RunDivision::Undecided)).
+    /// ([`Division::Undecided`](crate::world::RunDivisionOutcome::Undecided)).
     pub undecided: u64,
     /// Facts of runs on a lab.
-    pub lab: LabFacts,
+    pub lab: LabRunStats,
 }
 
-impl RunFacts {
+impl RunCostStats {
     /// Adds another run's facts: hops and seconds add up, peaks keep the maximum.
     pub fn add(&mut self, other: &Self) {
         self.packet_hops += other.packet_hops;
@@ -120,7 +120,7 @@ impl RunError {
 
 /// A point of the grid and its stopping rule.
 #[derive(Clone, PartialEq, Debug)]
-pub struct PointGoal {
+pub struct PointStoppingPlan {
     /// The point; unique in its sweep.
     pub point: GridPoint,
     /// When to stop its replications.
@@ -137,14 +137,14 @@ pub struct SweepPlan {
     /// The hash of everything that determines the rows: study, mode, seed, changed settings.
     pub plan: String,
     /// The points in the order of the grid, which is the order of the rows.
-    pub goals: Vec<PointGoal>,
+    pub goals: Vec<PointStoppingPlan>,
 }
 
 impl SweepPlan {
     /// Returns the minimum and maximum number of replications.
     pub fn replication_range(&self) -> (u64, u64) {
-        let most = |g: &PointGoal| u64::from(g.stopping.max.max(1));
-        let fewest = |g: &PointGoal| u64::from(g.stopping.min.max(1)).min(most(g));
+        let most = |g: &PointStoppingPlan| u64::from(g.stopping.max.max(1));
+        let fewest = |g: &PointStoppingPlan| u64::from(g.stopping.min.max(1)).min(most(g));
         (self.goals.iter().map(fewest).sum(), self.goals.iter().map(most).sum())
     }
 
@@ -174,7 +174,7 @@ pub struct ReplicationForecast {
 
 impl ReplicationForecast {
     /// Returns the forecast after `stopped` points have stopped with `of_stopped` replications.
-    pub fn forecast_replications(&self, stopped: u64, of_stopped: u64) -> u64 {
+    pub fn forecast_total_replications(&self, stopped: u64, of_stopped: u64) -> u64 {
         if stopped == 0 {
             return self.fewest;
         }

@@ -3,7 +3,6 @@
 mod aaa;
 mod arrivals;
 mod background;
-mod built;
 mod cpu;
 mod dialogue;
 mod eap;
@@ -16,6 +15,8 @@ mod helpers;
 mod ident;
 mod ike;
 mod ike_service;
+#[cfg(not(target_arch = "wasm32"))]
+mod lab_run;
 mod machine;
 mod measure;
 mod measured;
@@ -24,8 +25,7 @@ mod mih_service;
 #[cfg(test)]
 mod names;
 mod network;
-#[cfg(not(target_arch = "wasm32"))]
-mod on_lab;
+mod network_assembly;
 mod plan;
 mod pppoe;
 mod report;
@@ -38,15 +38,15 @@ mod topology;
 mod watch;
 mod writer;
 
-pub use aaa::{AaaServiceInputs, BoundAaaService, ServerRole};
-pub use error::WorldError;
+pub use aaa::{AaaServiceInputs, ServerRole, SimulatedAaaService};
+pub use error::ScenarioRunError;
 #[cfg(not(target_arch = "wasm32"))]
-pub use halves::RunDivision;
-pub use handshakes::{export_handshakes, give_handshake};
-pub use machine::{EventOrJob, HostAddress, MachineEndpoint};
-pub use network::LabFacts;
+pub use halves::RunDivisionOutcome;
+pub use handshakes::{add_recorded_handshake, export_handshakes};
 #[cfg(not(target_arch = "wasm32"))]
-pub use on_lab::LabSettings;
+pub use lab_run::LabRunSettings;
+pub use machine::{HostAddress, MachineEventOrJob, MachineSockets};
+pub use network::LabRunStats;
 pub use run::{RunCapture, RunResult, ScenarioRun};
 pub use topology::{cpu_config, sctp_config, tcp_config};
 pub use watch::{ObservedDialogue, ObservedHost, RunObservation};

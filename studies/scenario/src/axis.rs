@@ -1,8 +1,8 @@
 //! The values of an axis: text for keys and rows, numbers for figures.
 
-use crate::check::{CheckFinding, find_repeated, keys};
+use crate::check::{SettingFault, find_repeated, keys};
 use crate::metrics;
-use crate::model::{ConfigValue, FigureKind, PointStatistic, StudyAxis, StudyFigure, StudyFile};
+use crate::model::{ConfigValue, FigureKind, StudyAxis, StudyFigure, StudyFile, SweepPointStatistic};
 use crate::reference;
 use usher_config::OrderedMap;
 use usher_config::name_hint;
@@ -42,7 +42,7 @@ pub(crate) fn value_in_unit(value: &ConfigValue, unit: Option<&str>) -> Option<f
 }
 
 /// Returns the faults of axes and figures that no single value shows.
-pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
+pub(crate) fn check_axes(file: &StudyFile) -> Vec<SettingFault> {
     let mut findings = Vec::new();
     for (i, name) in find_repeated(file.axes.iter().map(|a| a.name.as_str())) {
         findings.push((keys!["axes", i, "name"], format!("there is another axis \"{name}\"")));
@@ -51,11 +51,14 @@ pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
         let mut fault = |key: &str, message: String| findings.push((keys!["axes", i, key], message));
         let name = &axis.name;
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-            fault("name", format!("\"{name}\" is not of letters, digits, \"-\" and \"_\""));
+            fault("name", format!("\"{name}\" may have only letters, digits, \"-\" and \"_\""));
         }
         let (named, valued) = (!axis.cases.is_empty(), !axis.values.is_empty() || !axis.set.0.is_empty());
         match (named, valued) {
-            (true, true) => fault("cases", format!("axis \"{name}\" has cases, and set or values as well")),
+            (true, true) => fault(
+                "cases",
+                format!("axis \"{name}\" has both cases and set or values: leave one of the two out"),
+            ),
             (false, false) => fault("name", format!("axis \"{name}\" needs set and values, or cases")),
             (false, true) if axis.set.0.is_empty() => {
                 fault("values", format!("axis \"{name}\" lacks set, the path of the setting"))
@@ -68,7 +71,7 @@ pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
         {
             fault(
                 "relax",
-                format!("axis \"{name}\" has no order: {} is no number", format_value(&relax.from)),
+                format!("axis \"{name}\" has no order: {} is not a number", format_value(&relax.from)),
             );
         }
         let lists = [
@@ -81,11 +84,14 @@ pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
         for (key, values) in lists {
             let Some(values) = values else { continue };
             if key != "values" && values.is_empty() {
-                findings.push((keys!["axes", i, key], format!("axis \"{name}\" lacks values here")));
+                findings.push((
+                    keys!["axes", i, key],
+                    format!("axis \"{name}\" has an empty list here: add values, or leave it out"),
+                ));
             }
             let texts: Vec<String> = values.iter().map(format_value).collect();
             for (j, repeated) in find_repeated(texts.iter().map(String::as_str)) {
-                findings.push((keys!["axes", i, key, j], format!("\"{repeated}\" is there twice")));
+                findings.push((keys!["axes", i, key, j], format!("\"{repeated}\" is listed twice")));
             }
             for (j, case) in texts.iter().enumerate() {
                 if named && axis.cases.get(case).is_none() {
@@ -101,7 +107,7 @@ pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
                     {
                         let units: Vec<&str> = quantity.dimension.units().collect();
                         let message = format!(
-                            "\"{text}\" cannot be given in \"{unit}\", the axis's unit{}",
+                            "\"{text}\" cannot be converted to \"{unit}\", the axis's unit{}",
                             name_hint(unit, units)
                         );
                         findings.push((keys!["axes", i, key, j], message));
@@ -110,13 +116,13 @@ pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
             }
         }
     }
-    check_choices(file, &mut findings);
+    check_axis_choices(file, &mut findings);
     check_recommendations(file, &mut findings);
     check_figures(file, &mut findings);
     findings
 }
 
-fn check_recommendations(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
+fn check_recommendations(file: &StudyFile, findings: &mut Vec<SettingFault>) {
     for (i, said) in file.recommendations.iter().enumerate() {
         let axes = file.axes.iter().map(|a| a.name.as_str());
         for choose in said.choose.0.iter().filter(|c| !axes.clone().any(|a| a == **c)) {
@@ -126,17 +132,17 @@ fn check_recommendations(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
         if let Some(message) = metrics::explain_unknown(&said.metric, file) {
             findings.push((keys!["recommendations", i, "metric"], message));
         }
-        check_filter(file, keys!["recommendations", i, "where"], &said.filter, findings);
+        check_axis_filter(file, keys!["recommendations", i, "where"], &said.filter, findings);
         findings.extend(said.limit.iter().flat_map(|limit| reference::check_limit(file, i, limit)));
     }
 }
 
 /// Checks that the axes of a `where` exist and have the values that it names.
-fn check_filter(
+fn check_axis_filter(
     file: &StudyFile,
     path: Vec<String>,
     filter: &OrderedMap<ConfigValue>,
-    findings: &mut Vec<CheckFinding>,
+    findings: &mut Vec<SettingFault>,
 ) {
     let mut fault = |held: &str, message: String| {
         findings.push((path.iter().cloned().chain([held.to_owned()]).collect(), message));
@@ -162,7 +168,7 @@ fn check_filter(
     }
 }
 
-fn check_choices(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
+fn check_axis_choices(file: &StudyFile, findings: &mut Vec<SettingFault>) {
     for (i, name) in find_repeated(file.choices.iter().map(|c| c.name.as_str())) {
         findings.push((keys!["choices", i, "name"], format!("there is another choice \"{name}\"")));
     }
@@ -174,20 +180,20 @@ fn check_choices(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
 }
 
 /// Checks that a figure has the settings that its kind needs, and no others.
-fn of_kind(file: &StudyFile, i: usize, figure: &StudyFigure, findings: &mut Vec<CheckFinding>) {
+fn of_kind(file: &StudyFile, i: usize, figure: &StudyFigure, findings: &mut Vec<SettingFault>) {
     let mut fault = |key: &str, message: &str| findings.push((keys!["figures", i, key], message.to_owned()));
     if !figure.kind.of_dialogues() {
         if figure.x.is_empty() {
-            fault("name", "it lacks x, the axis drawn to the right");
+            fault("name", "the figure lacks x, its horizontal axis");
         }
     } else {
         if !figure.x.is_empty() {
-            fault("x", "this kind has its own axis to the right: leave x out");
+            fault("x", "figures of this kind have their own horizontal axis: leave x out");
         }
         let delay =
             |name: &String| metrics::find_metric(name, file).is_some_and(|m| m.name.starts_with("delay."));
         if figure.y.0.len() != 1 || !figure.y.0.iter().all(delay) {
-            fault("y", "this kind is of the delays of dialogues: write y = \"delay.mean\"");
+            fault("y", "figures of this kind draw delays of dialogues: write y = \"delay.mean\"");
         }
     }
     let plain = figure.kind == FigureKind::Curve;
@@ -196,15 +202,15 @@ fn of_kind(file: &StudyFile, i: usize, figure: &StudyFigure, findings: &mut Vec<
         ("analytic", figure.analytic.is_some()),
         ("fit", figure.fit.is_some()),
         ("reference", !figure.reference.is_empty()),
-        ("statistic", figure.statistic != PointStatistic::Mean),
+        ("statistic", figure.statistic != SweepPointStatistic::Mean),
     ] {
         if set && !plain {
-            fault(key, "a figure of this kind has none: leave it out");
+            fault(key, "figures of this kind do not have this setting: leave it out");
         }
     }
 }
 
-fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
+fn check_figures(file: &StudyFile, findings: &mut Vec<SettingFault>) {
     for (i, name) in find_repeated(file.figures.iter().map(|f| f.name.as_str())) {
         findings.push((keys!["figures", i, "name"], format!("there is another figure \"{name}\"")));
     }
@@ -217,7 +223,7 @@ fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
             findings.push((
                 keys!["figures", i, "name"],
-                format!("\"{name}\" is not of letters, digits, \"-\" and \"_\""),
+                format!("\"{name}\" may have only letters, digits, \"-\" and \"_\""),
             ));
         }
         of_kind(file, i, figure, findings);
@@ -226,12 +232,18 @@ fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
             (None, Some(_)) => {}
             (None, None) if metrics::find_metric(&figure.x, file).is_some() => findings.push((
                 keys!["figures", i, "x"],
-                format!("\"{}\" is a metric; name the axis that its curves go along with along", figure.x),
+                format!(
+                    "\"{}\" is a metric: set along to the axis whose values are the points of a curve",
+                    figure.x
+                ),
             )),
             (None, None) => findings.push((keys!["figures", i, "x"], missing(&figure.x))),
             (Some(_), Some(_)) => findings.push((
                 keys!["figures", i, "along"],
-                format!("the curves go along the axis \"{}\" already; along is for a metric as x", figure.x),
+                format!(
+                    "x is the axis \"{}\" already: leave along out, which is for a metric as x",
+                    figure.x
+                ),
             )),
             (Some(along), None) => {
                 if axis(along).is_none() {
@@ -250,7 +262,7 @@ fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
         }
         if figure.analytic.is_some() && file.workloads.len() > 1 {
             let message =
-                "closed forms are of a study of one workload, and this one has several: leave this out"
+                "closed forms need a study with one workload, and this study has several: leave this out"
                     .to_owned();
             findings.push((keys!["figures", i, "analytic"], message));
         }
@@ -259,12 +271,14 @@ fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
             !axis.cases.is_empty() || axis.values.iter().any(|v| value_in_unit(v, unit.as_deref()).is_none())
         };
         if figure.fit.is_some() && axis(&figure.x).is_some_and(named) {
-            let message =
-                format!("\"{}\" has no numbers, of which a line would be: leave this out", figure.x);
+            let message = format!(
+                "the values of \"{}\" are not numbers, so no line can be fitted: leave this out",
+                figure.x
+            );
             findings.push((keys!["figures", i, "fit"], message));
         }
         if figure.y.0.is_empty() || units.iter().any(|u| *u != units[0]) {
-            let message = "one metric is needed, or several of one unit".to_owned();
+            let message = "expected one metric, or several of the same unit".to_owned();
             findings.push((keys!["figures", i, "y"], message));
         }
         findings.extend(reference::check_references(file, i, figure));
@@ -273,7 +287,7 @@ fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
                 findings.push((keys!["figures", i, "series", j], missing(series)));
             }
         }
-        check_filter(file, keys!["figures", i, "where"], &figure.filter, findings);
+        check_axis_filter(file, keys!["figures", i, "where"], &figure.filter, findings);
         for axis in &file.axes {
             let many = axis.values.len().max(axis.cases.len()) > 1;
             let used = figure.x == axis.name
@@ -282,7 +296,7 @@ fn check_figures(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
                 || figure.filter.get(&axis.name).is_some();
             if many && !used {
                 let message = format!(
-                    "axis \"{}\" has several values; make it x, along or one of series, or hold it with where",
+                    "axis \"{}\" has several values: make it x or along, add it to series, or fix it with where",
                     axis.name
                 );
                 findings.push((keys!["figures", i, "name"], message));

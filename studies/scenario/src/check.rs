@@ -9,15 +9,15 @@ mod mobility;
 mod pppoe;
 mod workloads;
 
-pub(crate) use doubts::find_doubts;
+pub(crate) use doubts::find_misleading_settings;
 pub(crate) use idle::find_idle_settings;
 use workloads::of_workload;
 
 use crate::metrics;
 use crate::model::{
     ArrivalSettings, BurstLength, CpuSettings, DialogueWorkload, EapWorkload, IpVersion, LinkLoss,
-    LinkSettings, NasAaaProtocol, NasConnections, RadiusRetransmission, Scenario, SizeLaw, TimeLaw,
-    TransportProtocol,
+    LinkSettings, NasAaaProtocol, NasConnections, RadiusRetransmission, Scenario, SizeDistribution,
+    TimeDistribution, TransportProtocol,
 };
 use crate::ports;
 use crate::work;
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use usher_aaa::AuthMethod;
 use usher_aaa::store::UserRows;
-use usher_aaa_config::LoadedConfig;
+use usher_aaa_config::LoadedAaaConfig;
 use usher_config::name_hint;
 use usher_config::units::{Bound, ByteSize, PositiveCount, QueueCapacity, TimeSpan};
 use usher_core::WorkLabel;
@@ -39,7 +39,7 @@ const OFF_PROCESSOR_WORK: [&str; 1] = [usher_profile::LOOKUP];
 const MAX_HOSTS: u64 = 2_000_000;
 
 /// The path of a faulty setting, and the message.
-pub(crate) type CheckFinding = (Vec<String>, String);
+pub(crate) type SettingFault = (Vec<String>, String);
 
 /// Builds a path from its parts.
 macro_rules! keys {
@@ -48,7 +48,7 @@ macro_rules! keys {
 pub(crate) use keys;
 
 /// Returns all faults of a scenario.
-pub(crate) fn check_scenario(scenario: &Scenario) -> Vec<CheckFinding> {
+pub(crate) fn check_scenario(scenario: &Scenario) -> Vec<SettingFault> {
     let mut check =
         ScenarioCheck { scenario, members: Vec::new(), workload: String::new(), findings: Vec::new() };
     check.check_run();
@@ -69,7 +69,7 @@ struct ScenarioCheck<'a> {
     members: Vec<u32>,
     /// The name of the workload under check; empty if it is the only one.
     workload: String,
-    findings: Vec<CheckFinding>,
+    findings: Vec<SettingFault>,
 }
 
 impl<'s> ScenarioCheck<'s> {
@@ -84,7 +84,7 @@ impl<'s> ScenarioCheck<'s> {
     }
 
     fn require_positive(&mut self, time: TimeSpan, path: Vec<String>) {
-        self.require(!time.get().is_zero(), path, "zero is impossible here");
+        self.require(!time.get().is_zero(), path, "must be above zero");
     }
 
     /// Formats a setting of the workload under check for messages.
@@ -93,7 +93,7 @@ impl<'s> ScenarioCheck<'s> {
     }
 
     /// The wildcard address of a host with a port, as a configuration writes it.
-    fn any_address(&self, port: u16) -> SocketAddr {
+    fn wildcard_address(&self, port: u16) -> SocketAddr {
         match self.scenario.run.ip {
             IpVersion::V4 => (Ipv4Addr::UNSPECIFIED, port).into(),
             IpVersion::V6 => (Ipv6Addr::UNSPECIFIED, port).into(),
@@ -108,18 +108,14 @@ impl<'s> ScenarioCheck<'s> {
         self.require(
             r.min <= r.max,
             at("min"),
-            format!(
-                "at least {} replications and at most {} contradict each other",
-                r.min.get(),
-                r.max.get()
-            ),
+            format!("min is {} and max is {}: min must not be above max", r.min.get(), r.max.get()),
         );
-        self.require(r.precision.get() > 0.0, at("precision"), "no interval is narrower than 0 %");
+        self.require(r.precision.get() > 0.0, at("precision"), "must be above 0 %");
         let confidence = r.confidence.get();
         self.require(
             confidence > 0.0 && confidence < 1.0,
             at("confidence"),
-            "between 0 % and 100 %, both excluded",
+            "must be above 0 % and below 100 %",
         );
         if let Some(message) = metrics::explain_unknown(&r.metric, self.scenario) {
             self.add_fault(at("metric"), message);
@@ -132,14 +128,14 @@ impl<'s> ScenarioCheck<'s> {
     }
 
     fn check_hosts(&mut self) {
-        self.require(!self.scenario.hosts.is_empty(), keys!["hosts"], "no hosts; at least one is needed");
+        self.require(!self.scenario.hosts.is_empty(), keys!["hosts"], "the study needs at least one host");
         self.check_interfaces();
         let members = |name| self.scenario.member_count(name).map_or(0, u64::from);
         let total: u64 = self.scenario.hosts.names().map(members).sum();
         if total > MAX_HOSTS {
             self.add_fault(
                 keys!["hosts"],
-                format!("{total} hosts, and at most {MAX_HOSTS} can be simulated"),
+                format!("{total} hosts are too many: at most {MAX_HOSTS} can be simulated"),
             );
         } else {
             self.members = (0..total as u32).collect();
@@ -151,11 +147,11 @@ impl<'s> ScenarioCheck<'s> {
             };
             let labels = host.cpu.iter().flat_map(of);
             labels
-                .filter(|(_, label)| work::find_label(label).is_none())
+                .filter(|(_, label)| work::find_work_label(label).is_none())
                 .map(move |(table, label)| (name.to_owned(), table, label.to_owned()))
         });
         for (name, table, label) in unknown.collect::<Vec<_>>() {
-            let near = name_hint(&label, work::all_labels().map(WorkLabel::name));
+            let near = name_hint(&label, work::all_work_labels().map(WorkLabel::name));
             self.add_fault(
                 keys!["hosts", name, "cpu", table, label],
                 format!("there is no kind of work \"{label}\"{near}"),
@@ -178,10 +174,7 @@ impl<'s> ScenarioCheck<'s> {
             let at = keys!["hosts", name, "address"];
             if let Some(address) = given(name).filter(|address| address.is_ipv4() != v4) {
                 let version = if v4 { "v4" } else { "v6" };
-                self.add_fault(
-                    at,
-                    format!("{address} is of the other version of IP: run.ip is \"{version}\""),
-                );
+                self.add_fault(at, format!("{address} does not fit run.ip = \"{version}\""));
                 continue;
             }
             for member in 0..self.scenario.member_count(name).unwrap_or(0) {
@@ -192,15 +185,16 @@ impl<'s> ScenarioCheck<'s> {
                     (None, Some(first)) => {
                         self.add_fault(
                             at,
-                            format!("there are not enough addresses behind {first} for all of the group"),
+                            format!("the addresses after {first} do not suffice for the group"),
                         );
                         break;
                     }
                 };
                 if let Some(other) = known.insert(address, name) {
-                    let hint = "; without an address of their own hosts have those of 10.0.0.0/8 in the order of the file";
+                    let hint = "; hosts without address have those of 10.0.0.0/8 (IPv6: fd00::/64) in the order of the \
+                                file";
                     let hint = if given(other).is_none() || given(name).is_none() { hint } else { "" };
-                    self.add_fault(at, format!("{address} is an address of \"{other}\" as well{hint}"));
+                    self.add_fault(at, format!("{address} is also an address of \"{other}\"{hint}"));
                     break;
                 }
             }
@@ -221,7 +215,7 @@ impl<'s> ScenarioCheck<'s> {
                     takes && OFF_PROCESSOR_WORK.contains(&label),
                     at,
                     format!(
-                        "nothing passes aside: of {}, and with a time in cpu.service",
+                        "aside is only for {}, with a time in cpu.service too",
                         OFF_PROCESSOR_WORK.join(", ")
                     ),
                 );
@@ -230,7 +224,7 @@ impl<'s> ScenarioCheck<'s> {
     }
 
     /// Returns the number of a group's first host, and the size of the group.
-    fn group_range(&self, name: &str) -> Option<(u32, u32)> {
+    fn group_host_range(&self, name: &str) -> Option<(u32, u32)> {
         let mut first = 0;
         for host in self.scenario.hosts.names() {
             let members = self.scenario.member_count(host)?;
@@ -256,7 +250,7 @@ impl<'s> ScenarioCheck<'s> {
     fn require_endpoint(&mut self, name: &str, path: Vec<String>) -> bool {
         let owner = self.scenario.hosts.get(name).and_then(|host| host.interface_of.as_ref());
         if let Some(owner) = owner {
-            self.add_fault(path, format!("\"{name}\" is an interface of \"{owner}\"; name that"));
+            self.add_fault(path, format!("\"{name}\" is an interface: name its host, \"{owner}\""));
             return false;
         }
         self.require_host(name, path)
@@ -282,18 +276,20 @@ impl<'s> ScenarioCheck<'s> {
             let both = self.require_host(a, keys!["links", name, "between", 0])
                 & self.require_host(b, keys!["links", name, "between", 1]);
             if both && a == b {
-                self.add_fault(keys!["links", name, "between"], format!("both ends are \"{a}\""));
+                self.add_fault(keys!["links", name, "between"], format!("both ends of the link are \"{a}\""));
             } else if both {
-                self.join_groups(a, b);
+                self.record_group_link(a, b);
             }
             self.check_link(name, link);
         }
     }
 
     /// Records that the members of two groups are linked.
-    fn join_groups(&mut self, a: &str, b: &str) {
-        let (Some((a, na)), Some((b, nb))) = (self.group_range(a), self.group_range(b)) else { return };
-        // Too many hosts are reported elsewhere, and not joined.
+    fn record_group_link(&mut self, a: &str, b: &str) {
+        let (Some((a, na)), Some((b, nb))) = (self.group_host_range(a), self.group_host_range(b)) else {
+            return;
+        };
+        // If there are too many hosts, `members` is empty. That is reported elsewhere, so skip the groups here.
         if self.members.is_empty() {
             return;
         }
@@ -346,8 +342,11 @@ impl<'s> ScenarioCheck<'s> {
                 Some(LinkLoss::Burst { loss, mean: BurstLength::Packets(mean) }) => {
                     path.push("loss".to_owned());
                     let most = mean.get() / (mean.get() + 1.0);
-                    let message =
-                        format!("bursts of {} packets lose at most {:.1} % of all", mean.get(), most * 100.0);
+                    let message = format!(
+                        "bursts of {} packets can lose at most {:.1} % of all packets",
+                        mean.get(),
+                        most * 100.0
+                    );
                     self.require(loss.get() <= most, path, message);
                 }
                 _ => {}
@@ -358,7 +357,11 @@ impl<'s> ScenarioCheck<'s> {
             let mut path = keys!["links", name];
             path.extend((!side.is_empty()).then(|| side.to_owned()));
             path.push("queue".to_owned());
-            self.require(bytes >= mtu, path, format!("{bytes} B hold no packet of the link's MTU, {mtu} B"));
+            self.require(
+                bytes >= mtu,
+                path,
+                format!("a queue of {bytes} B cannot hold a packet of the link's MTU, {mtu} B"),
+            );
         }
     }
 
@@ -426,14 +429,14 @@ impl<'s> ScenarioCheck<'s> {
             self.require(
                 streams <= 65_535,
                 at("accepted_streams"),
-                format!("{streams} streams, and an SCTP association has at most 65535"),
+                format!("{streams} streams are too many: an SCTP association has at most 65535"),
             );
         }
         let buffer = sctp.receive_buffer.bytes();
         self.require(
             (1500..=1 << 30).contains(&buffer),
             at("receive_buffer"),
-            format!("{buffer} B is not between RFC 9260's 1500 B and 1 GiB"),
+            format!("{buffer} B is not between 1500 B (RFC 9260) and 1 GiB"),
         );
         for (time, key) in [(sctp.sack_delay, "sack_delay"), (sctp.heartbeat, "heartbeat")] {
             if let Some(time) = time.get() {
@@ -464,7 +467,9 @@ impl<'s> ScenarioCheck<'s> {
 
     /// Reports members of `from` that cannot reach their partner in `to`.
     fn check_reachability(&mut self, from: &str, to: &str, path: Vec<String>) {
-        let (Some((a, na)), Some((b, nb))) = (self.group_range(from), self.group_range(to)) else { return };
+        let (Some((a, na)), Some((b, nb))) = (self.group_host_range(from), self.group_host_range(to)) else {
+            return;
+        };
         if self.members.is_empty() {
             return;
         }
@@ -488,7 +493,10 @@ impl<'s> ScenarioCheck<'s> {
         }
         if nas && server {
             if eap.nas == eap.server || eap.stations == eap.server {
-                self.add_fault(at("server"), format!("\"{}\" cannot be the server as well", eap.server));
+                self.add_fault(
+                    at("server"),
+                    format!("\"{}\" has another role in this workload already", eap.server),
+                );
             } else {
                 self.check_reachability(&eap.nas, &eap.server, at("server"));
             }
@@ -514,7 +522,7 @@ impl<'s> ScenarioCheck<'s> {
             self.require(
                 chain.get() <= 4,
                 tls(key),
-                format!("{} certificates, and there are chains of at most 4", chain.get()),
+                format!("{} certificates are too many: chains have at most 4", chain.get()),
             );
         }
         let fragment = eap.eap_tls.fragment.bytes();
@@ -528,20 +536,20 @@ impl<'s> ScenarioCheck<'s> {
         self.require(
             watchdog.as_secs() >= 6,
             keys!["workload", "diameter", "watchdog"],
-            format!("{watchdog} is less than RFC 3539's 6 s"),
+            format!("{watchdog} is below the minimum of RFC 3539, 6 s"),
         );
         self.require_positive(eap.diameter.timeout, keys!["workload", "diameter", "timeout"]);
         let streams = eap.diameter.streams.get();
         self.require(
             streams <= 65_535,
             keys!["workload", "diameter", "streams"],
-            format!("{streams} streams, and an SCTP association has at most 65535"),
+            format!("{streams} streams are too many: an SCTP association has at most 65535"),
         );
         if let NasConnections::Shared(n) = eap.diameter.connections {
             self.require(
                 n.get() <= 1000,
                 keys!["workload", "diameter", "connections"],
-                format!("{} connections of one NAS; at most 1000 are supported", n.get()),
+                format!("{} connections of a NAS are too many: at most 1000 are supported", n.get()),
             );
         }
         if let Some(time) = eap.retry.get() {
@@ -558,7 +566,11 @@ impl<'s> ScenarioCheck<'s> {
         match policy {
             RadiusRetransmission::Rfc5080 { initial, jitter, .. } => {
                 self.require_positive(*initial, at("initial"));
-                self.require(jitter.get() < 1.0, at("jitter"), "a time varied by all of itself may be none");
+                self.require(
+                    jitter.get() < 1.0,
+                    at("jitter"),
+                    "must be below 100 %, so that no interval can be zero",
+                );
             }
             RadiusRetransmission::Fixed { interval, .. } => self.require_positive(*interval, at("interval")),
         }
@@ -567,15 +579,16 @@ impl<'s> ScenarioCheck<'s> {
     fn nas_tls(&mut self, eap: &EapWorkload) {
         let at = keys!["workload", "tls"];
         let own = eap.aaa == NasAaaProtocol::Diameter
-            && eap.inside_tls()
+            && eap.uses_tls_transport()
             && eap.diameter.connections == NasConnections::PerSession;
         let message = format!(
-            "inside TLS each connection must be of a peer that the server knows, and there is no end of these: {} must be a number",
+            "with TLS the server must know the peer of each connection, so each session cannot have its own: {} must \
+             be a number",
             self.setting_name("diameter.connections")
         );
         self.require(!own, keys!["workload", "diameter", "connections"], message);
         let both = eap.tls.certificate.is_some() == eap.tls.key.is_some();
-        let belong = "certificate and key belong together; give both, or neither";
+        let belong = "certificate and key belong together: give both or neither";
         self.require(both, at, belong);
         let both = eap.eap_tls.certificate.is_some() == eap.eap_tls.key.is_some();
         self.require(both, keys!["workload", "eap_tls"], belong);
@@ -593,7 +606,7 @@ impl<'s> ScenarioCheck<'s> {
         let mut needed = vec![match eap.aaa {
             NasAaaProtocol::Radius => ("auth", &listen.auth, ports::RADIUS),
             NasAaaProtocol::Radsec => ("radsec", &listen.radsec, ports::RADSEC),
-            NasAaaProtocol::Diameter if eap.inside_tls() => {
+            NasAaaProtocol::Diameter if eap.uses_tls_transport() => {
                 ("diameter_tls", &listen.diameter_tls, ports::DIAMETER_TLS)
             }
             NasAaaProtocol::Diameter if eap.diameter.transport == TransportProtocol::Sctp => {
@@ -609,22 +622,24 @@ impl<'s> ScenarioCheck<'s> {
         for (key, listened, port) in needed {
             let reached = listened.iter().any(|at| addresses.is_reachable_at(of_server, at.ip()));
             let own = addresses.address_of(of_server);
-            // An SCTP listener announces all its addresses to the peer, so they have to be named.
+            // An SCTP listener announces all its addresses to the peer, so it must name them instead of using the
+            // wildcard.
             let such =
-                if key == "diameter_sctp" { SocketAddr::new(own, port) } else { self.any_address(port) };
+                if key == "diameter_sctp" { SocketAddr::new(own, port) } else { self.wildcard_address(port) };
             let message = format!(
-                "what [listen] of the configuration of \"{server}\" has for {key} cannot be reached from other hosts, and the \
-                 workload needs it: add an address, such as {key} = [\"{such}\"], or {own}"
+                "other hosts cannot reach \"{server}\" by {key}, which the workload needs: in [listen] of its \
+                 configuration, add an address to {key}, such as {key} = [\"{such}\"], or {own}"
             );
             self.require(reached, keys!["hosts", server, "config"], message);
         }
-        self.served_by_tls(eap, loaded);
+        self.check_tls_service(eap, loaded);
         if eap.aaa == NasAaaProtocol::Radius {
             for member in 0..scenario.member_count(&eap.nas).unwrap_or(0) {
                 let nas = addresses.address_of(HostId(of_nas.0 + member));
-                if loaded.client_of(nas).is_none_or(|client| client.secret.is_none()) {
+                if loaded.longest_prefix_client(nas).is_none_or(|client| client.secret.is_none()) {
                     let message = format!(
-                        "no [[client]] with a secret is {nas}, an address of \"{}\"; add one, or give hosts.{}.address",
+                        "no [[client]] with a secret covers {nas}, an address of \"{}\": add one, or set \
+                         hosts.{}.address",
                         eap.nas, eap.nas
                     );
                     self.add_fault(keys!["hosts", server, "config"], message);
@@ -635,7 +650,7 @@ impl<'s> ScenarioCheck<'s> {
         for (key, lines) in [("check", &eap.user.check), ("reply", &eap.user.reply)] {
             for (i, line) in lines.iter().enumerate() {
                 let message =
-                    format!("\"{line}\" is not ATTRIBUTE OPERATOR VALUE, as \"Session-Timeout = 3600\" is");
+                    format!("\"{line}\" is not ATTRIBUTE OPERATOR VALUE, such as \"Session-Timeout = 3600\"");
                 let reads = usher_aaa_config::parse_row(line).is_some();
                 self.require(reads, keys!["workload", "user", key, i], message);
             }
@@ -655,23 +670,25 @@ impl<'s> ScenarioCheck<'s> {
     }
 
     /// Checks that stations and a service can complete a TLS handshake.
-    fn served_by_tls(&mut self, eap: &EapWorkload, loaded: &LoadedConfig) {
+    fn check_tls_service(&mut self, eap: &EapWorkload, loaded: &LoadedAaaConfig) {
         let at = |key: &str| keys!["workload", key];
         let own = &eap.eap_tls;
         if eap.has_tls() {
             let proven = own.certificate.is_some() || eap.method != AuthMethod::EapTls;
-            let message = "nothing that comes with the program is known to a server that its host runs: give, as PEM files, the ca of \
-                           its certificate and, for EAP-TLS, certificate and key of a user";
+            let message = "a server that is a service of its host does not know the built-in certificates: give PEM \
+                           files, ca for its certificate and, for EAP-TLS, certificate and key of a user";
             self.require(proven && own.ca.is_some(), at("eap_tls"), message);
         }
-        let inside = [(eap.has_tls(), own.version, "eap_tls"), (eap.inside_tls(), eap.tls.version, "tls")];
+        let inside =
+            [(eap.has_tls(), own.version, "eap_tls"), (eap.uses_tls_transport(), eap.tls.version, "tls")];
         let Some(files) = &loaded.tls else { return };
         let key = TlsCredentials::from_pem(&files.certificate, files.key.0.as_bytes());
         for (_, _, table) in
             inside.into_iter().filter(|(used, version, _)| *used && *version == TlsVersion::Tls12)
         {
             let rsa = key.as_ref().is_ok_and(TlsCredentials::is_rsa);
-            let message = "a client of 1.2 takes servers with RSA keys alone, and this one's is of another kind; take \"1.3\"";
+            let message = "clients with TLS 1.2 accept only servers with RSA keys, and this server has another key: \
+                           set \"1.3\"";
             self.require(rsa, keys!["workload", table, "version"], message);
         }
     }
@@ -679,7 +696,7 @@ impl<'s> ScenarioCheck<'s> {
     fn check_accounting(&mut self, eap: &EapWorkload) {
         let at = |key: &str| keys!["workload", "accounting", key];
         self.check_time_law(&eap.accounting.session, at("session"));
-        if let TimeLaw::Constant(time) = eap.accounting.session {
+        if let TimeDistribution::Constant(time) = eap.accounting.session {
             self.require_positive(time, at("session"));
         }
         if let Some(time) = eap.accounting.interim.get() {
@@ -691,7 +708,7 @@ impl<'s> ScenarioCheck<'s> {
             !(eap.accounting.used && own),
             at("used"),
             format!(
-                "accounting goes by connections that stay, and each authentication has one of its own: {} must be a number",
+                "accounting needs persistent connections, and each authentication has its own: {} must be a number",
                 self.setting_name("diameter.connections")
             ),
         );
@@ -703,23 +720,26 @@ impl<'s> ScenarioCheck<'s> {
             & self.require_endpoint(&dialogue.server, at("server"))
         {
             if dialogue.clients == dialogue.server {
-                self.add_fault(at("server"), format!("\"{}\" cannot be the server as well", dialogue.server));
+                self.add_fault(
+                    at("server"),
+                    format!("\"{}\" has another role in this workload already", dialogue.server),
+                );
             } else {
                 self.check_reachability(&dialogue.clients, &dialogue.server, at("server"));
             }
         }
-        self.require(!dialogue.rounds.is_empty(), at("rounds"), "no rounds; at least one is needed");
+        self.require(!dialogue.rounds.is_empty(), at("rounds"), "a dialogue needs at least one round");
         let largest = match dialogue.transport {
             TransportProtocol::Udp => 65_507,
             TransportProtocol::Tcp | TransportProtocol::Tls => 1 << 30,
-            // A message has to fit into the receiver's buffer.
+            // A message must fit into the receiver's buffer.
             TransportProtocol::Sctp => self.scenario.transport.sctp.receive_buffer.bytes().min(1 << 30),
         };
         let streams = dialogue.streams.get();
         self.require(
             streams <= 65_535,
             at("streams"),
-            format!("{streams} streams, and an SCTP association has at most 65535"),
+            format!("{streams} streams are too many: an SCTP association has at most 65535"),
         );
         for (i, round) in dialogue.rounds.iter().enumerate() {
             for (key, size) in [("request", &round.request), ("answer", &round.answer)] {
@@ -730,7 +750,7 @@ impl<'s> ScenarioCheck<'s> {
         self.require(
             dialogue.transport == TransportProtocol::Tcp || dialogue.write_rate == Bound::Unlimited,
             at("write_rate"),
-            "UDP and SCTP send messages whole: only with transport = \"tcp\" can a request be written piece by piece",
+            "UDP and SCTP send whole messages: to write a request in pieces, set transport = \"tcp\"",
         );
         self.check_time_law(&dialogue.turnaround, at("turnaround"));
         self.check_time_law(&dialogue.think, at("think"));
@@ -742,7 +762,7 @@ impl<'s> ScenarioCheck<'s> {
         self.require(
             dialogue.per_host == PositiveCount::ONE || clients <= MAX_HOSTS,
             at("per_host"),
-            format!("{clients} clients, and at most {MAX_HOSTS} can be simulated"),
+            format!("{clients} clients are too many: at most {MAX_HOSTS} can be simulated"),
         );
         if let Bound::Limited(time) = dialogue.give_up {
             self.require_positive(time, at("give_up"));
@@ -750,15 +770,15 @@ impl<'s> ScenarioCheck<'s> {
     }
 
     /// Checks the message size of a dialogue, at most `largest` bytes.
-    fn check_size_law(&mut self, law: &SizeLaw, largest: u64, mut path: Vec<String>) {
+    fn check_size_law(&mut self, law: &SizeDistribution, largest: u64, mut path: Vec<String>) {
         let (least, most) = law.size_bounds();
         let fits = |bytes: u64| (1..=largest).contains(&bytes);
         match law {
-            SizeLaw::Constant(_) => {
+            SizeDistribution::Constant(_) => {
                 self.require(fits(most), path, format!("{most} B is not between 1 B and {largest} B"));
             }
-            _ if most == 0 => self.add_fault(path, "no size; at least one of 1 B or more is needed"),
-            SizeLaw::Uniform { .. } if least > most => {
+            _ if most == 0 => self.add_fault(path, "expected at least one size of 1 B or more"),
+            SizeDistribution::Uniform { .. } if least > most => {
                 path.push("low".to_owned());
                 self.add_fault(path, format!("{least} B is above high, {most} B"));
             }
@@ -770,8 +790,8 @@ impl<'s> ScenarioCheck<'s> {
         }
     }
 
-    fn check_time_law(&mut self, law: &TimeLaw, mut path: Vec<String>) {
-        if let TimeLaw::Uniform { low, high } = law {
+    fn check_time_law(&mut self, law: &TimeDistribution, mut path: Vec<String>) {
+        if let TimeDistribution::Uniform { low, high } = law {
             path.push("low".to_owned());
             self.require(low <= high, path, format!("{} is above high, {}", low.get(), high.get()));
         }
@@ -789,8 +809,8 @@ impl<'s> ScenarioCheck<'s> {
             ArrivalSettings::Closed { pause, start, limit } => {
                 self.check_time_law(pause, at("pause"));
                 let longest = match pause {
-                    TimeLaw::Constant(time) | TimeLaw::Exponential { mean: time } => *time,
-                    TimeLaw::Uniform { high, .. } => *high,
+                    TimeDistribution::Constant(time) | TimeDistribution::Exponential { mean: time } => *time,
+                    TimeDistribution::Uniform { high, .. } => *high,
                 };
                 self.require_positive(longest, at("pause"));
                 (start, limit, "limit")
@@ -802,7 +822,10 @@ impl<'s> ScenarioCheck<'s> {
         self.require(
             start.get() < end || run.duration.get().is_zero() || !needed,
             at("start"),
-            format!("nothing would begin: {} is not before the counted time's end, {end}", start.get()),
+            format!(
+                "no dialogue would begin: {} is not before the end of the counted time, {end}",
+                start.get()
+            ),
         );
     }
 

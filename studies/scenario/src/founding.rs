@@ -4,7 +4,7 @@ use crate::model::ConfigValue;
 use crate::study::Study;
 use std::path::Path;
 use usher_config::tree::{self, PathStep};
-use usher_config::{ConfigEnvironment, DiagnosticCollector, NoEnvironment};
+use usher_config::{ConfigEnvironment, DiagnosticCollector, EmptyConfigEnvironment};
 
 /// Processor profiles of studies that come with the program: path and text.
 const PROFILES: &[(&str, &str)] = &[
@@ -19,14 +19,14 @@ impl ConfigEnvironment for ShippedFiles {
     fn read_text(&self, path: &Path) -> Result<String, String> {
         match PROFILES.iter().find(|(name, _)| Path::new(name) == path) {
             Some((_, text)) => Ok((*text).to_owned()),
-            None => NoEnvironment.read_text(path),
+            None => EmptyConfigEnvironment.read_text(path),
         }
     }
     fn read_secret(&self, path: &Path) -> Result<String, String> {
-        NoEnvironment.read_secret(path)
+        EmptyConfigEnvironment.read_secret(path)
     }
     fn variable(&self, name: &str) -> Option<String> {
-        NoEnvironment.variable(name)
+        EmptyConfigEnvironment.variable(name)
     }
 }
 

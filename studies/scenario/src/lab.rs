@@ -37,36 +37,28 @@ pub fn lab_obstacles(scenario: &Scenario) -> Vec<String> {
     let radio = radio.chain(scenario.bss_in_use().map(|(name, _)| ("bss", name, "802.11 cell")));
     for (table, name, what) in radio {
         all.push(format!(
-            "{table}.{name} is an {what}, and a lab is of cables: set \"{table}.{name}.used\" = false in [lab], and let a link stand \
-             in its place"
+            "{table}.{name} is an {what}, and a lab has no radio: set \"{table}.{name}.used\" = false in [lab], and \
+             add a link in its place"
         ));
     }
     if scenario.all_workloads().any(|(_, workload)| matches!(workload, Workload::Handover(_))) {
-        all.push(
-            "its nodes go from one radio to another, and a lab is of cables: handovers stay in the simulator"
-                .to_owned(),
-        );
+        all.push("a lab has no radio: handovers run only on the simulator".to_owned());
     }
     if scenario.all_workloads().any(|(_, workload)| matches!(workload, Workload::Pppoe(_))) {
         all.push(
-            "its hosts have PPPoE sessions, whose packets a lab's kernel would have to carry: usher pppoe serve and \
-             benches/peers/pppoe-rate measure that"
+            "a lab carries no packets of PPPoE sessions: usher pppoe serve and benches/peers/pppoe-rate measure them"
                 .to_owned(),
         );
     }
     let policy = |workload: &Workload| matches!(workload, Workload::Ike(ike) if ike.policy.is_some());
     if scenario.all_workloads().any(|(_, workload)| policy(workload)) {
-        all.push(
-            "packets go by CHILD_SAs of its workload (policy), and a lab's roles negotiate them without carrying packets: leave \
-             policy out"
-                .to_owned(),
-        );
+        all.push("a lab negotiates CHILD_SAs but carries no packets by them: leave policy out".to_owned());
     }
     if !scenario.outages.is_empty() {
-        all.push("it has outages, and hosts of a lab do not fail: leave [[outages]] out".to_owned());
+        all.push("hosts of a lab do not fail: leave [[outages]] out".to_owned());
     }
     if scenario.transport.tcp.receive_buffer.bytes() > i32::MAX as u64 / 2 {
-        all.push("transport.tcp.receive_buffer is larger than a kernel's can be".to_owned());
+        all.push("transport.tcp.receive_buffer is larger than the kernel's maximum".to_owned());
     }
     all
 }

@@ -1,7 +1,7 @@
 //! Study files: from TOML to a checked [`model`], and from there to a [`StudyPlan`], the grid of points to run.
 //!
 //! A study file describes hosts, links, workloads, axes and figures. Every quantity carries its unit. An unknown key is
-//! a fault, and every fault has its line. `docs/study-files.md` describes the format.
+//! a fault, and every fault has its line. `docs/reference/study-files.md` describes the format.
 
 mod axis;
 pub mod certificates;
@@ -22,7 +22,7 @@ mod study;
 mod template;
 pub mod work;
 
-pub use form::ClosedForm;
+pub use form::ClosedFormName;
 pub use model::{Scenario, StudyFile};
 pub use plan::{AxisSetting, DEFAULT, PlanOverrides, PlanPoint, PlannedAxis, StudyMode, StudyPlan, VARIANT};
 pub use processors::profiled_cpu;

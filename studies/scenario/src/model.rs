@@ -16,13 +16,13 @@ mod transport;
 mod workload;
 
 pub use axes::{
-    FigureKind, MetricLimit, OneOrMore, PointStatistic, ReferencePoint, ReferenceSeries, Relax,
-    SettingBundle, StudyAxis, StudyChoice, StudyFigure, StudyRecommendation,
+    FigureKind, MetricLimit, OneOrMore, ReferencePoint, ReferenceSeries, Relax, SettingBundle, StudyAxis,
+    StudyChoice, StudyFigure, StudyRecommendation, SweepPointStatistic,
 };
-pub use bss::{Bss, LossFrom, WifiPreamble, WifiRate, WifiScan, WifiSlot};
+pub use bss::{Bss, LossFrom, WifiPreamble, WifiRate, WifiScan, WifiSlotTime};
 pub use cell::{
-    BandwidthRequests, CellEntrySettings, CellFrame, CellScan, Modulation, TrafficKeyExchange,
-    WimaxCellSettings,
+    BandwidthRequests, CellEntrySettings, CellFrameSettings, CellScanSettings, Modulation,
+    TrafficKeyExchange, WimaxCellSettings,
 };
 pub use handover::{CommitAnswer, GoingDown, HandoverFlow, HandoverInitiator, HandoverWorkload, OnFailure};
 pub use hosts::{
@@ -30,27 +30,28 @@ pub use hosts::{
     LinkLoss, LinkSettings, LinkSide, OutageSettings,
 };
 pub use ike::{
-    CertificateKind, IkeCertificates, IkeMethod, IkePolicy, IkeWorkload, ReauthenticationOrder,
-    UnprotectedAction,
+    CertificateKind, IkeCertificates, IkeMethod, IkePolicy, IkeWorkload, MissingChildSaAction,
+    ReauthenticationOrder,
 };
 pub use mih::{
-    ByService, MessageTiming, MihFunction, MihMessage, MihTiming, MihWorkload, TimingChange,
+    MihFunction, MihMessage, MihMessageTiming, MihTiming, MihTimingChange, MihWorkload, TimingByMihService,
     UnansweredAction, message_name,
 };
 pub use pppoe::{PppoeMethod, PppoeWorkload};
 pub use run::{
-    CalendarDate, CaptureSettings, IpVersion, ModeSettings, ReplicationRule, ReplicationSettings, RunSettings,
+    CalendarDate, CaptureSettings, IpVersion, ReplicationRule, ReplicationSettings, RunSettings,
+    StudyModeSettings,
 };
 pub use transport::{
-    AckCounts, AckTimer, BackoffReset, CongestionRecovery, IdleRestart, LossHalves, LossRecovery,
-    NagleVariant, RtoMinBounds, RtoRestart, SctpPreset, SctpSettings, TcpControl, TcpLossRecovery, TcpPreset,
-    TcpSettings, TimestampEcho, TransportSettings, WindowGrowth, WindowUnit,
+    AckTimer, BackoffReset, CongestionRecovery, DelayedAckCounting, IdleRestart, LossHalves, LossRecovery,
+    NagleVariant, RtoMinBounds, RtoRestart, SctpPreset, SctpSettings, TcpCongestionControl, TcpLossRecovery,
+    TcpPreset, TcpSettings, TimestampEcho, TransportSettings, WindowGrowth, WindowUnit,
 };
 pub use workload::{
-    AccountingSettings, ArrivalSettings, DialogueConnection, DialogueRetransmission, DialogueRound,
-    DialogueWorkload, DiameterSettings, EapTls, EapWorkload, HandshakeMode, IdentWorkload, NasAaaProtocol,
-    NasConnections, NasTls, RadiusRetransmission, RadiusSettings, RateScope, SizeLaw, StationUser,
-    StreamPolicy, TimeLaw, Workload,
+    AccountingSettings, ArrivalRateScope, ArrivalSettings, DialogueConnection, DialogueRetransmission,
+    DialogueRound, DialogueWorkload, DiameterSettings, EapTls, EapWorkload, IdentWorkload, NasAaaProtocol,
+    NasConnections, NasTlsSettings, RadiusRetransmission, RadiusSettings, SizeDistribution, StationUserRows,
+    StreamPolicy, TimeDistribution, TlsHandshakeMode, Workload,
 };
 
 use crate::certificates::WorkloadCertificates;
@@ -64,7 +65,7 @@ use usher_config::OrderedMap;
 pub use usher_core::TransportProtocol;
 use usher_sim::{HostAddresses, HostId};
 
-/// A study: a question, the network and the workload that answer it, what is varied and what is drawn.
+/// A study: a question, the network and the workload that answer it, the axes and the figures.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StudyFile {
@@ -72,27 +73,27 @@ pub struct StudyFile {
     pub title: String,
     /// The question that it answers, in one sentence.
     pub question: String,
-    /// What a reader should know: the setting, what is assumed and why.
+    /// The setting, the assumptions and their reasons.
     #[serde(default)]
     pub description: String,
     /// Groups of studies that it belongs to; a group's name runs them all.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// How long and how often each point runs.
+    /// Duration and replications of each point.
     pub run: RunSettings,
-    /// What `--quick` changes.
+    /// The changes of `--quick`.
     #[serde(default)]
-    pub quick: ModeSettings,
-    /// What `--full` changes.
+    pub quick: StudyModeSettings,
+    /// The changes of `--full`.
     #[serde(default)]
-    pub full: ModeSettings,
-    /// What `--sensitivity` changes.
+    pub full: StudyModeSettings,
+    /// The changes of `--sensitivity`.
     #[serde(default)]
-    pub sensitivity: ModeSettings,
-    /// What `--on lab` and `--on both` change, so that the study fits on the lab: in real time, and without radio. Without it
-    /// the study runs there as it is, if it fits.
-    pub lab: Option<ModeSettings>,
-    /// The hosts, or groups of like hosts, by name. A host that is no endpoint forwards, as a router does.
+    pub sensitivity: StudyModeSettings,
+    /// The changes of `--on lab` and `--on both`, which make the study fit the lab: real time, no radio. Without this
+    /// table the study runs there unchanged, if it fits.
+    pub lab: Option<StudyModeSettings>,
+    /// The hosts, or groups of like hosts, by name. A host that is no endpoint forwards packets like a router.
     pub hosts: OrderedMap<HostSettings>,
     /// The links between them, by name.
     #[serde(default)]
@@ -106,7 +107,7 @@ pub struct StudyFile {
     /// Settings of the transport protocols, the same on all hosts.
     #[serde(default)]
     pub transport: TransportSettings,
-    /// Who says what to whom, and how often.
+    /// The workload: the dialogues of the clients, and how often they begin.
     pub workload: Option<Workload>,
     /// Several workloads side by side, by name, in place of `workload`. Each has its own metrics, such as `delay.mean.NAME`.
     #[serde(default)]
@@ -117,30 +118,30 @@ pub struct StudyFile {
     /// Hosts that fail and come back.
     #[serde(default)]
     pub outages: Vec<OutageSettings>,
-    /// Settings that the study's source leaves open, and what else they might be.
+    /// Settings that the study's source leaves open, with other possible values.
     #[serde(default)]
     pub choices: Vec<StudyChoice>,
-    /// What is varied; the plan is every combination of every axis's values.
+    /// The axes. The plan has every combination of their values.
     #[serde(default)]
     pub axes: Vec<StudyAxis>,
-    /// What is drawn.
+    /// The figures.
     #[serde(default)]
     pub figures: Vec<StudyFigure>,
-    /// What is recommended.
+    /// The recommendations.
     #[serde(default)]
     pub recommendations: Vec<StudyRecommendation>,
-    /// Links whose packets are recorded (pcapng) when a capture is asked for.
+    /// Links to record (pcapng) when a capture is requested.
     #[serde(default)]
     pub capture: CaptureSettings,
 }
 
 impl StudyFile {
-    /// Whether it says how it fits on the lab.
+    /// Whether the file has a table `[lab]`.
     pub fn has_lab(&self) -> bool {
         self.lab.is_some()
     }
 
-    /// The metrics that it names which are measured only where they are named.
+    /// The named metrics that are measured only on request.
     pub(crate) fn requested_metrics(&self) -> BTreeSet<String> {
         let figures = self.figures.iter().flat_map(|figure| figure.y.0.iter().chain([&figure.x]));
         let recommended = self.recommendations.iter().flat_map(|said| {
@@ -148,22 +149,24 @@ impl StudyFile {
         });
         let run = self.run.metrics.iter().chain([&self.run.replications.metric]);
         let all = run.chain(figures).chain(recommended);
-        all.filter(|name| metrics::find_metric(name, self).is_some_and(|metric| metric.is_on_request()))
-            .cloned()
-            .collect()
+        all.filter(|name| {
+            metrics::find_metric(name, self).is_some_and(|metric| metric.is_measured_on_request())
+        })
+        .cloned()
+        .collect()
     }
 }
 
-/// One point's world: everything that a run needs, with the axes' values in place.
+/// The scenario of one point: all settings of a run, with the axes' values in place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// How long and how often.
+    /// Duration and replications.
     pub run: RunSettings,
     /// The hosts, or groups of like hosts, in the file's order.
     pub hosts: OrderedMap<HostSettings>,
     /// The services that they run, by host.
     pub services: OrderedMap<Vec<HostService>>,
-    /// What the files hold that workloads name, by workload; that of one that stands alone is called nothing.
+    /// The contents of the files that workloads name, by workload. A sole workload has an empty name.
     pub certificates: OrderedMap<WorkloadCertificates>,
     /// The links, in the file's order.
     pub links: OrderedMap<LinkSettings>,
@@ -173,27 +176,27 @@ pub struct Scenario {
     pub bss: OrderedMap<Bss>,
     /// Settings of the transport protocols.
     pub transport: TransportSettings,
-    /// Who says what to whom, in a study of one workload.
+    /// The workload of a study that has one.
     pub workload: Option<Workload>,
-    /// The workloads of another, by name.
+    /// The workloads of any other study, by name.
     pub workloads: OrderedMap<Workload>,
     /// Traffic that is not counted.
     pub background: Vec<BackgroundTraffic>,
     /// Hosts that fail and come back.
     pub outages: Vec<OutageSettings>,
-    /// What to record on request.
+    /// The links to record on request.
     pub capture: CaptureSettings,
     /// Metrics that are measured because the study names them, by their names.
     pub requested_metrics: BTreeSet<String>,
 }
 
-/// What a file's study has beside it: the services that its hosts run, by host, and what the files hold that its
-/// workloads name.
-pub(crate) type ResolvedFiles = (OrderedMap<Vec<HostService>>, OrderedMap<WorkloadCertificates>);
+/// The other files of a study: the services of its hosts, by host, and the contents of the files that its workloads
+/// name.
+pub(crate) type StudyInputFiles = (OrderedMap<Vec<HostService>>, OrderedMap<WorkloadCertificates>);
 
 impl Scenario {
-    /// Of a file, with what it has beside it.
-    pub(crate) fn new(file: StudyFile, (services, certificates): ResolvedFiles) -> Self {
+    /// Creates the scenario of a file and its other files.
+    pub(crate) fn new(file: StudyFile, (services, certificates): StudyInputFiles) -> Self {
         let asked = file.requested_metrics();
         let StudyFile {
             run,
@@ -236,7 +239,7 @@ impl Scenario {
     pub fn bss_in_use(&self) -> impl Iterator<Item = (&str, &Bss)> {
         self.bss.iter().filter(|(_, bss)| bss.used)
     }
-    /// The workloads with their names, in the file's order; one that stands alone is called nothing.
+    /// The workloads with their names, in the file's order. A sole workload has an empty name.
     pub fn all_workloads(&self) -> impl Iterator<Item = (&str, &Workload)> {
         self.workload.iter().map(|sole| ("", sole)).chain(self.workloads.iter())
     }
@@ -284,7 +287,7 @@ impl Scenario {
             (name, first)
         })
     }
-    /// The addresses of all hosts; of those that are given one wrongly that of their number.
+    /// The addresses of all hosts. A host with a wrong `address` has the address of its number.
     pub fn host_addresses(&self) -> HostAddresses {
         let mut addresses = HostAddresses::new(self.run.ip.into());
         for (name, first) in self.numbered_groups() {
@@ -298,7 +301,7 @@ impl Scenario {
         addresses
     }
     /// The AAA service that the members of a group run, if they do.
-    pub fn aaa_service(&self, host: &str) -> Option<&usher_aaa_config::LoadedConfig> {
+    pub fn aaa_service(&self, host: &str) -> Option<&usher_aaa_config::LoadedAaaConfig> {
         self.services.get(host)?.iter().find_map(|service| match service {
             HostService::Aaa(loaded) => Some(&**loaded),
             _ => None,

@@ -154,7 +154,7 @@ impl PlanPoint {
 }
 
 /// Returns the key of a point.
-pub(crate) fn point_key(settings: &[AxisSetting]) -> String {
+pub(crate) fn grid_point_key(settings: &[AxisSetting]) -> String {
     if settings.is_empty() {
         return "-".to_owned();
     }

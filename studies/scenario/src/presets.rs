@@ -1,6 +1,6 @@
 //! `transport.tcp.preset` and `transport.sctp.preset`: lists of settings that fill the gaps of a study.
 //!
-//! The lists are TOML with the settings' own names. `docs/transports.md` compares them and names their sources.
+//! The lists are TOML with the settings' own names. `docs/reference/transports.md` compares them and names their sources.
 
 use crate::model::ConfigValue;
 use crate::setting;
@@ -53,22 +53,22 @@ pub(crate) fn overrides_setting(setting: &str, other: &str) -> bool {
 }
 
 /// Copies the shared setting of `[transport]` to TCP and SCTP. Leaves an invalid value for the reader to report.
-fn share_nagle(study: &mut TreeNode) {
+fn copy_shared_nagle_setting(study: &mut TreeNode) {
     let Some(nagle) = study.get("transport").and_then(|transport| transport.get("nagle")) else { return };
     if let TreeItem::Bool(_) = nagle.item {
         let nagle = nagle.clone();
         for path in OF_EACH {
             let place = nagle.span.clone();
-            // A transport that is no table is left for the reader, too.
-            let _ = setting::put_setting(study, path, nagle.clone(), &place);
+            // An error is ignored: if `transport` is not a table, the reader reports it.
+            let _ = setting::insert_setting_node(study, path, nagle.clone(), &place);
         }
     }
 }
 
 /// Fills in the shared settings and the presets, where a study's transports have no setting of their own. Leaves an
 /// unknown preset for the reader to report.
-pub(crate) fn fill_presets(study: &mut TreeNode) {
-    share_nagle(study);
+pub(crate) fn apply_transport_presets(study: &mut TreeNode) {
+    copy_shared_nagle_setting(study);
     for ((protocol, presets), read_once) in [("tcp", TCP), ("sctp", SCTP)].into_iter().zip(&READ) {
         let path = ["transport", protocol].map(|key| PathStep::Key(key.to_owned()));
         let Some(table) = path.iter().try_fold(&mut *study, |node, step| node.child_mut(step)) else {
@@ -97,7 +97,7 @@ mod tests {
     const NAGLE: &str = "[transport]\nnagle = false";
 
     /// Returns the template's transport settings with `text` as its `[transport]`.
-    fn template_transport(text: &str) -> TransportSettings {
+    fn parse_template_transport(text: &str) -> TransportSettings {
         let (head, rest) = crate::default_template().split_once(NAGLE).unwrap();
         let (_, tail) = rest.split_once("\n\n").unwrap();
         let study =
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_rfcs_preset_is_what_a_study_without_one_has() {
         let given =
-            template_transport("[transport.tcp]\npreset = \"rfc\"\n[transport.sctp]\npreset = \"rfc\"");
+            parse_template_transport("[transport.tcp]\npreset = \"rfc\"\n[transport.sctp]\npreset = \"rfc\"");
         assert_eq!(
             given,
             TransportSettings { nagle: None, tcp: TcpSettings::default(), sctp: SctpSettings::default() }
@@ -128,14 +128,14 @@ mod tests {
             for (name, text) in presets {
                 let own = keys(text);
                 assert!(all.iter().all(|key| own.contains(key)), "{protocol} {name}: {own:?}");
-                template_transport(&format!("[transport.{protocol}]\npreset = \"{name}\""));
+                parse_template_transport(&format!("[transport.{protocol}]\npreset = \"{name}\""));
             }
         }
     }
 
     #[test]
     fn what_a_study_gives_stands_against_its_preset() {
-        let given = template_transport("[transport.tcp]\nrto_min = \"7 ms\"\npreset = \"ns-2\"");
+        let given = parse_template_transport("[transport.tcp]\nrto_min = \"7 ms\"\npreset = \"ns-2\"");
         assert_eq!(
             (given.tcp.rto_min.get().to_string(), given.tcp.mss.map(|s| s.bytes())),
             ("7 ms".into(), Some(536))
@@ -147,9 +147,9 @@ mod tests {
     fn what_the_transports_share_stands_against_their_presets() {
         let presets = "[transport.tcp]\npreset = \"linux\"\n[transport.sctp]\npreset = \"linux\"";
         for nagle in [false, true] {
-            let given = template_transport(&format!("[transport]\nnagle = {nagle}\n{presets}"));
+            let given = parse_template_transport(&format!("[transport]\nnagle = {nagle}\n{presets}"));
             assert_eq!([given.tcp.nagle, given.sctp.nagle], [nagle; 2]);
-            let alone = template_transport(&format!("[transport]\nnagle = {nagle}"));
+            let alone = parse_template_transport(&format!("[transport]\nnagle = {nagle}"));
             let tcp = TcpSettings { nagle, ..TcpSettings::default() };
             assert_eq!(
                 alone,
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_page_shows_the_lists_as_they_are() {
-        let page = include_str!("../../../docs/transports.md");
+        let page = include_str!("../../../docs/reference/transports.md");
         for presets in [TCP, SCTP] {
             let read = |(_, text): &(&'static str, &'static str)| {
                 let line = |l: &'static str| {
@@ -200,7 +200,7 @@ mod tests {
                 };
                 let cells: Vec<_> = lists.iter().map(cell).collect();
                 let row = format!("| `{key}` | {} | ", cells.join(" | "));
-                assert!(page.contains(&row), "docs/transports.md lacks {row}");
+                assert!(page.contains(&row), "docs/reference/transports.md lacks {row}");
             }
         }
     }

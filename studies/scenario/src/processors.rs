@@ -15,32 +15,34 @@ use usher_config::tree::{PathStep, TableEntry, TreeItem, TreeNode};
 use usher_config::units::{PositiveCount, TimeSpan};
 use usher_config::{ConfigEnvironment, ConfigValue, DiagnosticCollector, OptionalPosition, OrderedMap};
 use usher_core::{Duration, WorkLabel};
-use usher_profile::{LOOKUP, MachineReference, ProfileRequirement, ServerProfile, StoreKind, WorkScale};
+use usher_profile::{
+    LOOKUP, MachineSpeedFactors, ProfileRequirement, ReferenceCryptoRates, ServerProfile, StoreKind,
+};
 
 const HOSTS: &str = "hosts";
 const PROCESSOR: &str = "processor";
 const PROFILE: &str = "profile";
 const CPU: &str = "cpu";
 
-/// A processor whose work takes what a profile says.
+/// A processor with the costs of a profile.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ProfiledProcessor {
-    /// The profile: the name of its file, from this file's folder, or the same keys as a table.
+    /// The profile: its file, relative to this file's folder, or the same keys as a table.
     #[schemars(schema_with = "profile_schema")]
     profile: Option<ConfigValue>,
-    /// How many cores serve at the same time.
+    /// The number of cores.
     #[serde(default = "one")]
     cores: PositiveCount,
-    /// So many times as long as on the profile's machine work takes: 2 for one that is half as fast.
+    /// All times as a multiple of those on the profile's machine: 2 for a processor that is half as fast.
     scale: Option<f64>,
-    /// Or how often a second a core of this machine does what the profile's reference says of its own, from which the scale
-    /// follows: `usher load --calibrate` measures it there.
-    reference: Option<MachineReference>,
-    /// How much longer than in the profile the way to the store and back takes.
+    /// Instead of `scale`: the speed of a core of this machine at the operations of the profile's reference. `usher
+    /// load --calibrate` measures it.
+    reference: Option<ReferenceCryptoRates>,
+    /// Additional round-trip time to the store, compared with the profile.
     #[serde(default)]
     distance: TimeSpan,
-    /// Takes a profile of another version of the program.
+    /// Accepts a profile of another version of Usher.
     #[serde(default)]
     any_version: bool,
 }
@@ -67,14 +69,14 @@ fn host_entries(tree: &mut TreeNode) -> &mut [TableEntry] {
 }
 
 /// Puts the profiles that hosts name into their places in a study's tree.
-pub(crate) fn graft_profiles(
+pub(crate) fn insert_host_profiles(
     tree: &mut TreeNode,
     outside: &dyn ConfigEnvironment,
     faults: &mut DiagnosticCollector,
 ) {
     for host in host_entries(tree) {
         let Some(processor) = host.node.child_mut(&PathStep::Key(PROCESSOR.to_owned())) else { continue };
-        // The name of a file alone stands for a table with that profile.
+        // A text instead of a table is the file name of a profile.
         if let TreeItem::Text(file) = &processor.item {
             let span = processor.span.clone();
             let node = TreeNode::from_value(&ConfigValue::Text(file.clone()), &span);
@@ -85,24 +87,28 @@ pub(crate) fn graft_profiles(
         let TreeItem::Text(file) = &profile.item else { continue };
         let path: PathBuf = source_folder(&profile.span, faults).join(file);
         let path = path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>();
-        if let Some(file) =
-            usher_config::read_another_document(&path, &profile.span, &usher_profile::FORMAT, outside, faults)
-        {
+        if let Some(file) = usher_config::read_additional_document(
+            &path,
+            &profile.span,
+            &usher_profile::FORMAT,
+            outside,
+            faults,
+        ) {
             *profile = file;
         }
     }
 }
 
 /// Replaces the processors of a point's tree by what they cost.
-pub(crate) fn take_processors(tree: &mut TreeNode, faults: &mut DiagnosticCollector) {
+pub(crate) fn replace_processors_by_costs(tree: &mut TreeNode, faults: &mut DiagnosticCollector) {
     let logins = login_methods(tree);
     for host in host_entries(tree) {
         let Some(mut entry) = host.node.take_entry(PROCESSOR) else { continue };
         let place = entry.key_span.clone();
         if let Some(cpu) = host.node.get(CPU) {
             let message = format!(
-                "\"{}\" has a processor by its profile and one by cpu; the cores of the first are processor.cores, and what its work \
-                 takes is in the profile: leave one of them out",
+                "\"{}\" has both processor and cpu: leave one of them out; a processor takes its costs from the \
+                 profile and its cores from processor.cores",
                 host.key
             );
             faults.add(cpu.span.clone(), message);
@@ -112,18 +118,18 @@ pub(crate) fn take_processors(tree: &mut TreeNode, faults: &mut DiagnosticCollec
         let Some(processor) = read.value.filter(|_| read.is_complete) else { continue };
         if processor.profile.is_none() {
             let message = format!(
-                "\"{}\" has a processor without a profile; name its file, as processor = \"profile.toml\"",
+                "\"{}\" has a processor without a profile: name its file, as processor = \"profile.toml\"",
                 host.key
             );
             faults.add(place, message);
             continue;
         }
-        // An unreadable file is reported already; its name is still in the tree.
+        // Skip a profile that is still a file name: the file was unreadable, which is already reported.
         let Some(profile) = entry.node.take_entry(PROFILE) else { continue };
         if matches!(profile.node.item, TreeItem::Text(_)) {
             continue;
         }
-        let names: Vec<&str> = work::all_labels().map(WorkLabel::name).collect();
+        let names: Vec<&str> = work::all_work_labels().map(WorkLabel::name).collect();
         let Some(file) = usher_profile::read_tree(profile.node, &names, faults) else { continue };
         let methods: Vec<String> = logins
             .iter()
@@ -131,15 +137,15 @@ pub(crate) fn take_processors(tree: &mut TreeNode, faults: &mut DiagnosticCollec
             .map(|(_, method)| method.clone())
             .collect();
         let program = if processor.any_version { &file.program } else { env!("CARGO_PKG_VERSION") };
-        let wanted = ProfileRequirement { program, methods: &methods, store: store_kind(&host.node) };
-        if let Err(misfit) = file.check_fit(&wanted) {
+        let wanted = ProfileRequirement { program, methods: &methods, store: host_store_kind(&host.node) };
+        if let Err(misfit) = file.check_requirements(&wanted) {
             faults.add(place, format!("\"{}\": {misfit}", host.key));
             continue;
         }
         match processor.work_scale(&file) {
             Ok(scale) => {
                 let cpu = cpu_table(&file, processor.cores, scale, processor.distance);
-                put_cpu(&mut host.node, &cpu, &place);
+                insert_cpu_table(&mut host.node, &cpu, &place);
             }
             Err(message) => faults.add(place, format!("\"{}\": {message}", host.key)),
         }
@@ -147,25 +153,27 @@ pub(crate) fn take_processors(tree: &mut TreeNode, faults: &mut DiagnosticCollec
 }
 
 impl ProfiledProcessor {
-    fn work_scale(&self, file: &ServerProfile) -> Result<WorkScale, &'static str> {
+    fn work_scale(&self, file: &ServerProfile) -> Result<MachineSpeedFactors, &'static str> {
         match (self.scale, &self.reference) {
             (Some(_), Some(_)) => {
-                Err("processor.scale and processor.reference say the same in two ways: leave one of them out")
+                Err("processor.scale and processor.reference both set the speed: leave one of them out")
             }
-            (Some(factor), None) if factor.is_finite() && factor > 0.0 => Ok(WorkScale::with_factor(factor)),
+            (Some(factor), None) if factor.is_finite() && factor > 0.0 => {
+                Ok(MachineSpeedFactors::with_uniform_factor(factor))
+            }
             (Some(_), None) => Err("processor.scale must be above 0"),
-            (None, Some(reference)) => Ok(WorkScale::for_machine(file, reference)),
-            (None, None) => Ok(WorkScale::with_factor(1.0)),
+            (None, Some(reference)) => Ok(MachineSpeedFactors::for_machine(file, reference)),
+            (None, None) => Ok(MachineSpeedFactors::with_uniform_factor(1.0)),
         }
     }
 }
 
-/// What `[hosts.NAME] cpu` would say: the work of a profile on so many cores that take so much longer, with a store so far away
-/// beyond where it was.
+/// Returns the equivalent `[hosts.NAME] cpu`: the profile's work on this number of cores, scaled, with additional
+/// distance to the store.
 fn cpu_table(
     file: &ServerProfile,
     cores: PositiveCount,
-    scale: WorkScale,
+    scale: MachineSpeedFactors,
     distance: TimeSpan,
 ) -> ConfigValue {
     let time =
@@ -173,9 +181,10 @@ fn cpu_table(
     let (mut service, mut aside) = (OrderedMap::default(), OrderedMap::default());
     let looked_up = file.store.is_some();
     for (label, cost) in file.work.iter() {
-        // A lookup without a duration takes no time off the processor.
+        // If the profile gives the store's lookup duration, a lookup waits aside. Otherwise its cost loads the
+        // processor.
         let to = if label == LOOKUP && looked_up { &mut aside } else { &mut service };
-        to.insert(label.to_owned(), time(cost.total_seconds() * scale.label_factor(label)));
+        to.insert(label.to_owned(), time(cost.total_seconds() * scale.work_label_factor(label)));
     }
     if let Some(store) = &file.store {
         let away = distance.get().as_secs_f64() * f64::from(store.round_trips.get());
@@ -194,14 +203,15 @@ fn cpu_table(
     ConfigValue::Table(cpu)
 }
 
-/// The processor that a profile makes, as a study's host has it.
+/// Returns the processor of a profile, as a study's host has it.
 ///
 /// # Errors
-/// A profile that no processor comes of: a fault of the program, since one that was read has a cost for each of its works.
+/// The profile gives no processor. This is a defect of the program: a profile that was read has a cost for each kind of
+/// work.
 pub fn profiled_cpu(
     file: &ServerProfile,
     cores: PositiveCount,
-    scale: WorkScale,
+    scale: MachineSpeedFactors,
     distance: TimeSpan,
 ) -> Result<CpuSettings, String> {
     let mut faults = DiagnosticCollector::new("the profile", "");
@@ -210,14 +220,14 @@ pub fn profiled_cpu(
     faults.finish(read.value).map_err(|faults| faults.to_string())
 }
 
-fn put_cpu(host: &mut TreeNode, cpu: &ConfigValue, place: &OptionalPosition) {
+fn insert_cpu_table(host: &mut TreeNode, cpu: &ConfigValue, place: &OptionalPosition) {
     if let TreeItem::Table(entries) = &mut host.item {
         let node = TreeNode::from_value(cpu, place);
         entries.push(TableEntry { key: CPU.to_owned(), key_span: place.clone(), node });
     }
 }
 
-/// The servers of all workloads that log in, with the methods by the names that profiles have for them.
+/// Returns the servers of all workloads that log in, with the methods' names in profiles.
 fn login_methods(tree: &TreeNode) -> Vec<(String, String)> {
     let several = tree.get("workloads").map(TreeNode::entries).unwrap_or_default();
     let all = tree.get("workload").into_iter().chain(several.iter().map(|entry| &entry.node));
@@ -238,7 +248,7 @@ fn login_methods(tree: &TreeNode) -> Vec<(String, String)> {
     .collect()
 }
 
-/// What profiles call a method of the workload `eap`.
+/// Returns the name that profiles have for a method of the workload `eap`.
 fn profile_method_name(name: &str) -> Option<&'static str> {
     match AuthMethod::ALL.iter().copied().find(|method| method.name() == name)? {
         AuthMethod::EapMd5 => Some("eap-md5"),
@@ -250,8 +260,8 @@ fn profile_method_name(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Where a host's AAA server has its users; `None` where it runs none.
-fn store_kind(host: &TreeNode) -> Option<StoreKind> {
+/// Returns the store of a host's AAA server; `None` if it runs none.
+fn host_store_kind(host: &TreeNode) -> Option<StoreKind> {
     let runs = host.get("runs")?;
     let is = |node: &TreeNode| matches!(&node.item, TreeItem::Text(text) if text == "aaa");
     let alone = is(runs);

@@ -1,14 +1,14 @@
 //! Measurements of others, as numbers that a figure can draw.
 
 use crate::axis::{axis_unit, format_value, value_in_unit};
-use crate::check::{CheckFinding, keys};
+use crate::check::{SettingFault, keys};
 use crate::metrics;
 use crate::model::{ConfigValue, MetricLimit, ReferencePoint, ReferenceSeries, StudyFigure, StudyFile};
 use usher_config::units::Quantity;
 
 /// One point of a [`ReferenceSeries`].
 #[derive(Clone, PartialEq, Debug)]
-pub struct ReferenceValue {
+pub struct ReferenceSeriesPoint {
     /// The axis value, as in keys and rows.
     pub text: String,
     /// The axis value as a number in the axis's unit, if it is numeric.
@@ -26,7 +26,7 @@ pub fn reference_values(
     file: &StudyFile,
     figure: &StudyFigure,
     reference: &ReferenceSeries,
-) -> Vec<ReferenceValue> {
+) -> Vec<ReferenceSeriesPoint> {
     reference.points.iter().filter_map(|p| read_reference_point(file, figure, p).ok()).collect()
 }
 
@@ -35,9 +35,9 @@ fn read_reference_point(
     file: &StudyFile,
     figure: &StudyFigure,
     point: &ReferencePoint,
-) -> Result<ReferenceValue, (&'static str, String)> {
+) -> Result<ReferenceSeriesPoint, (&'static str, String)> {
     let Some(axis) = file.axes.iter().find(|a| a.name == figure.x) else {
-        return Err(("x", "a figure of one metric over another has no place for it".to_owned()));
+        return Err(("x", "a figure of one metric over another cannot show reference points".to_owned()));
     };
     let x = value_in_unit(&point.x, axis_unit(axis).as_deref());
     let called = format_value(&point.x);
@@ -52,9 +52,9 @@ fn read_reference_point(
     let high = point.high.as_ref().map(|v| of("high", v)).transpose()?;
     let ends = low.zip(high);
     if low.is_some() != high.is_some() || ends.is_some_and(|(low, high)| low > y || y > high) {
-        return Err(("y", "low and high stand on either side of y, both or neither".to_owned()));
+        return Err(("y", "give both low and high or neither, with y between them".to_owned()));
     }
-    Ok(ReferenceValue { text: called, x, y, ends, n: point.n.map_or(0, |n| n.get()) })
+    Ok(ReferenceSeriesPoint { text: called, x, y, ends, n: point.n.map_or(0, |n| n.get()) })
 }
 
 /// Returns the bounds of a recommendation's limit, in the metric's unit. An unreadable bound does not apply, because
@@ -69,7 +69,7 @@ pub fn limit_range<'a>(
 }
 
 /// Returns the faults of a recommendation's limit.
-pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &MetricLimit) -> Vec<CheckFinding> {
+pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &MetricLimit) -> Vec<SettingFault> {
     if let Some(message) = metrics::explain_unknown(&limit.metric, file) {
         return vec![(keys!["recommendations", i, "limit", "metric"], message)];
     }
@@ -83,10 +83,10 @@ pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &MetricLimit) -> Ve
     let fault = |message: &str| (keys!["recommendations", i, "limit"], message.to_owned());
     match limit_range(limit, file) {
         (None, None) if findings.is_empty() => {
-            findings.push(fault("nothing is limited: give most, or least, or both"));
+            findings.push(fault("the limit has no bound: give most, least or both"));
         }
         (Some(least), Some(most)) if least > most => {
-            findings.push(fault("nothing is within it: least is above most"));
+            findings.push(fault("no value is within the limit: least is above most"));
         }
         _ => {}
     }
@@ -100,20 +100,20 @@ fn measured_value(value: &ConfigValue, unit: &str) -> Result<f64, String> {
         (ConfigValue::Float(x), "") if x.is_finite() => Ok(*x),
         (ConfigValue::Text(text), "") if text.trim().ends_with('%') => Quantity::parse(text)
             .map(Quantity::in_base_unit)
-            .ok_or_else(|| format!("\"{text}\" is no share, such as \"1 %\"")),
+            .ok_or_else(|| format!("\"{text}\" is not a share such as \"1 %\"")),
         (ConfigValue::Text(text), unit) if !unit.is_empty() => Quantity::parse(text)
             .and_then(|q| q.convert_to(unit))
-            .ok_or_else(|| format!("\"{text}\" is no number in \"{unit}\", the metric's unit")),
-        (other, "") => Err(format!("{other} is no plain number, and the metric has no unit")),
+            .ok_or_else(|| format!("\"{text}\" is not a value in \"{unit}\", the metric's unit")),
+        (other, "") => Err(format!("{other} is not a plain number, and the metric has no unit")),
         (other, unit) => Err(format!("{other} lacks its unit: the metric's is \"{unit}\"")),
     }
 }
 
 /// Returns the faults of a figure's references.
-pub(crate) fn check_references(file: &StudyFile, i: usize, figure: &StudyFigure) -> Vec<CheckFinding> {
+pub(crate) fn check_references(file: &StudyFile, i: usize, figure: &StudyFigure) -> Vec<SettingFault> {
     let mut findings = Vec::new();
     if figure.along.is_none() && !file.axes.iter().any(|a| a.name == figure.x) {
-        // The axis is at fault, and reported elsewhere.
+        // The axis itself is at fault, which is reported elsewhere.
         return findings;
     }
     for (j, reference) in figure.reference.iter().enumerate() {

@@ -13,7 +13,7 @@ use usher_config::{
     name_hint,
 };
 use usher_core::WallTime;
-use usher_crypto::tls::WallClock;
+use usher_crypto::tls::SharedWallClock;
 
 usher_core::named! {
     "a service";
@@ -22,13 +22,13 @@ usher_core::named! {
     pub enum ServiceKind {
         /// The AAA server, by RADIUS and Diameter.
         Aaa = "aaa",
-        /// The PPPoE access concentrator, with what carries packets of its sessions.
+        /// The PPPoE access concentrator, with the data plane of its sessions.
         Concentrator = "concentrator",
-        /// The IDENT server, of the connections of its host.
+        /// The IDENT server for the connections of its host.
         Ident = "ident",
         /// The IKEv2 gateway, or a client.
         Ike = "ike",
-        /// The MIH function, of the links of its host.
+        /// The MIH function for the links of its host.
         Mih = "mih",
     }
 }
@@ -49,7 +49,7 @@ impl ServiceKind {
 #[derive(Clone, Debug)]
 pub enum HostService {
     /// The AAA server.
-    Aaa(Arc<usher_aaa_config::LoadedConfig>),
+    Aaa(Arc<usher_aaa_config::LoadedAaaConfig>),
     /// The PPPoE access concentrator.
     Concentrator(Arc<usher_concentrator::config::LoadedConcentratorConfig>),
     /// The IDENT server.
@@ -81,7 +81,7 @@ const CONFIG: &str = "config";
 
 /// Configurations read so far, by table. Most points of a plan have the same ones.
 #[derive(Debug, Default)]
-pub(crate) struct ServiceCache(Vec<(ServiceKind, PathBuf, ConfigValue, HostService)>);
+pub(crate) struct ServiceConfigCache(Vec<(ServiceKind, PathBuf, ConfigValue, HostService)>);
 
 /// A service name in a host's `runs`.
 struct ServiceName {
@@ -91,7 +91,7 @@ struct ServiceName {
 }
 
 /// Returns the names in a host's `runs`. Leaves a value that is no text for the typed reader to report.
-fn service_names(host: &TreeNode) -> Vec<ServiceName> {
+fn host_service_names(host: &TreeNode) -> Vec<ServiceName> {
     let one = |node: &TreeNode| match &node.item {
         TreeItem::Text(text) => Some(ServiceName {
             kind: ServiceKind::from_name(text),
@@ -135,13 +135,13 @@ pub(crate) fn source_folder(span: &OptionalPosition, faults: &DiagnosticCollecto
 }
 
 /// Replaces the file names in `config` with the contents of the files and their includes.
-pub(crate) fn graft_configs(
+pub(crate) fn insert_service_configs(
     tree: &mut TreeNode,
     outside: &dyn ConfigEnvironment,
     faults: &mut DiagnosticCollector,
 ) {
     for host in host_entries(tree) {
-        let names = service_names(&host.node);
+        let names = host_service_names(&host.node);
         let Some(config) = host.node.child_mut(&PathStep::Key(CONFIG.to_owned())) else { continue };
         for name in &names {
             let (Some(kind), Some(node)) = (name.kind, service_config(config, name, names.len() == 1)) else {
@@ -150,9 +150,13 @@ pub(crate) fn graft_configs(
             let TreeItem::Text(file) = &node.item else { continue };
             let path: PathBuf = source_folder(&node.span, faults).join(file);
             let path = path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>();
-            if let Some(file) =
-                usher_config::read_another_document(&path, &node.span, kind.config_format(), outside, faults)
-            {
+            if let Some(file) = usher_config::read_additional_document(
+                &path,
+                &node.span,
+                kind.config_format(),
+                outside,
+                faults,
+            ) {
                 *node = file;
             }
         }
@@ -160,18 +164,19 @@ pub(crate) fn graft_configs(
 }
 
 /// Removes the services' configurations from a point's tree, and reads and checks them, by host.
-pub(crate) fn take_services(
+pub(crate) fn extract_service_configs(
     tree: &mut TreeNode,
     outside: &dyn ConfigEnvironment,
-    memo: &mut ServiceCache,
+    memo: &mut ServiceConfigCache,
     faults: &mut DiagnosticCollector,
 ) -> OrderedMap<Vec<HostService>> {
     let mut services = OrderedMap::default();
     for host in host_entries(tree) {
-        let names = service_names(&host.node);
+        let names = host_service_names(&host.node);
         let mut config = host.node.take_entry(CONFIG);
         if let (Some(config), true) = (&config, names.is_empty()) {
-            let message = "this is the configuration of no service; name the service, as runs = \"aaa\"";
+            let message =
+                "the host runs no service with this configuration: name the service, as runs = \"aaa\"";
             faults.add(config.key_span.clone(), message.to_owned());
         }
         let mut of_host = Vec::new();
@@ -182,7 +187,7 @@ pub(crate) fn take_services(
                 continue;
             };
             if names.iter().take(n).any(|before| before.kind == Some(kind)) {
-                faults.add(name.span.clone(), format!("\"{}\" is there twice", name.text));
+                faults.add(name.span.clone(), format!("\"{}\" is listed twice", name.text));
                 continue;
             }
             let alone = names.len() == 1;
@@ -191,12 +196,13 @@ pub(crate) fn take_services(
                 Some((TreeItem::Table(_), node)) => {
                     of_host.extend(memo.read_service(kind, node, outside, faults))
                 }
-                // An unreadable file is reported already.
+                // The entry is still a file name, so the file was unreadable, which is already reported.
                 Some((TreeItem::Text(_), _)) => {}
                 _ => {
                     let key = if alone { CONFIG.to_owned() } else { format!("{CONFIG}.{}", name.text) };
                     let message = format!(
-                        "\"{}\" has no configuration; name its file, as {key} = \"{}.toml\", or write its keys below [hosts.{}.{key}]",
+                        "\"{}\" has no configuration: name its file, as {key} = \"{}.toml\", or write its keys below \
+                         [hosts.{}.{key}]",
                         name.text, name.text, host.key
                     );
                     faults.add(name.span.clone(), message);
@@ -210,7 +216,7 @@ pub(crate) fn take_services(
     services
 }
 
-impl ServiceCache {
+impl ServiceConfigCache {
     fn read_service(
         &mut self,
         kind: ServiceKind,
@@ -226,10 +232,10 @@ impl ServiceCache {
         let service = match kind {
             ServiceKind::Aaa => {
                 let loaded = usher_aaa_config::read_tree(node.clone(), &base, outside, faults)?;
-                // Checks the certificates at planning, before any run.
+                // Load the certificates at planning, so that their faults are reported before any run.
                 if let Err(why) = usher_aaa_config::tls::load_tls(
                     &loaded,
-                    &WallClock::from_time(WallTime::from_unix_secs(0)),
+                    &SharedWallClock::from_time(WallTime::from_unix_secs(0)),
                     None,
                 ) {
                     faults.add(node.get("tls").unwrap_or(node).span.clone(), why);
@@ -238,11 +244,11 @@ impl ServiceCache {
                 HostService::Aaa(Arc::new(loaded))
             }
             ServiceKind::Concentrator => {
-                let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+                let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
                 let read = usher_concentrator::config::read_tree;
                 let loaded = read(node.clone(), &base, outside, &clock, faults)?;
                 let within = loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some());
-                without_server(node, within, faults)?;
+                reject_embedded_server(node, within, faults)?;
                 HostService::Concentrator(Arc::new(loaded))
             }
             ServiceKind::Ident => {
@@ -250,10 +256,10 @@ impl ServiceCache {
                 HostService::Ident(Arc::new(loaded))
             }
             ServiceKind::Ike => {
-                let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+                let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
                 let loaded = usher_gateway::config::read_tree(node.clone(), &base, outside, &clock, faults)?;
                 let within = loaded.file.aaa.as_ref().is_some_and(|aaa| aaa.server.is_some());
-                without_server(node, within, faults)?;
+                reject_embedded_server(node, within, faults)?;
                 HostService::Ike(Arc::new(loaded))
             }
             ServiceKind::Mih => {
@@ -266,10 +272,11 @@ impl ServiceCache {
 }
 
 /// Rejects an embedded AAA server. It is not a host, so a study cannot count packets between it and the access server.
-fn without_server(node: &TreeNode, within: bool, faults: &mut DiagnosticCollector) -> Option<()> {
+fn reject_embedded_server(node: &TreeNode, within: bool, faults: &mut DiagnosticCollector) -> Option<()> {
     if within {
         let at = node.get("aaa").and_then(|aaa| aaa.get("server")).unwrap_or(node).span.clone();
-        let message = "an AAA server of a study is a service of a host: name \"aaa\" in its \"runs\", and ask it by [[aaa.radius]]";
+        let message =
+            "a study cannot embed an AAA server: let a host run \"aaa\", and name it in [[aaa.radius]]";
         faults.add(at, message.to_owned());
         return None;
     }
@@ -278,7 +285,7 @@ fn without_server(node: &TreeNode, within: bool, faults: &mut DiagnosticCollecto
 
 /// Schema of `runs`: the name of a service, or several.
 pub(crate) fn runs_schema(_: &mut SchemaGenerator) -> Schema {
-    let one = usher_config::named::schema_of::<ServiceKind>(|_| true);
+    let one = usher_config::named::named_value_schema::<ServiceKind>(|_| true);
     json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
 }
 

@@ -11,7 +11,7 @@ const SETTABLE: [&str; 9] =
 ///
 /// # Errors
 /// A message if there can be no such setting.
-pub(crate) fn put_setting(
+pub(crate) fn insert_setting_node(
     study: &mut TreeNode,
     path: &str,
     value: TreeNode,
@@ -27,14 +27,14 @@ pub(crate) fn put_setting(
         (study.get("workload"), study.get("workloads").map(|node| &node.item), keys[0] == "workload")
     {
         let known: Vec<String> = several.iter().map(|entry| format!("workloads.{}", entry.key)).collect();
-        return Err(wrong(format!("workloads have names here: {}", known.join(", "))));
+        return Err(wrong(format!("the workloads of this study have names: {}", known.join(", "))));
     }
     if keys.len() == 1 {
-        return Err(wrong(format!("it is the whole of \"{path}\"; name one setting in it")));
+        return Err(wrong(format!("it is all of \"{path}\": name one setting in it")));
     }
     let mut node = study;
     for (depth, key) in keys.iter().enumerate() {
-        // The name of a kind alone stands for a table with that kind.
+        // A text instead of a table is the name of a kind. It stands for a table with only that kind.
         if let TreeItem::Text(kind) = &node.item {
             let kind = TreeNode::new(node.span.clone(), TreeItem::Text(kind.clone()));
             let entry = TableEntry { key: "kind".to_owned(), key_span: node.span.clone(), node: kind };
@@ -69,12 +69,12 @@ pub(crate) fn put_setting(
                     Some(child) => child,
                     None => {
                         return Err(wrong(format!(
-                            "\"{key}\" is none of its {count} places, counted from 0"
+                            "\"{key}\" is not an index of its {count} entries, counted from 0"
                         )));
                     }
                 }
             }
-            _ => return Err(wrong(format!("there is nothing below \"{}\"", keys[..depth].join(".")))),
+            _ => return Err(wrong(format!("\"{}\" is not a table", keys[..depth].join(".")))),
         };
     }
     *node = value;

@@ -7,9 +7,10 @@ use crate::certificates;
 use crate::check;
 use crate::founding;
 use crate::lab;
-use crate::model::{ConfigValue, ResolvedFiles, Scenario, StudyAxis, StudyFile};
+use crate::model::{ConfigValue, Scenario, StudyAxis, StudyFile, StudyInputFiles};
 use crate::plan::{
-    AxisSetting, DEFAULT, PlanOverrides, PlanPoint, PlannedAxis, StudyMode, StudyPlan, VARIANT, point_key,
+    AxisSetting, DEFAULT, PlanOverrides, PlanPoint, PlannedAxis, StudyMode, StudyPlan, VARIANT,
+    grid_point_key,
 };
 use crate::presets;
 use crate::processors;
@@ -41,7 +42,7 @@ pub struct Study {
     warnings: Vec<ConfigDiagnostic>,
     file: StudyFile,
     tree: TreeNode,
-    from: StudyOrigin,
+    from: StudyFileSource,
 }
 
 /// The format of study files.
@@ -54,15 +55,15 @@ pub fn json_schema() -> String {
 
 /// The source of included files and service configurations.
 #[derive(Clone, Copy, Debug)]
-enum StudyOrigin {
+enum StudyFileSource {
     /// The program: the study is a text, and only files that come with the program exist.
     Shipped,
     /// The disk.
     Disk,
 }
 
-impl StudyOrigin {
-    const fn outside_files(self) -> &'static dyn ConfigEnvironment {
+impl StudyFileSource {
+    const fn file_environment(self) -> &'static dyn ConfigEnvironment {
         match self {
             Self::Shipped => &founding::ShippedFiles,
             Self::Disk => &DiskEnvironment,
@@ -92,7 +93,7 @@ pub enum LoadError {
 impl std::fmt::Display for LoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreadable { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Unreadable { path, source } => write!(f, "cannot read {}: {source}", path.display()),
             Self::UnknownName { name } => {
                 let known = name_hint(name, founding::founding_studies().iter().map(|s| s.name));
                 write!(f, "\"{name}\" is neither a study's name nor a file{known}")
@@ -119,13 +120,13 @@ impl From<ConfigErrors> for LoadError {
 
 /// Other files read so far.
 #[derive(Debug, Default)]
-struct ReadCache {
-    services: services::ServiceCache,
+struct StudyFileCache {
+    services: services::ServiceConfigCache,
     certificates: certificates::CertificateCache,
 }
 
 /// One axis value in a plan: its text and the settings that it changes.
-struct AxisChoice {
+struct PlannedAxisValue {
     setting: AxisSetting,
     changes: Vec<SettingChange>,
 }
@@ -144,7 +145,7 @@ impl Study {
     /// # Errors
     /// All faults of the text.
     pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::parse_with(name, origin, text, StudyOrigin::Shipped)
+        Self::parse_from_origin(name, origin, text, StudyFileSource::Shipped)
     }
 
     /// Like `parse`, for a text without a file of its own, such as one from another process. The files that it names
@@ -153,13 +154,18 @@ impl Study {
     /// # Errors
     /// All faults of the text.
     pub fn parse_with_origin(name: &str, origin: &str, text: &str) -> Result<Self, ConfigErrors> {
-        Self::parse_with(name, origin, text, StudyOrigin::Disk)
+        Self::parse_from_origin(name, origin, text, StudyFileSource::Disk)
     }
 
-    fn parse_with(name: &str, origin: &str, text: &str, from: StudyOrigin) -> Result<Self, ConfigErrors> {
+    fn parse_from_origin(
+        name: &str,
+        origin: &str,
+        text: &str,
+        from: StudyFileSource,
+    ) -> Result<Self, ConfigErrors> {
         let mut faults = DiagnosticCollector::new(origin, text);
         let study = Self::read_study(name, from, &mut faults);
-        // Faults of single points are reported with the rest, unless another fault has the same place.
+        // If the file has faults, faults of single points are reported too, unless another fault has the same place.
         let of_points =
             study.as_ref().filter(|_| !faults.is_empty()).and_then(|study| study.check_plans().err());
         let sources = faults.from_sources().to_vec();
@@ -175,16 +181,16 @@ impl Study {
         })
     }
 
-    fn read_study(name: &str, from: StudyOrigin, faults: &mut DiagnosticCollector) -> Option<Self> {
-        let mut tree = usher_config::read_document(&FORMAT, from.outside_files(), faults)?;
-        services::graft_configs(&mut tree, from.outside_files(), faults);
-        processors::graft_profiles(&mut tree, from.outside_files(), faults);
+    fn read_study(name: &str, from: StudyFileSource, faults: &mut DiagnosticCollector) -> Option<Self> {
+        let mut tree = usher_config::read_document(&FORMAT, from.file_environment(), faults)?;
+        services::insert_service_configs(&mut tree, from.file_environment(), faults);
+        processors::insert_host_profiles(&mut tree, from.file_environment(), faults);
         // The study keeps the text as written, because an axis may choose another preset.
         let mut whole = tree.clone();
-        let (file, named) = read_typed(&mut whole, from, &mut ReadCache::default(), faults)?;
+        let (file, named) = read_typed(&mut whole, from, &mut StudyFileCache::default(), faults)?;
         let scenario = Scenario::new(file.clone(), named);
         for (path, message) in axis::check_axes(&file).into_iter().chain(check::check_scenario(&scenario)) {
-            report_finding(&whole, path, message, faults);
+            report_setting_fault(&whole, path, message, faults);
         }
         let (sources, warnings) = (faults.from_sources().to_vec(), faults.warnings());
         let study = Self { name: name.to_owned(), sources, warnings, file, tree, from };
@@ -194,13 +200,13 @@ impl Study {
 
     /// Sets each value of each axis alone in the file, to check that it fits its setting.
     fn check_each(&self, faults: &mut DiagnosticCollector) {
-        let mut memo = ReadCache::default();
+        let mut memo = StudyFileCache::default();
         for mode in StudyMode::ALL {
-            let Some(base) = self.base_tree(mode, &PlanOverrides::default(), faults) else { continue };
+            let Some(base) = self.build_base_tree(mode, &PlanOverrides::default(), faults) else { continue };
             for axis in 0..self.file.axes.len() {
                 for choice in self.axis_choices(axis, mode, None, faults) {
                     let mut tree = base.clone();
-                    if put_all(&mut tree, &choice.changes, faults) {
+                    if apply_setting_changes(&mut tree, &choice.changes, faults) {
                         read_typed(&mut tree, self.from, &mut memo, faults);
                     }
                 }
@@ -213,9 +219,9 @@ impl Study {
     fn check_idle<'a>(
         &self,
         base: &TreeNode,
-        choices: impl Iterator<Item = &'a AxisChoice>,
+        choices: impl Iterator<Item = &'a PlannedAxisValue>,
         varied: &[String],
-        memo: &mut ReadCache,
+        memo: &mut StudyFileCache,
         faults: &mut DiagnosticCollector,
     ) {
         let as_it_is = std::iter::once((base.clone(), base.clone()));
@@ -223,28 +229,30 @@ impl Study {
             let (mut tree, mut alone) =
                 (base.clone(), TreeNode::from_value(&ConfigValue::Table(OrderedMap::default()), &None));
             for put in &choice.changes {
-                // A setting without a place is reported when the points are built.
-                let _ = setting::put_setting(&mut tree, &put.path, put.node.clone(), &put.path_span);
-                let _ = setting::put_setting(&mut alone, &put.path, put.node.clone(), &put.path_span);
+                // The results are ignored: a setting that has no place in the tree is reported when the points are
+                // built.
+                let _ = setting::insert_setting_node(&mut tree, &put.path, put.node.clone(), &put.path_span);
+                let _ = setting::insert_setting_node(&mut alone, &put.path, put.node.clone(), &put.path_span);
             }
             (tree, alone)
         });
         for (mut tree, given) in as_it_is.chain(with_each) {
             let Some((file, named)) = read_typed(&mut tree, self.from, memo, faults) else { continue };
             for (path, message) in check::find_idle_settings(&Scenario::new(file, named), &given, varied) {
-                report_finding(&tree, path, message, faults);
+                report_setting_fault(&tree, path, message, faults);
             }
         }
     }
 
     /// Returns the paths of all settings that a mode, an axis or a choice varies.
     fn varied_paths(&self) -> Vec<String> {
-        let modes = StudyMode::ALL.into_iter().flat_map(|mode| self.mode_puts(mode));
+        let modes = StudyMode::ALL.into_iter().flat_map(|mode| self.mode_setting_changes(mode));
         let axes = self.file.axes.iter().enumerate();
-        let cases =
-            axes.flat_map(|(i, axis)| axis.cases.names().flat_map(move |case| self.case_puts(i, case)));
+        let cases = axes
+            .flat_map(|(i, axis)| axis.cases.names().flat_map(move |case| self.axis_case_changes(i, case)));
         let choices = self.file.choices.iter().enumerate().flat_map(|(i, choice)| {
-            let entries = move |case: &str| self.table_settings(check::keys!["choices", i, "cases", case]);
+            let entries =
+                move |case: &str| self.table_setting_changes(check::keys!["choices", i, "cases", case]);
             choice.cases.names().flat_map(entries)
         });
         let paths = modes.chain(cases).chain(choices).map(|put| put.path);
@@ -259,7 +267,7 @@ impl Study {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
         let name = path.file_stem().map_or_else(|| "study".into(), |stem| stem.to_string_lossy());
-        Ok(Self::parse_with(&name, &path.display().to_string(), &text, StudyOrigin::Disk)?)
+        Ok(Self::parse_from_origin(&name, &path.display().to_string(), &text, StudyFileSource::Disk)?)
     }
 
     /// Opens a founding study by its name, or else a file.
@@ -284,10 +292,10 @@ impl Study {
     }
     /// Returns a digest of the file's text and its includes, in hexadecimal.
     pub fn digest(&self) -> String {
-        hex_digest(self.whole_text().as_bytes())
+        hex_digest(self.concatenated_source_text().as_bytes())
     }
     /// Returns the text of the file and of its includes, in reading order.
-    fn whole_text(&self) -> String {
+    fn concatenated_source_text(&self) -> String {
         self.sources.iter().map(|source| source.text.as_str()).collect()
     }
     /// Warnings about valid settings that should be written otherwise.
@@ -328,34 +336,34 @@ impl Study {
         faults: &mut DiagnosticCollector,
     ) -> Option<StudyPlan> {
         if overrides.replications == Some(0) {
-            faults.add(None, "--replications 0: one or more are needed".to_owned());
+            faults.add(None, "--replications 0: must be 1 or more".to_owned());
         }
-        let base = self.base_tree(mode, overrides, faults)?;
+        let base = self.build_base_tree(mode, overrides, faults)?;
         let axes = &self.file.axes;
-        let choices: Vec<Vec<AxisChoice>> = (0..axes.len())
+        let choices: Vec<Vec<PlannedAxisValue>> = (0..axes.len())
             .map(|i| self.axis_choices(i, mode, values_of(overrides, &axes[i]), faults))
             .collect();
         for (name, _) in &overrides.set {
-            // `base_tree` reports this for an axis with a path.
+            // `build_base_tree` reports this for an axis with a path.
             let cases = axes.iter().zip(&choices).filter(|(axis, _)| axis.set.0.is_empty());
             let mut cases = cases.flat_map(|(_, choices)| choices);
-            let set = |choice: &&AxisChoice| {
+            let set = |choice: &&PlannedAxisValue| {
                 let mut puts = choice.changes.iter();
                 puts.any(|put| {
                     setting::covers_setting(&put.path, name) || presets::overrides_setting(name, &put.path)
                 })
             };
-            if let Some(AxisChoice { setting: AxisSetting { axis, text, .. }, .. }) = cases.find(set) {
+            if let Some(PlannedAxisValue { setting: AxisSetting { axis, text, .. }, .. }) = cases.find(set) {
                 let message = format!(
-                    "--set {name}: the axis \"{axis}\" sets it to something else at \"{text}\"; leave that out by --set \
+                    "--set {name}: the axis \"{axis}\" overrides it at \"{text}\": leave that value out with --set \
                      {axis}=…, or change the file"
                 );
                 faults.add(None, message);
             }
         }
         let variants = self.choice_variants(mode);
-        let mut memo = ReadCache::default();
-        // A setting that an override disables has an effect in other runs of the file.
+        let mut memo = StudyFileCache::default();
+        // A setting without effect under an override is accepted, because it has an effect in other runs of the file.
         let varied =
             self.varied_paths().into_iter().chain(overrides.set.iter().map(|(name, _)| name.clone()));
         let varied: Vec<String> = varied.collect();
@@ -366,19 +374,20 @@ impl Study {
         let Some(count) = count else {
             faults.add(
                 base.position_of(&[tree::PathStep::Key("axes".to_owned())]),
-                format!("more than {MAX_POINTS} points"),
+                format!("the plan has more than {MAX_POINTS} points"),
             );
             return None;
         };
         let hash = self.plan_hash((mode, overrides), &base, &choices, &variants);
         let mut points = Vec::with_capacity(count);
         for index in 0..count {
-            // A faulty value is reported at its first point already; planning stops early after many faults.
+            // Stop after 100 faults: a faulty value is already reported at its first point, and planning would take
+            // long.
             if faults.len() >= 100 {
                 break;
             }
             let mut rest = index;
-            let mut chosen: Vec<&AxisChoice> = Vec::with_capacity(axes.len());
+            let mut chosen: Vec<&PlannedAxisValue> = Vec::with_capacity(axes.len());
             for choices in choices.iter().rev() {
                 chosen.push(&choices[rest % choices.len()]);
                 rest /= choices.len();
@@ -387,10 +396,10 @@ impl Study {
                 chosen.push(&variants[rest]);
             }
             chosen.reverse();
-            points.extend(self.build_point((index, mode), &base, &chosen, overrides, &mut memo, faults));
+            points.extend(self.build_plan_point((index, mode), &base, &chosen, overrides, &mut memo, faults));
         }
         let scenarios: Vec<&Scenario> = points.iter().map(|point| &point.scenario).collect();
-        for (path, message) in check::find_doubts(&scenarios, &base, &varied) {
+        for (path, message) in check::find_misleading_settings(&scenarios, &base, &varied) {
             let steps = base.resolve_keys(&path);
             faults.add_warning(base.position_of(&steps), format!("{}: {message}", tree::format_path(&steps)));
         }
@@ -421,29 +430,29 @@ impl Study {
         })
     }
 
-    fn build_point(
+    fn build_plan_point(
         &self,
         (index, mode): (usize, StudyMode),
         base: &TreeNode,
-        chosen: &[&AxisChoice],
+        chosen: &[&PlannedAxisValue],
         overrides: &PlanOverrides,
-        memo: &mut ReadCache,
+        memo: &mut StudyFileCache,
         faults: &mut DiagnosticCollector,
     ) -> Option<PlanPoint> {
         let mut tree = base.clone();
         for choice in chosen {
-            if !put_all(&mut tree, &choice.changes, faults) {
+            if !apply_setting_changes(&mut tree, &choice.changes, faults) {
                 return None;
             }
         }
         let (file, named) = read_typed(&mut tree, self.from, memo, faults)?;
         let mut scenario = Scenario::new(file, named);
         for (path, message) in check::check_scenario(&scenario) {
-            report_finding(&tree, path, message, faults);
+            report_setting_fault(&tree, path, message, faults);
         }
         if mode == StudyMode::Lab && self.file.has_lab() {
             for message in lab::lab_obstacles(&scenario) {
-                report_finding(&tree, check::keys!["lab"], message, faults);
+                report_setting_fault(&tree, check::keys!["lab"], message, faults);
             }
         }
         for (axis, choice) in
@@ -471,18 +480,18 @@ impl Study {
         for (axis, setting) in self.file.axes.iter().zip(by_axis).filter(|(a, _)| !a.common_random_numbers) {
             seed = seed.derive_seed(&format!("{}={}", axis.name, setting.text), 0);
         }
-        Some(PlanPoint { index, key: point_key(&settings), settings, scenario, seed })
+        Some(PlanPoint { index, key: grid_point_key(&settings), settings, scenario, seed })
     }
 
     /// Returns the tree with the changes of the mode and of plain `--set` arguments.
-    fn base_tree(
+    fn build_base_tree(
         &self,
         mode: StudyMode,
         overrides: &PlanOverrides,
         faults: &mut DiagnosticCollector,
     ) -> Option<TreeNode> {
         let mut tree = self.tree.clone();
-        let mut puts = self.mode_puts(mode);
+        let mut puts = self.mode_setting_changes(mode);
         for (name, value) in &overrides.set {
             if self.file.axes.iter().any(|a| a.name == *name) {
                 continue;
@@ -492,7 +501,7 @@ impl Study {
             }) {
                 faults.add(
                     None,
-                    format!("--set {name}: the axis \"{0}\" varies it; write --set {0}=…", axis.name),
+                    format!("--set {name}: the axis \"{0}\" varies it: write --set {0}=…", axis.name),
                 );
                 continue;
             }
@@ -510,11 +519,11 @@ impl Study {
                 path_span: None,
             });
         }
-        put_all(&mut tree, &puts, faults).then_some(tree)
+        apply_setting_changes(&mut tree, &puts, faults).then_some(tree)
     }
 
     /// Returns the changes of `[quick]`, or of the table of another mode.
-    fn mode_puts(&self, mode: StudyMode) -> Vec<SettingChange> {
+    fn mode_setting_changes(&self, mode: StudyMode) -> Vec<SettingChange> {
         let mut puts = Vec::new();
         let at = |keys: &[&str]| {
             let keys: Vec<String> = keys.iter().map(|&k| k.to_owned()).collect();
@@ -541,7 +550,7 @@ impl Study {
         mode: StudyMode,
         given: Option<&str>,
         faults: &mut DiagnosticCollector,
-    ) -> Vec<AxisChoice> {
+    ) -> Vec<PlannedAxisValue> {
         let axis = &self.file.axes[index];
         let unit = axis::axis_unit(axis);
         let listed = match mode {
@@ -551,14 +560,14 @@ impl Study {
             StudyMode::Sensitivity => axis.sensitivity.as_ref(),
             StudyMode::Lab => axis.lab.as_ref(),
         };
-        // The position of each value in the file, if it is there.
+        // Find the position of each value in the file. A value from the command line has none.
         let place = |list: &str, i: usize| {
             let keys = check::keys!["axes", index, list, i];
             self.tree.position_of(&self.tree.resolve_keys(&keys))
         };
         let values: Vec<(ConfigValue, OptionalPosition)> = match (given, listed) {
             (Some(given), _) => {
-                split_values(axis, given, unit.as_deref()).into_iter().map(|v| (v, None)).collect()
+                split_axis_values(axis, given, unit.as_deref()).into_iter().map(|v| (v, None)).collect()
             }
             (None, Some(values)) => {
                 values.iter().enumerate().map(|(i, v)| (v.clone(), place(mode.name(), i))).collect()
@@ -568,20 +577,21 @@ impl Study {
             }
             (None, None) => axis.cases.names().map(|n| (ConfigValue::Text(n.to_owned()), None)).collect(),
         };
-        let mut choices: Vec<AxisChoice> = Vec::new();
+        let mut choices: Vec<PlannedAxisValue> = Vec::new();
         for (value, span) in values {
             let text = axis::format_value(&value);
             if choices.iter().any(|c| c.setting.text == text) {
-                // The check of axes reports the file's own values.
+                // Report duplicates only for values of the command line, because the check of axes reports those of the
+                // file.
                 if given.is_some() {
-                    faults.add(span, format!("--set {}: \"{text}\" is there twice", axis.name));
+                    faults.add(span, format!("--set {}: \"{text}\" is listed twice", axis.name));
                 }
                 continue;
             }
             let puts = if axis.cases.is_empty() {
-                self.value_puts(index, &value, &span)
+                self.axis_value_changes(index, &value, &span)
             } else if axis.cases.get(&text).is_some() {
-                self.case_puts(index, &text)
+                self.axis_case_changes(index, &text)
             } else {
                 if given.is_some() {
                     let known = name_hint(&text, axis.cases.names());
@@ -590,7 +600,7 @@ impl Study {
                 continue;
             };
             let number = axis::value_in_unit(&value, unit.as_deref());
-            choices.push(AxisChoice {
+            choices.push(PlannedAxisValue {
                 setting: AxisSetting { axis: axis.name.clone(), text, number },
                 changes: puts,
             });
@@ -600,23 +610,31 @@ impl Study {
 
     /// For [`StudyMode::Sensitivity`]: returns the default of all choices, and every other value of each choice. For
     /// other modes: the default only.
-    fn choice_variants(&self, mode: StudyMode) -> Vec<AxisChoice> {
+    fn choice_variants(&self, mode: StudyMode) -> Vec<PlannedAxisValue> {
         let setting = |text| AxisSetting { axis: VARIANT.to_owned(), text, number: None };
-        let mut variants = vec![AxisChoice { setting: setting(DEFAULT.to_owned()), changes: Vec::new() }];
+        let mut variants =
+            vec![PlannedAxisValue { setting: setting(DEFAULT.to_owned()), changes: Vec::new() }];
         if mode != StudyMode::Sensitivity {
             return variants;
         }
         for (i, choice) in self.file.choices.iter().enumerate() {
             for case in choice.cases.names() {
-                let puts = self.table_settings(check::keys!["choices", i, "cases", case]);
-                variants
-                    .push(AxisChoice { setting: setting(format!("{}: {case}", choice.name)), changes: puts });
+                let puts = self.table_setting_changes(check::keys!["choices", i, "cases", case]);
+                variants.push(PlannedAxisValue {
+                    setting: setting(format!("{}: {case}", choice.name)),
+                    changes: puts,
+                });
             }
         }
         variants
     }
 
-    fn value_puts(&self, axis: usize, value: &ConfigValue, span: &OptionalPosition) -> Vec<SettingChange> {
+    fn axis_value_changes(
+        &self,
+        axis: usize,
+        value: &ConfigValue,
+        span: &OptionalPosition,
+    ) -> Vec<SettingChange> {
         let puts = self.file.axes[axis].set.0.iter().enumerate().map(|(i, path)| {
             let keys = check::keys!["axes", axis, "set", i];
             let path_span = self.tree.position_of(&self.tree.resolve_keys(&keys));
@@ -625,12 +643,12 @@ impl Study {
         puts.collect()
     }
 
-    fn case_puts(&self, axis: usize, case: &str) -> Vec<SettingChange> {
-        self.table_settings(check::keys!["axes", axis, "cases", case])
+    fn axis_case_changes(&self, axis: usize, case: &str) -> Vec<SettingChange> {
+        self.table_setting_changes(check::keys!["axes", axis, "cases", case])
     }
 
     /// Returns the settings in a table of paths and values.
-    fn table_settings(&self, keys: Vec<String>) -> Vec<SettingChange> {
+    fn table_setting_changes(&self, keys: Vec<String>) -> Vec<SettingChange> {
         let node = self.tree.resolve_keys(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
         let entries = node.map(TreeNode::entries).unwrap_or_default();
         entries.iter().map(|e| setting_change(e.key.clone(), &e.node, Some(&e.key_span))).collect()
@@ -642,12 +660,13 @@ impl Study {
         &self,
         (mode, overrides): (StudyMode, &PlanOverrides),
         base: &TreeNode,
-        choices: &[Vec<AxisChoice>],
-        variants: &[AxisChoice],
+        choices: &[Vec<PlannedAxisValue>],
+        variants: &[PlannedAxisValue],
     ) -> String {
         const SHOWN: [&str; 7] =
             ["title", "question", "description", "groups", "figures", "recommendations", "capture"];
-        // These count by their effects: the base, the choices of each axis and the variants.
+        // Leave these keys out of the hash, because the base, the choices of each axis and the variants already contain
+        // their effects.
         const APPLIED: [&str; 6] = ["quick", "full", "sensitivity", "lab", "axes", "choices"];
         let mut hasher = Sha256::new();
         let mut part = |bytes: &[u8]| {
@@ -673,7 +692,7 @@ impl Study {
         for (axis, choices) in of_axes.chain([(VARIANT.to_owned(), variants)]) {
             part(axis.as_bytes());
             part(&(choices.len() as u64).to_be_bytes());
-            for AxisChoice { setting, changes: puts } in choices {
+            for PlannedAxisValue { setting, changes: puts } in choices {
                 part(setting.text.as_bytes());
                 let puts: Vec<_> = puts.iter().map(|put| (&put.path, put.node.to_value())).collect();
                 part(format!("{puts:?}").as_bytes());
@@ -688,15 +707,16 @@ impl Study {
 /// the tree names.
 fn read_typed(
     tree: &mut TreeNode,
-    from: StudyOrigin,
-    memo: &mut ReadCache,
+    from: StudyFileSource,
+    memo: &mut StudyFileCache,
     faults: &mut DiagnosticCollector,
-) -> Option<(StudyFile, ResolvedFiles)> {
-    presets::fill_presets(tree);
-    processors::take_processors(tree, faults);
-    let services = services::take_services(tree, from.outside_files(), &mut memo.services, faults);
+) -> Option<(StudyFile, StudyInputFiles)> {
+    presets::apply_transport_presets(tree);
+    processors::replace_processors_by_costs(tree, faults);
+    let services =
+        services::extract_service_configs(tree, from.file_environment(), &mut memo.services, faults);
     let certificates =
-        certificates::read_certificates(tree, from.outside_files(), &mut memo.certificates, faults);
+        certificates::read_certificates(tree, from.file_environment(), &mut memo.certificates, faults);
     let read = usher_config::read_typed::<StudyFile>(tree, setting::is_self_contained, faults);
     Some((read.value.filter(|_| read.is_complete)?, (services, certificates)))
 }
@@ -719,10 +739,15 @@ fn setting_change(path: String, node: &TreeNode, path_span: Option<&OptionalPosi
 }
 
 /// Sets values in a tree. Reports a value without a place and returns false.
-fn put_all(tree: &mut TreeNode, puts: &[SettingChange], faults: &mut DiagnosticCollector) -> bool {
+fn apply_setting_changes(
+    tree: &mut TreeNode,
+    puts: &[SettingChange],
+    faults: &mut DiagnosticCollector,
+) -> bool {
     let mut all = true;
     for put in puts {
-        if let Err(message) = setting::put_setting(tree, &put.path, put.node.clone(), &put.path_span) {
+        if let Err(message) = setting::insert_setting_node(tree, &put.path, put.node.clone(), &put.path_span)
+        {
             faults.add(put.path_span.clone(), message);
             all = false;
         }
@@ -731,9 +756,14 @@ fn put_all(tree: &mut TreeNode, puts: &[SettingChange], faults: &mut DiagnosticC
 }
 
 /// Reports a finding at its place, unless a faulty part left out there may be the cause.
-fn report_finding(tree: &TreeNode, path: Vec<String>, message: String, faults: &mut DiagnosticCollector) {
+fn report_setting_fault(
+    tree: &TreeNode,
+    path: Vec<String>,
+    message: String,
+    faults: &mut DiagnosticCollector,
+) {
     let steps = tree.resolve_keys(&path);
-    if tree.is_damaged(&steps) {
+    if tree.has_faulty_node_at(&steps) {
         return;
     }
     faults.add(tree.position_of(&steps), format!("{}: {message}", tree::format_path(&steps)));
@@ -750,7 +780,7 @@ fn parse_bare_value(text: &str) -> ConfigValue {
 }
 
 /// Splits the values of `--set axis=…` at commas, except within a value of the file that contains one.
-fn split_values(axis: &StudyAxis, given: &str, unit: Option<&str>) -> Vec<ConfigValue> {
+fn split_axis_values(axis: &StudyAxis, given: &str, unit: Option<&str>) -> Vec<ConfigValue> {
     let written: Vec<ConfigValue> = match axis.cases.is_empty() {
         true => [
             Some(&axis.values),

@@ -1,5 +1,5 @@
 //! Head-of-line delay in closed form: the delay that in-order delivery adds to a message's own repair, over one or
-//! several streams or connections. `docs/head-of-line.md` derives it.
+//! several streams or connections. `docs/explanation/head-of-line.md` derives it.
 
 /// A model of streams with in-order delivery.
 ///
@@ -8,7 +8,7 @@
 /// - A repair follows a loss after a fixed time.
 /// - Streams do not wait for each other.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct HolModel {
+pub struct HeadOfLineModel {
     /// Messages per second over all streams.
     pub rate: f64,
     /// Probability that a message or a repair is lost, below 1.
@@ -19,9 +19,9 @@ pub struct HolModel {
     pub streams: u32,
 }
 
-impl HolModel {
+impl HeadOfLineModel {
     /// Returns the mean number of messages of one stream in one repair time.
-    fn stream_load(&self) -> f64 {
+    fn messages_per_repair_time(&self) -> f64 {
         self.rate * self.repair / f64::from(self.streams)
     }
 
@@ -33,19 +33,19 @@ impl HolModel {
         let Self { loss: p, repair, .. } = *self;
         let whole = libm::floor(delay / repair);
         let part = delay / repair - whole;
-        // The message itself is repaired by then, and so is every earlier message of its stream.
+        // When the message itself is repaired, so is every earlier message of its stream.
         let own = 1.0 - libm::pow(p, whole + 1.0);
         let missing = libm::pow(p, whole + 1.0) * (1.0 - part) + libm::pow(p, whole + 2.0) / (1.0 - p);
-        own * libm::exp(-self.stream_load() * missing)
+        own * libm::exp(-self.messages_per_repair_time() * missing)
     }
 
     /// Returns the mean delay that losses add, in seconds.
     pub fn mean_delay(&self) -> f64 {
         let Self { loss: p, repair, .. } = *self;
         let (mut sum, mut lost) = (0.0, p);
-        // Integrates 1 minus the distribution, one repair time after another; `lost` is p^(m + 1).
+        // Integrate 1 minus the distribution, one repair time after another. `lost` is p^(m + 1).
         while lost > 1e-18 {
-            let x = self.stream_load() * lost;
+            let x = self.messages_per_repair_time() * lost;
             let within = if x > 0.0 { -libm::expm1(-x) / x } else { 1.0 };
             sum += 1.0 - (1.0 - lost) * libm::exp(-x * p / (1.0 - p)) * within;
             lost *= p;
@@ -63,11 +63,12 @@ impl HolModel {
 mod tests {
     use super::*;
 
-    const MODEL: HolModel = HolModel { rate: 4.0, loss: 0.1, repair: 0.5, streams: 1 };
+    const MODEL: HeadOfLineModel = HeadOfLineModel { rate: 4.0, loss: 0.1, repair: 0.5, streams: 1 };
 
     #[test]
     fn the_mean_is_the_integral_of_the_distribution() {
-        for model in [MODEL, HolModel { loss: 0.4, ..MODEL }, HolModel { rate: 40.0, ..MODEL }] {
+        for model in [MODEL, HeadOfLineModel { loss: 0.4, ..MODEL }, HeadOfLineModel { rate: 40.0, ..MODEL }]
+        {
             let step = 1e-4;
             let integral: f64 = (0..200_000)
                 .map(|i| (1.0 - model.delay_distribution((f64::from(i) + 0.5) * step)) * step)
@@ -82,18 +83,18 @@ mod tests {
 
     #[test]
     fn many_streams_wait_for_nothing_but_themselves() {
-        let many = HolModel { streams: 1_000_000, ..MODEL };
+        let many = HeadOfLineModel { streams: 1_000_000, ..MODEL };
         assert!((many.mean_delay() - MODEL.unordered_delay()).abs() < 1e-6);
         assert!((MODEL.unordered_delay() - 0.5 / 9.0).abs() < 1e-12);
-        assert_eq!(HolModel { loss: 0.0, ..MODEL }.mean_delay(), 0.0);
-        let means = [1, 2, 4, 8].map(|streams| HolModel { streams, ..MODEL }.mean_delay());
+        assert_eq!(HeadOfLineModel { loss: 0.0, ..MODEL }.mean_delay(), 0.0);
+        let means = [1, 2, 4, 8].map(|streams| HeadOfLineModel { streams, ..MODEL }.mean_delay());
         assert!(means.windows(2).all(|w| w[0] > w[1]), "{means:?}");
     }
 
     #[test]
     fn few_losses_block_what_comes_while_they_last() {
         // To first order in p: the message's own repair, and half a repair for each earlier message of the load.
-        let few = HolModel { loss: 1e-6, ..MODEL };
+        let few = HeadOfLineModel { loss: 1e-6, ..MODEL };
         let first = 1e-6 * 0.5 * (1.0 + 2.0 / 2.0);
         assert!((few.mean_delay() / first - 1.0).abs() < 1e-4, "{}", few.mean_delay() / first);
     }

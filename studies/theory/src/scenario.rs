@@ -5,32 +5,32 @@ mod keys;
 mod mih;
 mod sws;
 
-use crate::hol::HolModel;
+use crate::hol::HeadOfLineModel;
 use std::collections::VecDeque;
 use usher_aaa::AuthMethod;
 use usher_core::impair::LossModel;
-use usher_scenario::ClosedForm;
+use usher_scenario::ClosedFormName;
 use usher_scenario::model::{
-    ArrivalSettings, ChannelDirection, DialogueConnection, EapWorkload, LinkSettings, NasAaaProtocol,
-    RadiusRetransmission, RateScope, Scenario, TimeLaw, TransportProtocol, Workload,
+    ArrivalRateScope, ArrivalSettings, ChannelDirection, DialogueConnection, EapWorkload, LinkSettings,
+    NasAaaProtocol, RadiusRetransmission, Scenario, TimeDistribution, TransportProtocol, Workload,
 };
 
 /// Returns the value of a closed form for a scenario; `None` if the form does not apply.
-pub fn closed_form_value(form: ClosedForm, scenario: &Scenario) -> Option<f64> {
+pub fn closed_form_value(form: ClosedFormName, scenario: &Scenario) -> Option<f64> {
     match form {
-        ClosedForm::RadiusDelay => radius_delay(scenario),
-        ClosedForm::RadiusPackets => accounts::packets_per_login(scenario),
-        ClosedForm::AccountingRecords => accounts::records_per_session(scenario),
-        ClosedForm::AccountingDelay => accounts::record_delay(scenario),
-        ClosedForm::HolDelay => hol_delay(scenario),
-        ClosedForm::MihSuccess => mih::success_probability(scenario),
-        ClosedForm::MihSuccessBound => mih::success_bound(scenario),
-        ClosedForm::MihDelay => mih::udp_delay(scenario),
-        ClosedForm::MihOverhead => mih::packet_overhead(scenario),
-        ClosedForm::MihTcpDelay => mih::tcp_delay(scenario),
-        ClosedForm::MihTcpSegments => mih::tcp_segments(scenario),
-        ClosedForm::TcpDataShare => sws::data_share(scenario),
-        ClosedForm::KeysDelay => keys::keys_delay(scenario),
+        ClosedFormName::RadiusDelay => radius_delay(scenario),
+        ClosedFormName::RadiusPackets => accounts::packets_per_login(scenario),
+        ClosedFormName::AccountingRecords => accounts::records_per_session(scenario),
+        ClosedFormName::AccountingDelay => accounts::accounting_record_delay(scenario),
+        ClosedFormName::HolDelay => head_of_line_delay(scenario),
+        ClosedFormName::MihSuccess => mih::success_probability(scenario),
+        ClosedFormName::MihSuccessBound => mih::success_bound(scenario),
+        ClosedFormName::MihDelay => mih::udp_delay(scenario),
+        ClosedFormName::MihOverhead => mih::packet_overhead(scenario),
+        ClosedFormName::MihTcpDelay => mih::tcp_delay(scenario),
+        ClosedFormName::MihTcpSegments => mih::tcp_segments(scenario),
+        ClosedFormName::TcpDataShare => sws::mean_data_fraction(scenario),
+        ClosedFormName::KeysDelay => keys::traffic_key_delay(scenario),
     }
 }
 
@@ -39,7 +39,7 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
     if eap.aaa != NasAaaProtocol::Radius || eap.method != AuthMethod::EapMd5 {
         return None;
     }
-    // An attempt succeeds if request and reply both arrive. Attempt k begins `times[k]` after the first.
+    // An attempt succeeds if both request and reply arrive. Attempt k begins `times[k]` after the first one.
     let (delay, [there, back]) = round_trip(scenario, &eap.nas, &eap.server)?;
     let survives = there * back;
     let access = if eap.stations == eap.nas { 0.0 } else { one_way_delay(scenario, eap)? };
@@ -52,14 +52,15 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
         completes += survives * chance * fails_so_far;
         fails_so_far *= 1.0 - survives * chance;
     }
-    // Start, Identity request and response, challenge and response, Success: six messages over the access link.
+    // Six messages cross the access link: Start, the Identity request and response, the challenge and its response, and
+    // Success.
     (completes > 0.0).then(|| 2.0 * (delay + waits / completes) + 6.0 * access)
 }
 
-fn hol_delay(scenario: &Scenario) -> Option<f64> {
+fn head_of_line_delay(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Dialogue(dialogue)) = scenario.sole_workload() else { return None };
     let ArrivalSettings::Poisson { rate, per, .. } = &dialogue.arrivals else { return None };
-    let TimeLaw::Constant(turnaround) = dialogue.turnaround else { return None };
+    let TimeDistribution::Constant(turnaround) = dialogue.turnaround else { return None };
     let tcp = &scenario.transport.tcp;
     let one_round = dialogue.rounds.len() == 1 && dialogue.repeat.get() == 1;
     let on_streams =
@@ -70,11 +71,13 @@ fn hol_delay(scenario: &Scenario) -> Option<f64> {
     }
     let streams = scenario.hosts.get(&dialogue.clients)?.count.get();
     let rate = match per {
-        RateScope::All => rate.per_second(),
-        RateScope::Client => rate.per_second() * f64::from(streams) * f64::from(dialogue.per_host.get()),
+        ArrivalRateScope::All => rate.per_second(),
+        ArrivalRateScope::Client => {
+            rate.per_second() * f64::from(streams) * f64::from(dialogue.per_host.get())
+        }
     };
     let repair = tcp.rto_min.get().as_secs_f64();
-    let added = HolModel { rate, loss: 1.0 - there, repair, streams }.mean_delay();
+    let added = HeadOfLineModel { rate, loss: 1.0 - there, repair, streams }.mean_delay();
     Some(delay + turnaround.get().as_secs_f64() + added)
 }
 
@@ -89,7 +92,7 @@ fn transmission_times(policy: &RadiusRetransmission) -> Vec<(f64, f64)> {
             let (max, duration) = (max.get().as_secs_f64(), duration.get().as_secs_f64());
             let mut wait = initial.get().as_secs_f64();
             let mut times = vec![(0.0, 1.0)];
-            // Without a limit the series is endless; terms after a day change no digit.
+            // Without a limit the series of attempts is endless. Terms after a day change no digit of the result.
             let last = if duration > 0.0 { duration } else { 86_400.0 };
             while *count == 0 || times.len() < *count as usize {
                 let next = times[times.len() - 1].0 + wait;
@@ -168,7 +171,7 @@ mod tests {
             overrides.add_setting(&setting).unwrap();
         }
         let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap();
-        closed_form_value(ClosedForm::RadiusDelay, &plan.points[0].scenario)
+        closed_form_value(ClosedFormName::RadiusDelay, &plan.points[0].scenario)
     }
 
     #[test]
@@ -194,10 +197,10 @@ mod tests {
         let at = |text: &str| {
             let study = Study::parse("t", "t.toml", text).unwrap();
             let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
-            closed_form_value(ClosedForm::HolDelay, &plan.points[0].scenario)
+            closed_form_value(ClosedFormName::HolDelay, &plan.points[0].scenario)
         };
         // Only requests are lost; the connections of two clients share the rate.
-        let added = HolModel { rate: 4.0, loss: 0.1, repair: 0.5, streams: 2 }.mean_delay();
+        let added = HeadOfLineModel { rate: 4.0, loss: 0.1, repair: 0.5, streams: 2 }.mean_delay();
         assert!((at(text).unwrap() - 0.01 - added).abs() < 1e-12);
         for (from, to) in
             [("down", "up"), ("rto_max = \"500 ms\"", "rto_max = \"1 s\""), ("\"tcp\"", "\"udp\"")]
@@ -215,7 +218,7 @@ mod tests {
                 overrides.add_setting(&format!("{axis}={value}")).unwrap();
             }
             let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap();
-            closed_form_value(ClosedForm::TcpDataShare, &plan.points[0].scenario)
+            closed_form_value(ClosedFormName::TcpDataShare, &plan.points[0].scenario)
         };
         // 5000 octets in segments of this size, and one octet of answer.
         let share = |segment: f64| 5001.0 / (5001.0 + 40.0 * (5000.0 / segment + 1.0));
@@ -256,7 +259,7 @@ mod tests {
             }
             let plan =
                 study.build_plan(StudyMode::Quick, &overrides).unwrap_or_else(|faults| panic!("{faults}"));
-            closed_form_value(ClosedForm::KeysDelay, &plan.points[0].scenario)
+            closed_form_value(ClosedFormName::KeysDelay, &plan.points[0].scenario)
         };
         assert_eq!(at(&[]), Some(0.030));
         assert_eq!(at(&[("cells.access.frame.uplink_lead", "2")]), Some(0.040));

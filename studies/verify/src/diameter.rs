@@ -18,7 +18,7 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "diameter",
         name: "election",
-        description: "who wins an election: the one whose Origin-Host succeeds the other's, letter case ignored",
+        description: "the winner of an election: the node with the greater Origin-Host, ignoring case",
         source: "RFC 6733 section 5.6.4",
         run: check_election,
     },
@@ -32,8 +32,8 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "diameter",
         name: "watchdog-course",
-        description: "a connection whose watchdogs go unanswered, is closed, comes back, and is in use again after three \
-                answers",
+        description: "a connection with unanswered watchdogs: it closes, opens again, and is in use after \
+                      three answers",
         source: "RFC 3539 section 3.4.1, appendix A",
         run: check_watchdog_events,
     },
@@ -66,7 +66,7 @@ fn compare_diagram(printed: &str, ours: &AutomatonDiagram) -> Vec<OracleFinding>
     let more = |l: &&Vec<String>| printed.iter().all(|p| l[0] != p[0] || l[1] != p[1]);
     let more: Vec<String> = ours.iter().filter(more).map(|l| format!("{}, {}", l[0], l[1])).collect();
     let more = if more.is_empty() { "none".to_owned() } else { more.join("; ") };
-    findings.push(OracleFinding::expect_equal("lines beyond the printed ones", "none", more));
+    findings.push(OracleFinding::expect_equal("lines that the standard does not print", "none", more));
     findings
 }
 
@@ -125,5 +125,5 @@ fn check_watchdog_jitter() -> Result<Vec<OracleFinding>, String> {
     let (tw, by) = (Duration::from_secs(30), Duration::from_secs(2));
     let drawn: Vec<Duration> = (0..10_000).map(|_| watchdog::sample_interval(tw, by, &mut rng)).collect();
     let outside = drawn.iter().filter(|d| **d < tw - by || **d > tw + by).count();
-    Ok(vec![OracleFinding::expect_equal("of 10000 draws outside 28 to 32 s", 0, outside)])
+    Ok(vec![OracleFinding::expect_equal("draws outside 28 to 32 s, of 10000", 0, outside)])
 }

@@ -5,12 +5,12 @@ use crate::independent::{self, expand_label, hkdf_expand, hmac_sha256, parse_hex
 use crate::{OracleFinding, VerificationOracle};
 use usher_core::{Duration, Instant, SecureRng, Seed};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, TlsVersion, TrustRoots, WallClock,
-    fixtures,
+    ClientConfig, KeyLog, ServerConfig, SharedWallClock, TlsClientOptions, TlsServerOptions, TlsVersion,
+    TrustRoots, fixtures,
 };
-use usher_eap::method::md5::Md5Password;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::{MethodContext, PeerOffer, ServerOffer};
+use usher_eap::method::md5::EapMd5Password;
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
+use usher_eap::method::{EapMethodContext, PeerMethodFactory, ServerMethodFactory};
 use usher_eap::{EapKeys, peer, server};
 
 pub(crate) const ORACLES: &[VerificationOracle] = &[
@@ -24,17 +24,17 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "eap",
         name: "hkdf",
-        description: "the HKDF of these checks themselves: its first published case",
+        description: "the HKDF that these checks use: its first published case",
         source: "RFC 5869 appendix A.1",
         run: check_hkdf,
     },
     VerificationOracle {
         group: "eap",
         name: "prf",
-        description: "the TLS 1.2 PRF with SHA-256 of these checks themselves: the case published on the TLS working \
-                group's list",
+        description: "the TLS 1.2 PRF with SHA-256 that these checks use: the case published on the TLS \
+                      working group's list",
         source: "RFC 5246 section 5; mail of 2009-08-12 to tls@ietf.org, \"Test vectors for TLS 1.2 PRF\"",
-        run: prf_vector,
+        run: check_tls12_prf_vector,
     },
     VerificationOracle {
         group: "eap",
@@ -56,13 +56,13 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
 
 fn eap_md5() -> Result<Vec<OracleFinding>, String> {
     let mut rng = Seed::new(1).derive_secure_rng("md5", 0);
-    let context = MethodContext {
+    let context = EapMethodContext {
         rng: &mut rng,
         wall: fixtures::WALL_TIME,
         mtu: None,
         without_extended_master_secret: false,
     };
-    let mut method = PeerOffer::start_peer_method(&Md5Password::new(b"pencil"), context);
+    let mut method = PeerMethodFactory::start_peer_method(&EapMd5Password::new(b"pencil"), context);
     let challenge = b"ABCDEFGHIJKLMNOP";
     let mut response = Vec::new();
     method.handle_request(7, &[&[16][..], challenge, b"a name"].concat(), &mut response);
@@ -92,7 +92,7 @@ fn check_hkdf() -> Result<Vec<OracleFinding>, String> {
     ])
 }
 
-fn prf_vector() -> Result<Vec<OracleFinding>, String> {
+fn check_tls12_prf_vector() -> Result<Vec<OracleFinding>, String> {
     let secret = parse_hex("9bbe436ba940f017b17652849a71db35")?;
     let seed = parse_hex("a0ba9f936cda311827a6f796ffd5198c")?;
     let expected = "e3f229ba727be17b8d122620557cd453c2aab21d07c3d495329b52d4e61edb5a6b301791e90d35c9c9a46b4e14baf9af\
@@ -118,11 +118,11 @@ const BEFORE_RECORDS: usize = 6;
 /// Longer than any flight, so that there is no fragmentation.
 const FRAGMENT: usize = 65_000;
 
-fn run_eap_tls(version: TlsVersion) -> Result<EapTlsConversation, String> {
+fn run_eap_tls_conversation(version: TlsVersion) -> Result<EapTlsConversation, String> {
     let roots = || TrustRoots::from_der([fixtures::root_certificate()]);
-    let clock = || WallClock::from_time(fixtures::WALL_TIME);
+    let clock = || SharedWallClock::from_time(fixtures::WALL_TIME);
     let log = KeyLog::new();
-    let client = ClientConfig::new(ClientOptions {
+    let client = ClientConfig::new(TlsClientOptions {
         versions: version.into(),
         credentials: Some(fixtures::client_credentials(2)),
         roots: roots(),
@@ -131,7 +131,7 @@ fn run_eap_tls(version: TlsVersion) -> Result<EapTlsConversation, String> {
         clock: clock(),
         key_log: None,
     });
-    let server = ServerConfig::new(ServerOptions {
+    let server = ServerConfig::new(TlsServerOptions {
         versions: version.into(),
         credentials: fixtures::server_credentials(2),
         client_roots: Some(roots()),
@@ -139,19 +139,21 @@ fn run_eap_tls(version: TlsVersion) -> Result<EapTlsConversation, String> {
         clock: clock(),
         key_log: Some(log.clone()),
     });
-    let client = PeerTls::Real(client.map_err(|e| e.to_string())?, 0);
-    let server = ServerTls::Real(server.map_err(|e| e.to_string())?);
+    let client = PeerTlsBackend::Real(client.map_err(|e| e.to_string())?, 0);
+    let server = ServerTlsBackend::Real(server.map_err(|e| e.to_string())?);
     let rng = |label| -> SecureRng { Seed::new(1).derive_secure_rng(label, 0) };
-    let method = PeerMethodTls { tls: client, fragment: FRAGMENT };
+    let method = EapTlsPeerFactory { tls: client, fragment: FRAGMENT };
     let config = peer::EapPeerConfig {
         identity: b"bob".to_vec(),
-        methods: [Box::new(method) as Box<dyn PeerOffer>].into(),
+        methods: [Box::new(method) as Box<dyn PeerMethodFactory>].into(),
         timeout: Duration::from_secs(60),
         wall: fixtures::WALL_TIME,
     };
-    let offers = vec![Box::new(ServerMethodTls { tls: server, fragment: FRAGMENT }) as Box<dyn ServerOffer>];
+    let offers = vec![
+        Box::new(EapTlsServerFactory { tls: server, fragment: FRAGMENT }) as Box<dyn ServerMethodFactory>
+    ];
     let mut peer = peer::EapPeer::new(config, rng("peer"), Instant::ZERO);
-    let context = MethodContext {
+    let context = EapMethodContext {
         rng: &mut rng("server"),
         wall: fixtures::WALL_TIME,
         mtu: None,
@@ -176,7 +178,7 @@ fn run_eap_tls(version: TlsVersion) -> Result<EapTlsConversation, String> {
             Some(peer::EapPeerEvent::Success { keys: Some(a) }),
             Some(server::EapServerEvent::Success { keys: Some(b), .. }),
         ) => Ok(EapTlsConversation { keys: [a, b], flight, log }),
-        other => Err(format!("no success with keys, but {other:?}")),
+        other => Err(format!("expected success with keys, not {other:?}")),
     }
 }
 
@@ -191,7 +193,7 @@ fn logged_secret(log: &KeyLog, label: &str) -> Result<(Vec<u8>, Vec<u8>), String
     }
 }
 
-fn compare_keys(material: &[u8], [peer, server]: &[EapKeys; 2]) -> Result<Vec<OracleFinding>, String> {
+fn compare_eap_keys(material: &[u8], [peer, server]: &[EapKeys; 2]) -> Result<Vec<OracleFinding>, String> {
     let (msk, emsk) = material.split_at_checked(64).ok_or("too little key material")?;
     Ok(vec![
         OracleFinding::expect_octets("MSK of the peer", msk, &*peer.msk),
@@ -202,7 +204,7 @@ fn compare_keys(material: &[u8], [peer, server]: &[EapKeys; 2]) -> Result<Vec<Or
 }
 
 fn check_tls12() -> Result<Vec<OracleFinding>, String> {
-    let EapTlsConversation { keys, flight, log } = run_eap_tls(TlsVersion::Tls12)?;
+    let EapTlsConversation { keys, flight, log } = run_eap_tls_conversation(TlsVersion::Tls12)?;
     let (client_random, master) = logged_secret(&log, "CLIENT_RANDOM")?;
     // Record header (5), handshake header (4, type 2 for ServerHello), version (2), random (32).
     let (Some([22, ..]), Some(2), Some(server_random)) = (flight.get(..5), flight.get(5), flight.get(11..43))
@@ -210,12 +212,12 @@ fn check_tls12() -> Result<Vec<OracleFinding>, String> {
         return Err("the server's first flight does not begin with its hello".to_owned());
     };
     let seed = [&client_random[..], server_random].concat();
-    compare_keys(&tls12_prf(&master, "client EAP encryption", &seed, 128)?, &keys)
+    compare_eap_keys(&tls12_prf(&master, "client EAP encryption", &seed, 128)?, &keys)
 }
 
 fn check_tls13() -> Result<Vec<OracleFinding>, String> {
-    let EapTlsConversation { keys, log, .. } = run_eap_tls(TlsVersion::Tls13)?;
+    let EapTlsConversation { keys, log, .. } = run_eap_tls_conversation(TlsVersion::Tls13)?;
     let (_, exporter) = logged_secret(&log, "EXPORTER_SECRET")?;
     let derived = expand_label(&exporter, "EXPORTER_EAP_TLS_Key_Material", &sha256(&[]), 32)?;
-    compare_keys(&expand_label(&derived, "exporter", &sha256(&[&[0x0d]]), 128)?, &keys)
+    compare_eap_keys(&expand_label(&derived, "exporter", &sha256(&[&[0x0d]]), 128)?, &keys)
 }

@@ -1,53 +1,54 @@
-//! Head-of-line delay: compares the closed forms of `docs/head-of-line.md` with a direct simulation of their model.
+//! Head-of-line delay: compares the closed forms of `docs/explanation/head-of-line.md` with a direct simulation of their model.
 //! Also compares them with the simulator's transports, within the model's assumptions.
 
-use crate::statistics::{ERRORS, compare_mean, mean_and_error};
+use crate::statistics::{ERRORS, compare_mean_with_theory, mean_and_error};
 use crate::study::{parse_study_plan, simulate_metric};
-use crate::wire::{MessagePath, MessageTransport, PlannedMessage, run_messages};
+use crate::wire::{MessageLinkConfig, MessageTransport, ScheduledWireMessage, simulate_planned_messages};
 use crate::{OracleFinding, VerificationOracle};
 use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
-use usher_scenario::ClosedForm;
+use usher_scenario::ClosedFormName;
 use usher_sim::{sctp, tcp};
-use usher_theory::hol::HolModel;
+use usher_theory::hol::HeadOfLineModel;
 
 pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "hol",
         name: "model",
-        description: "mean delay that losses add, by the closed form and by playing its model message by message",
-        source: "docs/head-of-line.md",
+        description: "mean delay that losses add: the closed form against a simulation of its model, message \
+                      by message",
+        source: "docs/explanation/head-of-line.md",
         run: check_played_model,
     },
     VerificationOracle {
         group: "hol",
         name: "distribution",
-        description: "the share of messages delivered within 0, half, one and one and a half repair times",
-        source: "docs/head-of-line.md",
-        run: check_distribution,
+        description: "the share of messages delivered within 0, 0.5, 1 and 1.5 repair times",
+        source: "docs/explanation/head-of-line.md",
+        run: check_delay_distribution,
     },
     VerificationOracle {
         group: "hol",
         name: "tcp",
         description: "the simulator's TCP with a fixed timeout, without fast retransmit, over one connection and over \
                 several",
-        source: "docs/head-of-line.md, which says what the tolerance beyond chance is for",
+        source: "docs/explanation/head-of-line.md, which explains the tolerance beyond chance",
         run: over_tcp,
     },
     VerificationOracle {
         group: "hol",
         name: "sctp",
         description: "the simulator's SCTP with a fixed timeout, on one stream and on several of one association",
-        source: "docs/head-of-line.md, which says what the tolerance beyond chance is for",
+        source: "docs/explanation/head-of-line.md, which explains the tolerance beyond chance",
         run: over_sctp,
     },
     VerificationOracle {
         group: "hol",
         name: "study",
-        description: "dialogues of a study over their clients' TCP connections, against the form that its figures draw, \
-                hol-delay",
-        source: "docs/head-of-line.md",
-        run: of_a_study,
+        description: "dialogues of a study over their clients' TCP connections, against hol-delay, the \
+                      closed form in its figures",
+        source: "docs/explanation/head-of-line.md",
+        run: check_study_delay,
     },
 ];
 
@@ -55,7 +56,7 @@ const REPLICATIONS: u64 = 24;
 
 /// Simulates the model. Returns the mean added delay in repair times, and the share of messages within each of
 /// [`BOUNDS`].
-fn play_model(model: &HolModel, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
+fn simulate_hol_model(model: &HeadOfLineModel, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
     let mut gaps = seed.derive_rng("gaps", 0);
     let mut losses = seed.derive_rng("losses", 0);
     let mut streams = seed.derive_rng("streams", 0);
@@ -83,8 +84,8 @@ fn play_model(model: &HolModel, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
 /// Bounds of the added delay, in repair times.
 const BOUNDS: [f64; 4] = [0.0, 0.5, 1.0, 1.5];
 
-const fn hol_model(loss: f64, load: f64, streams: u32) -> HolModel {
-    HolModel { rate: load, loss, repair: 1.0, streams }
+const fn hol_model(loss: f64, load: f64, streams: u32) -> HeadOfLineModel {
+    HeadOfLineModel { rate: load, loss, repair: 1.0, streams }
 }
 
 fn check_played_model() -> Result<Vec<OracleFinding>, String> {
@@ -96,28 +97,35 @@ fn check_played_model() -> Result<Vec<OracleFinding>, String> {
         hol_model(0.1, 20.0, 8),
         hol_model(0.3, 5.0, 2),
     ];
-    let one = |case: &HolModel| {
+    let one = |case: &HeadOfLineModel| {
         let means: Vec<f64> = (0..REPLICATIONS)
-            .map(|r| play_model(case, Seed::new(2).derive_seed("play", r), 20_000).0)
+            .map(|r| simulate_hol_model(case, Seed::new(2).derive_seed("play", r), 20_000).0)
             .collect();
-        compare_mean(case_label(case, "streams"), "repair times", case.mean_delay(), &means, 0.05)
+        compare_mean_with_theory(
+            hol_case_label(case, "streams"),
+            "repair times",
+            case.mean_delay(),
+            &means,
+            0.05,
+        )
     };
     Ok(cases.iter().map(one).collect())
 }
 
-fn case_label(model: &HolModel, of: &str) -> String {
-    let HolModel { rate, loss, repair, streams } = *model;
+fn hol_case_label(model: &HeadOfLineModel, of: &str) -> String {
+    let HeadOfLineModel { rate, loss, repair, streams } = *model;
     let of = if streams == 1 { of.trim_end_matches('s') } else { of };
     format!("loss {} %, {} messages a repair time, {streams} {of}", loss * 100.0, rate * repair)
 }
 
-fn check_distribution() -> Result<Vec<OracleFinding>, String> {
+fn check_delay_distribution() -> Result<Vec<OracleFinding>, String> {
     let case = hol_model(0.1, 4.0, 2);
-    let shares: Vec<[f64; 4]> =
-        (0..REPLICATIONS).map(|r| play_model(&case, Seed::new(3).derive_seed("play", r), 20_000).1).collect();
+    let shares: Vec<[f64; 4]> = (0..REPLICATIONS)
+        .map(|r| simulate_hol_model(&case, Seed::new(3).derive_seed("play", r), 20_000).1)
+        .collect();
     let one = |i: usize| {
         let values: Vec<f64> = shares.iter().map(|s| s[i]).collect();
-        compare_mean(
+        compare_mean_with_theory(
             format!("within {} repair times", BOUNDS[i]),
             "",
             case.delay_distribution(BOUNDS[i]),
@@ -139,8 +147,8 @@ const MESSAGE: u32 = 20;
 const MESSAGES: u32 = 30_000;
 
 /// Returns the mean added delay of the simulator's messages in repair times, by replication.
-fn simulated_delays(model: &HolModel, carrier: &MessageTransport) -> Result<Vec<f64>, String> {
-    let way = MessagePath {
+fn simulated_delays(model: &HeadOfLineModel, carrier: &MessageTransport) -> Result<Vec<f64>, String> {
+    let way = MessageLinkConfig {
         rate: None,
         delay: DELAY,
         loss: LossModel::Bernoulli(model.loss),
@@ -152,10 +160,10 @@ fn simulated_delays(model: &HolModel, carrier: &MessageTransport) -> Result<Vec<
         let seed = Seed::new(4).derive_seed("hol", replication);
         let (mut gaps, mut lanes) = (seed.derive_rng("gaps", 0), seed.derive_rng("lanes", 0));
         let mut at = BEGIN;
-        let plan: Vec<PlannedMessage> = (0..MESSAGES)
+        let plan: Vec<ScheduledWireMessage> = (0..MESSAGES)
             .map(|_| {
                 at += gaps.sample_exponential(gap);
-                PlannedMessage {
+                ScheduledWireMessage {
                     send_at: at,
                     lane: lanes.sample_below(u64::from(model.streams)) as u32,
                     bytes: MESSAGE,
@@ -163,10 +171,11 @@ fn simulated_delays(model: &HolModel, carrier: &MessageTransport) -> Result<Vec<
             })
             .collect();
         let until = at + Duration::from_secs(60);
-        let outcome = run_messages(seed, carrier.clone(), &way, &plan, until).map_err(|e| e.to_string())?;
+        let outcome = simulate_planned_messages(seed, carrier.clone(), &way, &plan, until)
+            .map_err(|e| e.to_string())?;
         let mut sum = 0.0;
         for (planned, delivered) in plan.iter().zip(outcome.delivered) {
-            let delivered = delivered.ok_or("a message was never delivered")?;
+            let delivered = delivered.ok_or("a message was not delivered")?;
             sum += (delivered.duration_since(planned.send_at) - DELAY).as_secs_f64();
         }
         Ok(sum / f64::from(MESSAGES) / REPAIR.as_secs_f64())
@@ -193,9 +202,9 @@ fn compare_to_form(case: String, theory: f64, values: &[f64]) -> OracleFinding {
     }
 }
 
-fn compare_simulation(model: &HolModel, carrier: &MessageTransport) -> Result<OracleFinding, String> {
+fn compare_simulation(model: &HeadOfLineModel, carrier: &MessageTransport) -> Result<OracleFinding, String> {
     let of = if matches!(carrier, MessageTransport::Tcp(..)) { "connections" } else { "streams" };
-    Ok(compare_to_form(case_label(model, of), model.mean_delay(), &simulated_delays(model, carrier)?))
+    Ok(compare_to_form(hol_case_label(model, of), model.mean_delay(), &simulated_delays(model, carrier)?))
 }
 
 fn over_tcp() -> Result<Vec<OracleFinding>, String> {
@@ -237,7 +246,7 @@ fn over_sctp() -> Result<Vec<OracleFinding>, String> {
     [1, 4].into_iter().map(case).collect()
 }
 
-fn of_a_study() -> Result<Vec<OracleFinding>, String> {
+fn check_study_delay() -> Result<Vec<OracleFinding>, String> {
     let text = |clients: u32| {
         format!(
             r#"
@@ -274,7 +283,7 @@ arrivals = {{ kind = "poisson", rate = "5 /s", start = "1 s" }}
     for clients in [1, 4] {
         let plan = parse_study_plan(&text(clients))?;
         let scenario = &plan.points.first().ok_or("the study has no point")?.scenario;
-        let theory = usher_theory::closed_form_value(ClosedForm::HolDelay, scenario)
+        let theory = usher_theory::closed_form_value(ClosedFormName::HolDelay, scenario)
             .ok_or("the form does not apply")?;
         let delays = simulate_metric(&plan, "delay.mean", REPLICATIONS as u32)?;
         let delays: Vec<f64> = delays.into_iter().map(|s| s / REPAIR.as_secs_f64()).collect();

@@ -106,7 +106,7 @@ impl VerificationOracle {
     }
 
     /// True if group and name contain the filter, ignoring case.
-    pub fn is_meant_by(&self, filter: &str) -> bool {
+    pub fn matches_filter(&self, filter: &str) -> bool {
         self.label().to_lowercase().contains(&filter.to_lowercase())
     }
 }
@@ -114,7 +114,7 @@ impl VerificationOracle {
 /// Runs an oracle and returns at least one check. An oracle without a comparison fails.
 pub fn run_oracle(oracle: &VerificationOracle) -> Vec<OracleCheck> {
     let broken = |why: String| {
-        let expected = "an answer".to_owned();
+        let expected = "a result".to_owned();
         vec![OracleFinding {
             case: String::new(),
             expected,
@@ -124,7 +124,7 @@ pub fn run_oracle(oracle: &VerificationOracle) -> Vec<OracleCheck> {
         }]
     };
     let findings = match (oracle.run)() {
-        Ok(findings) if findings.is_empty() => broken("nothing was compared".to_owned()),
+        Ok(findings) if findings.is_empty() => broken("the oracle compared no values".to_owned()),
         Ok(findings) => findings,
         Err(why) => broken(why),
     };

@@ -5,7 +5,9 @@
 //! take 12), and 536 with `ns-2` and `ns-3`. A trace lists the segments that the sender gives to the link before loss,
 //! and the acknowledgements that reach it.
 
-use crate::wire::{MessagePath, MessageTransport, PlannedMessage, WireOutcome, run_messages};
+use crate::wire::{
+    MessageLinkConfig, MessageTransport, ScheduledWireMessage, WireRunResult, simulate_planned_messages,
+};
 use crate::{OracleFinding, VerificationOracle, study};
 use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
@@ -16,7 +18,8 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "presets",
         name: "back-off",
-        description: "a message that is lost once, and 4 s later another: what of the first one's doubled timeout is left",
+        description: "a message that is lost once, and another 4 s later: the rest of the first one's \
+                      doubled timeout",
         source: "RFC 6298 sections 2.3 and 5; tcp-full.cc newack(); tcp-socket-base.cc NewAck(); tcp_input.c tcp_ack_update_rtt(), \
                  tcp_rtt_estimator(), tcp_output.c tcp_schedule_loss_probe(); by hand",
         run: back_off,
@@ -24,21 +27,22 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "presets",
         name: "nagle-rest",
-        description: "a message of 1200 bytes: when its last, small segment leaves",
+        description: "a message of 1200 bytes: the time at which its last, small segment leaves",
         source: "RFC 896; tcp-full.cc need_send(); tcp_output.c tcp_minshall_check(); by hand",
-        run: nagle_rest,
+        run: check_nagle_partial_segment,
     },
     VerificationOracle {
         group: "presets",
         name: "nagle-lost",
-        description: "200 bytes that are lost while 100 wait behind them: what the retransmission carries",
+        description: "200 lost bytes with 100 waiting behind them: the content of the retransmission",
         source: "RFC 896; tcp-full.cc foutput(); tcp_output.c; by hand",
-        run: nagle_lost,
+        run: check_nagle_after_loss,
     },
     VerificationOracle {
         group: "presets",
         name: "acknowledgements",
-        description: "four messages of 200 bytes, 10 ms apart, without Nagle: which are acknowledged when",
+        description: "four messages of 200 bytes, 10 ms apart, without Nagle: the acknowledgements and their \
+                      times",
         source: "RFC 5681 section 4.2; tcp-full.cc need_send(); tcp_input.c __tcp_ack_snd_check(); \
                  by hand",
         run: check_acknowledgements,
@@ -46,9 +50,10 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "presets",
         name: "recover",
-        description: "six of twenty segments are lost, and one again after the timeout: duplicates of what was sent before it",
+        description: "six of twenty segments are lost, and one again after the timeout: duplicates of data \
+                      sent before it",
         source: "RFC 5681 section 3.2; tcp-full.cc dupack_action(); by hand",
-        run: check_recovery,
+        run: check_loss_recovery,
     },
     VerificationOracle {
         group: "presets",
@@ -61,21 +66,22 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "presets",
         name: "limited-transmit",
-        description: "the first of ten segments is lost, two more wait: what the duplicates let go before the repair",
+        description: "the first of ten segments is lost, two more wait: the segments that duplicates release \
+                      before the repair",
         source: "RFC 3042 section 2; tcp-full.cc, which does not read singledup_; by hand",
         run: limited_transmit,
     },
     VerificationOracle {
         group: "presets",
         name: "lost-syn",
-        description: "the SYN is lost, and the first message, too: the timeout before a measurement",
+        description: "the SYN and the first message are lost: the timeout before a measurement",
         source: "RFC 6298 sections 2.1 and 5.7; ns-default.tcl rtxcur_init_; by hand",
-        run: lost_syn,
+        run: check_lost_syn,
     },
 ];
 
 /// Returns the settings of a preset, with further lines of a study.
-fn preset_config(name: &str, own: &str) -> Result<TcpConfig, String> {
+fn preset_tcp_config(name: &str, own: &str) -> Result<TcpConfig, String> {
     let plan = study::parse_study_plan(&format!(
         r#"
 [run]
@@ -106,23 +112,28 @@ arrivals = {{ kind = "constant", interval = "1 s", count = 1 }}
 }
 
 /// Bytes of a write, and its time in milliseconds after the beginning.
-type TimedWrite = (u64, u32);
+type TimedTcpWrite = (u64, u32);
 
 /// Simulates writes on a connection with these settings. `lost` are the numbers of the sender's lost packets.
-fn play_writes(config: TcpConfig, writes: &[TimedWrite], lost: &[u64]) -> Result<WireOutcome, String> {
+fn simulate_tcp_writes(
+    config: TcpConfig,
+    writes: &[TimedTcpWrite],
+    lost: &[u64],
+) -> Result<WireRunResult, String> {
     let loss = LossModel::Script(lost.to_vec());
     let delay = Duration::from_millis(10);
-    let way = MessagePath { rate: None, delay, loss, lossy_from: Instant::ZERO, captures_packets: true };
-    let plan: Vec<PlannedMessage> = writes
+    let way =
+        MessageLinkConfig { rate: None, delay, loss, lossy_from: Instant::ZERO, captures_packets: true };
+    let plan: Vec<ScheduledWireMessage> = writes
         .iter()
-        .map(|&(at, bytes)| PlannedMessage {
+        .map(|&(at, bytes)| ScheduledWireMessage {
             send_at: Instant::ZERO + Duration::from_millis(at),
             lane: 0,
             bytes,
         })
         .collect();
     let until = Instant::ZERO + Duration::from_secs(60);
-    run_messages(Seed::new(1), MessageTransport::Tcp(1, config), &way, &plan, until)
+    simulate_planned_messages(Seed::new(1), MessageTransport::Tcp(1, config), &way, &plan, until)
         .map_err(|e| e.to_string())
 }
 
@@ -137,7 +148,7 @@ fn parse_tcp_header(packet: &[u8]) -> Option<(u32, u32, u8, u32)> {
 const SYN: u8 = 2;
 
 /// Formats the segments sent: `0+200 at 20 ms` is the first 200 bytes.
-fn sent_segments(outcome: &WireOutcome) -> Result<Vec<String>, String> {
+fn sent_segments(outcome: &WireRunResult) -> Result<Vec<String>, String> {
     let mut first = None;
     let mut lines = Vec::new();
     for (at, packet) in &outcome.sent {
@@ -153,8 +164,8 @@ fn sent_segments(outcome: &WireOutcome) -> Result<Vec<String>, String> {
 }
 
 /// Formats the acknowledgements received: `200 at 80 ms` acknowledges the first 200 bytes.
-fn received_acks(outcome: &WireOutcome) -> Result<Vec<String>, String> {
-    let (_, packet) = outcome.sent.first().ok_or("nothing was sent")?;
+fn received_acks(outcome: &WireRunResult) -> Result<Vec<String>, String> {
+    let (_, packet) = outcome.sent.first().ok_or("no segment was sent")?;
     let first = parse_tcp_header(packet).ok_or("a packet without a TCP header")?.0.wrapping_add(1);
     let mut lines = Vec::new();
     for (at, packet) in &outcome.received {
@@ -179,11 +190,11 @@ fn expected_segments(expected: &[(u32, u32, u64)]) -> String {
 }
 
 /// A preset's case: name, further lines, writes, losses, and expected segments.
-type PresetCase<'a> = (&'a str, &'a str, &'a [TimedWrite], &'a [u64], &'a [(u32, u32, u64)]);
+type TcpPresetCase<'a> = (&'a str, &'a str, &'a [TimedTcpWrite], &'a [u64], &'a [(u32, u32, u64)]);
 
-fn compare_traces(cases: &[PresetCase<'_>]) -> Result<Vec<OracleFinding>, String> {
-    let one = |(name, own, writes, lost, expected): &PresetCase<'_>| {
-        let outcome = play_writes(preset_config(name, own)?, writes, lost)?;
+fn compare_preset_traces(cases: &[TcpPresetCase<'_>]) -> Result<Vec<OracleFinding>, String> {
+    let one = |(name, own, writes, lost, expected): &TcpPresetCase<'_>| {
+        let outcome = simulate_tcp_writes(preset_tcp_config(name, own)?, writes, lost)?;
         let case = if own.is_empty() { (*name).to_owned() } else { format!("{name}, {own}") };
         Ok(OracleFinding::expect_equal(
             case,
@@ -195,9 +206,9 @@ fn compare_traces(cases: &[PresetCase<'_>]) -> Result<Vec<OracleFinding>, String
 }
 
 fn back_off() -> Result<Vec<OracleFinding>, String> {
-    let writes: &[TimedWrite] = &[(0, 200), (1000, 200), (5000, 200)];
+    let writes: &[TimedTcpWrite] = &[(0, 200), (1000, 200), (5000, 200)];
     // Packets: SYN 0, the messages 1 and 2, the retransmission 3, and 4.
-    compare_traces(&[
+    compare_preset_traces(&[
         // Timeouts are 1 s, the minimum. The first message is acknowledged after 220 ms. The second gives no
         // measurement, so the third has 2 s.
         (
@@ -264,9 +275,9 @@ fn back_off() -> Result<Vec<OracleFinding>, String> {
     ])
 }
 
-fn nagle_rest() -> Result<Vec<OracleFinding>, String> {
-    let writes: &[TimedWrite] = &[(1000, 1200)];
-    compare_traces(&[
+fn check_nagle_partial_segment() -> Result<Vec<OracleFinding>, String> {
+    let writes: &[TimedTcpWrite] = &[(1000, 1200)];
+    compare_preset_traces(&[
         // One full segment does not trigger an acknowledgement: it leaves 200 ms after the segment's arrival, at 1210
         // ms.
         ("rfc", "", writes, &[], &[(0, 1000, 1_000_000), (1000, 200, 1_220_000)]),
@@ -279,10 +290,10 @@ fn nagle_rest() -> Result<Vec<OracleFinding>, String> {
     ])
 }
 
-fn nagle_lost() -> Result<Vec<OracleFinding>, String> {
-    let writes: &[TimedWrite] = &[(1000, 200), (1005, 100)];
+fn check_nagle_after_loss() -> Result<Vec<OracleFinding>, String> {
+    let writes: &[TimedTcpWrite] = &[(1000, 200), (1005, 100)];
     // Packets: SYN 0, the acknowledgement of the handshake 1, the first message 2.
-    compare_traces(&[
+    compare_preset_traces(&[
         // The timeout is 1 s. The acknowledgement leaves 200 ms after 2010 ms.
         ("rfc", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 2_000_000), (200, 100, 2_220_000)]),
         // The timeout is the minimum of 200 ms, above 20 + 40 ms.
@@ -306,7 +317,7 @@ fn nagle_lost() -> Result<Vec<OracleFinding>, String> {
 fn check_acknowledgements() -> Result<Vec<OracleFinding>, String> {
     // Messages arrive at 1010 to 1040 ms. Acknowledgements arrive 10 ms after they leave. A run ends with the last
     // message, so a fifth message follows.
-    let writes: &[TimedWrite] = &[(1000, 200), (1010, 200), (1020, 200), (1030, 200), (2000, 200)];
+    let writes: &[TimedTcpWrite] = &[(1000, 200), (1010, 200), (1020, 200), (1030, 200), (2000, 200)];
     let waits = "quick_ack = false\nack_on_read = false\ndelayed_ack_max = \"off\"";
     let cases = [
         // 800 bytes are less than two segments of 1000: 200 ms after the first.
@@ -321,19 +332,24 @@ fn check_acknowledgements() -> Result<Vec<OracleFinding>, String> {
         ("linux", waits, &[(600, 1040), (800, 1094)]),
     ];
     let one = |(name, own, expected): &(&str, &str, &[(u32, u64)])| {
-        let outcome = play_writes(preset_config(name, &format!("nagle = false\n{own}"))?, writes, &[])?;
+        let outcome =
+            simulate_tcp_writes(preset_tcp_config(name, &format!("nagle = false\n{own}"))?, writes, &[])?;
         let lines = expected.iter().map(|(bytes, ms)| format!("{bytes} at {}", Duration::from_millis(*ms)));
         let expected: Vec<String> = lines.collect();
-        let case = if own.is_empty() { (*name).to_owned() } else { format!("{name}, which only waits") };
+        let case = if own.is_empty() {
+            (*name).to_owned()
+        } else {
+            format!("{name} without immediate acknowledgements")
+        };
         Ok(OracleFinding::expect_equal(case, expected.join(", "), received_acks(&outcome)?.join(", ")))
     };
     cases.iter().map(one).collect()
 }
 
-fn check_recovery() -> Result<Vec<OracleFinding>, String> {
+fn check_loss_recovery() -> Result<Vec<OracleFinding>, String> {
     const S: u32 = 536;
     let at = |segment: u32, ms: u64| (segment * S, S, ms * 1000);
-    let writes: &[TimedWrite] = &[(0, 20 * S)];
+    let writes: &[TimedTcpWrite] = &[(0, 20 * S)];
     // Packets: SYN 0, segments 1 to 20, with the first six lost; retransmissions from 21 on.
     let lost = &[1, 2, 3, 4, 5, 6, 25];
     // 40 ms: fourteen duplicate acknowledgements. The third triggers the retransmission of segment 0; ssthresh is ten
@@ -352,7 +368,7 @@ fn check_recovery() -> Result<Vec<OracleFinding>, String> {
     let repairs = [begun, vec![at(4, 320), at(8, 320)]].concat();
     let window = "initial_window = \"20 segments\"";
     let plain = "initial_window = \"20 segments\"\nloss_recovery = \"rfc5681\"\nreno_recover = false";
-    compare_traces(&[("ns-2", window, writes, lost, &waits), ("ns-2", plain, writes, lost, &repairs)])
+    compare_preset_traces(&[("ns-2", window, writes, lost, &waits), ("ns-2", plain, writes, lost, &repairs)])
 }
 
 fn initial_window() -> Result<Vec<OracleFinding>, String> {
@@ -369,7 +385,7 @@ fn initial_window() -> Result<Vec<OracleFinding>, String> {
         ("linux", &[0, 1], 3060, 988),
     ];
     let one = |(name, lost, at, bytes): &(&str, &[u64], u64, u32)| {
-        let outcome = play_writes(preset_config(name, "")?, &[(0, 20_000)], lost)?;
+        let outcome = simulate_tcp_writes(preset_tcp_config(name, "")?, &[(0, 20_000)], lost)?;
         let flight = |t: Instant| t.duration_since(Instant::ZERO) < Duration::from_millis(at + 20);
         let sent = outcome.sent.iter().filter(|(t, _)| flight(*t));
         let obtained: u32 =
@@ -393,7 +409,7 @@ fn limited_transmit() -> Result<Vec<OracleFinding>, String> {
     // the sixth duplicate and at each later one. There is no new data, so it retransmits unreported segments.
     let again = (7..11).map(|segment| (segment * 536, 536, 40_000)).collect();
     let ns3 = [trace(536, early), again].concat();
-    compare_traces(&[
+    compare_preset_traces(&[
         ("rfc", "", &[(0, 12_000)], &[1], &trace(1000, early)),
         ("ns-2", "initial_window = \"10 segments\"", &[(0, 12 * 536)], &[1], &trace(536, late)),
         ("ns-3", "", &[(0, 12 * 536)], &[2], &ns3),
@@ -401,9 +417,9 @@ fn limited_transmit() -> Result<Vec<OracleFinding>, String> {
     ])
 }
 
-fn lost_syn() -> Result<Vec<OracleFinding>, String> {
+fn check_lost_syn() -> Result<Vec<OracleFinding>, String> {
     // Packets: SYN 0 and 1, the message 2. Without a measurement, the timeout is 3 s.
-    compare_traces(&[
+    compare_preset_traces(&[
         ("rfc", "", &[(0, 200)], &[0, 2], &[(0, 200, 1_020_000), (0, 200, 4_020_000)]),
         ("ns-2", "", &[(0, 200)], &[0, 2], &[(0, 200, 3_020_000), (0, 200, 6_020_000)]),
     ])

@@ -1,14 +1,14 @@
 //! Queues at the simulator's links and processors, compared with queueing theory.
 
-use crate::statistics::{compare_mean, mean_and_error};
+use crate::statistics::{compare_mean_with_theory, mean_and_error};
 use crate::study::{parse_study_plan, simulate_metric};
 use crate::{OracleFinding, VerificationOracle};
 use std::collections::VecDeque;
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, Instant, ModelRng, Seed, WorkRecord};
+use usher_core::{Duration, Instant, Seed, SimulationRng, WorkRecord};
 use usher_sim::{
-    AppContext, AppDelivery, Application, CpuConfig, HostId, IntakeCost, IpVersion, LinkConfig, Payload,
-    ReportObserver, ServiceTime, SimError, Simulation, SimulationBuilder,
+    AppContext, AppDelivery, Application, BatchReceiveCost, CpuConfig, HostId, IpVersion, LinkConfig,
+    Payload, ReportObserver, ServiceTime, SimError, Simulation, SimulationBuilder,
 };
 use usher_theory::queues::{ServerQueue, erlang_c};
 
@@ -24,7 +24,7 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
         description: "M/M/1: Poisson arrivals of packets of exponentially distributed size at a link; mean wait \
                 ρs / (1 - ρ) with mean service s",
         source: "Kleinrock, Queueing Systems 1, 1975, section 3.2",
-        run: mm1_link,
+        run: check_mm1_link,
     },
     VerificationOracle {
         group: "queues",
@@ -32,7 +32,7 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
         description: "M/D/1: Poisson arrivals of packets of one size at a link; mean wait ρs / (2 (1 - ρ)), of Pollaczek \
                 and Khinchine",
         source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
-        run: md1_link,
+        run: check_md1_link,
     },
     VerificationOracle {
         group: "queues",
@@ -40,38 +40,39 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
         description: "M/G/1 at a processor of one core, service uniform from 0 to 2s: mean wait ρs (1 + c²) / (2 (1 - ρ)) \
                 with c² = 1/3",
         source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
-        run: mg1_cpu,
+        run: check_mg1_cpu,
     },
     VerificationOracle {
         group: "queues",
         name: "md1-cpu",
         description: "M/D/1 at a processor of one core: mean wait ρs / (2 (1 - ρ))",
         source: "Kleinrock, Queueing Systems 1, 1975, section 5.6",
-        run: md1_cpu,
+        run: check_md1_cpu,
     },
     VerificationOracle {
         group: "queues",
         name: "mmc-cpu",
-        description: "M/M/c at a processor of c cores with exponential service: mean wait C(c, ρc) s / (c (1 - ρ)), with \
-                the chance of waiting C by Erlang's second formula",
+        description: "M/M/c at a processor of c cores with exponential service: mean wait C(c, ρc) s / (c (1 \
+                      - ρ)), with the probability of waiting C by Erlang's second formula",
         source: "Kleinrock, Queueing Systems 1, 1975, section 3.5",
-        run: mmc_cpu,
+        run: check_mmc_cpu,
     },
     VerificationOracle {
         group: "queues",
         name: "mgc-cpu",
-        description: "M/G/c at a processor of c cores: mean wait that of M/M/c times (1 + c²) / 2, an approximation that is within 8 % \
-                here, with service constant (c² = 0) and uniform from 0 to 2s (c² = 1/3)",
+        description: "M/G/c at a processor of c cores: mean wait of M/M/c times (1 + c²) / 2, an \
+                      approximation within 8 % here. Service is constant (c² = 0) or uniform from 0 to 2s \
+                      (c² = 1/3)",
         source: "Allen, Probability, Statistics and Queueing Theory, 2nd ed. 1990, section 5.3 (Allen and Cunneen)",
-        run: mgc_cpu,
+        run: check_mgc_cpu,
     },
     VerificationOracle {
         group: "queues",
         name: "mmc-study",
-        description: "the same from a study file, whose server draws its service times: mean delay of a dialogue over a \
-                perfect link, service included",
+        description: "M/M/c from a study file with random service times at the server: mean delay of a \
+                      dialogue over a perfect link, service included",
         source: "Kleinrock, Queueing Systems 1, 1975, section 3.5",
-        run: mmc_study,
+        run: check_mmc_study,
     },
 ];
 
@@ -86,7 +87,7 @@ const WIDEST: f64 = 0.05;
 
 /// Distribution of packet sizes.
 #[derive(Clone, Copy, Debug)]
-enum PacketSize {
+enum PacketSizeDistribution {
     Constant(u32),
     /// Exponential with this mean, headers included. A size below the headers becomes the headers' size.
     Exponential(u32),
@@ -103,41 +104,47 @@ const RATE: u64 = MEAN_SIZE as u64 * 8 * 1_000_000_000 / SERVICE.as_nanos();
 #[derive(Debug)]
 enum QueueApp {
     /// Sends datagrams after exponentially distributed gaps.
-    Source { to: HostId, gap: Duration, size: PacketSize, rng: ModelRng, size_rng: ModelRng },
+    Source {
+        to: HostId,
+        gap: Duration,
+        size: PacketSizeDistribution,
+        rng: SimulationRng,
+        size_rng: SimulationRng,
+    },
     /// Receives them.
     Sink,
 }
 
 /// A report: a packet of this many bytes was sent, or a packet arrived.
 #[derive(Debug)]
-enum PacketReport {
+enum QueueAppReport {
     Sent(u32),
     Arrived,
 }
 
 impl Application for QueueApp {
-    type Report = PacketReport;
-    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, PacketReport>, delivery: AppDelivery) {
+    type Report = QueueAppReport;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, QueueAppReport>, delivery: AppDelivery) {
         match (self, delivery) {
             (Self::Source { to, gap, size, rng, size_rng }, AppDelivery::Start | AppDelivery::Timer) => {
-                // The first gap begins at the start.
+                // No customer arrives at the start, when the first gap begins.
                 if ctx.now() > Instant::ZERO {
                     let payload = match *size {
-                        PacketSize::Constant(bytes) => bytes,
-                        PacketSize::Exponential(mean) => {
+                        PacketSizeDistribution::Constant(bytes) => bytes,
+                        PacketSizeDistribution::Exponential(mean) => {
                             let drawn = size_rng.sample_exponential(Duration::from_nanos(u64::from(mean)));
                             drawn.as_nanos() as u32
                         }
                     }
                     .saturating_sub(HEADERS);
-                    ctx.report(PacketReport::Sent(payload + HEADERS));
+                    ctx.report(QueueAppReport::Sent(payload + HEADERS));
                     ctx.send_datagram(0, *to, 7, Payload::with_length(payload));
                 }
                 ctx.set_timer(Some(ctx.now() + rng.sample_exponential(*gap)));
             }
             (Self::Sink, AppDelivery::Datagram { .. }) => {
                 ctx.charge_work(WorkRecord { label: JOB, units: 1 });
-                ctx.report(PacketReport::Arrived);
+                ctx.report(QueueAppReport::Arrived);
             }
             _ => {}
         }
@@ -146,7 +153,7 @@ impl Application for QueueApp {
 
 /// Sums the waits of packets at a link, which keeps packets in order.
 #[derive(Debug)]
-struct WaitObserver {
+struct QueueWaitObserver {
     /// Nanoseconds per byte on the link; `None` if waits are not measured.
     per_byte: Option<u64>,
     in_flight: VecDeque<(Instant, u32)>,
@@ -154,11 +161,11 @@ struct WaitObserver {
     nanoseconds: u64,
 }
 
-impl ReportObserver<PacketReport> for WaitObserver {
-    fn handle_report(&mut self, now: Instant, _: u32, report: PacketReport) {
+impl ReportObserver<QueueAppReport> for QueueWaitObserver {
+    fn handle_report(&mut self, now: Instant, _: u32, report: QueueAppReport) {
         match report {
-            PacketReport::Sent(bytes) => self.in_flight.push_back((now, bytes)),
-            PacketReport::Arrived => {
+            QueueAppReport::Sent(bytes) => self.in_flight.push_back((now, bytes)),
+            QueueAppReport::Arrived => {
                 let Some((sent, bytes)) = self.in_flight.pop_front() else { return };
                 self.arrived += 1;
                 if let Some(per_byte) = self.per_byte.filter(|_| self.arrived > WARM_UP) {
@@ -176,10 +183,10 @@ impl ReportObserver<PacketReport> for WaitObserver {
 fn build_simulation(
     seed: Seed,
     load: f64,
-    size: PacketSize,
+    size: PacketSizeDistribution,
     rate: Option<u64>,
     cpu: Option<CpuConfig>,
-) -> Result<(Simulation<QueueApp, WaitObserver>, HostId), SimError> {
+) -> Result<(Simulation<QueueApp, QueueWaitObserver>, HostId), SimError> {
     let mut builder = SimulationBuilder::new(IpVersion::V4, seed);
     let (a, b) = (builder.add_host(None)?, builder.add_host(cpu)?);
     let channel = ChannelConfig { rate, ..Default::default() };
@@ -191,8 +198,10 @@ fn build_simulation(
     builder.bind_udp(sink, 0, 7)?;
     let per_byte = rate.map(|rate| 8_000_000_000 / rate);
     Ok((
-        builder
-            .build(WaitObserver { per_byte, in_flight: VecDeque::new(), arrived: 0, nanoseconds: 0 }, None),
+        builder.build(
+            QueueWaitObserver { per_byte, in_flight: VecDeque::new(), arrived: 0, nanoseconds: 0 },
+            None,
+        ),
         b,
     ))
 }
@@ -202,7 +211,7 @@ fn queue_seed(label: &str, replication: u64) -> Seed {
 }
 
 /// Returns the mean wait at a link in milliseconds, by replication.
-fn link_waits(label: &str, load: f64, size: PacketSize) -> Result<Vec<f64>, String> {
+fn simulate_link_waits(label: &str, load: f64, size: PacketSizeDistribution) -> Result<Vec<f64>, String> {
     let one = |replication| -> Result<f64, SimError> {
         let (mut sim, _) = build_simulation(queue_seed(label, replication), load, size, Some(RATE), None)?;
         sim.run_until(Instant::FAR_FUTURE);
@@ -212,21 +221,23 @@ fn link_waits(label: &str, load: f64, size: PacketSize) -> Result<Vec<f64>, Stri
 }
 
 /// Returns the mean wait at a processor in milliseconds, by replication.
-fn cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result<Vec<f64>, String> {
+fn simulate_cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result<Vec<f64>, String> {
     let one = |replication| -> Result<f64, String> {
         let cpu = CpuConfig {
             cores,
             queue: usize::MAX,
             service: vec![(JOB, service)],
-            intake: IntakeCost::default(),
+            intake: BatchReceiveCost::default(),
         };
         let load = load * f64::from(cores);
         let seed = queue_seed(label, replication);
-        let (mut sim, host) = build_simulation(seed, load, PacketSize::Constant(HEADERS), None, Some(cpu))
-            .map_err(|e| e.to_string())?;
-        // The processor counts work as it begins, so its counters are read at two times.
+        let (mut sim, host) =
+            build_simulation(seed, load, PacketSizeDistribution::Constant(HEADERS), None, Some(cpu))
+                .map_err(|e| e.to_string())?;
+        // The processor counts work when it begins, so read its counters at two times and subtract.
         let mut read = |customers: u64| {
-            // The time per core is that of a single core: a queue with more cores has as long a memory.
+            // The time per core is that of a queue with a single core, because a queue with more cores has as long a
+            // memory.
             let time = SERVICE.mul_f64(customers as f64 * f64::from(cores) / load);
             sim.run_until(Instant::ZERO + time);
             sim.cpu_stats(host).ok_or("the host has no processor".to_owned())
@@ -240,52 +251,62 @@ fn cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result
 
 const LOADS: [f64; 3] = [0.3, 0.6, 0.8];
 
-fn at_loads(
+fn compare_waits_at_loads(
     theory: fn(f64) -> f64,
     waits: impl Fn(f64) -> Result<Vec<f64>, String>,
 ) -> Result<Vec<OracleFinding>, String> {
-    let finding =
-        |load: &f64| Ok(compare_mean(format!("load {load}"), "ms", theory(*load), &waits(*load)?, WIDEST));
+    let finding = |load: &f64| {
+        Ok(compare_mean_with_theory(format!("load {load}"), "ms", theory(*load), &waits(*load)?, WIDEST))
+    };
     LOADS.iter().map(finding).collect()
 }
 
-fn mm1_wait(load: f64) -> f64 {
+fn mm1_mean_wait(load: f64) -> f64 {
     load / (1.0 - load)
 }
-fn md1_wait(load: f64) -> f64 {
-    mm1_wait(load) / 2.0
+fn md1_mean_wait(load: f64) -> f64 {
+    mm1_mean_wait(load) / 2.0
 }
 
-fn mm1_link() -> Result<Vec<OracleFinding>, String> {
-    at_loads(mm1_wait, |load| link_waits("mm1", load, PacketSize::Exponential(MEAN_SIZE)))
+fn check_mm1_link() -> Result<Vec<OracleFinding>, String> {
+    compare_waits_at_loads(mm1_mean_wait, |load| {
+        simulate_link_waits("mm1", load, PacketSizeDistribution::Exponential(MEAN_SIZE))
+    })
 }
 
-fn md1_link() -> Result<Vec<OracleFinding>, String> {
-    at_loads(md1_wait, |load| link_waits("md1", load, PacketSize::Constant(MEAN_SIZE)))
+fn check_md1_link() -> Result<Vec<OracleFinding>, String> {
+    compare_waits_at_loads(md1_mean_wait, |load| {
+        simulate_link_waits("md1", load, PacketSizeDistribution::Constant(MEAN_SIZE))
+    })
 }
 
-fn mg1_cpu() -> Result<Vec<OracleFinding>, String> {
+fn check_mg1_cpu() -> Result<Vec<OracleFinding>, String> {
     let uniform = ServiceTime::Uniform(Duration::ZERO, SERVICE * 2);
-    at_loads(|load| md1_wait(load) * 4.0 / 3.0, |load| cpu_waits("mg1", 1, load, uniform))
+    compare_waits_at_loads(
+        |load| md1_mean_wait(load) * 4.0 / 3.0,
+        |load| simulate_cpu_waits("mg1", 1, load, uniform),
+    )
 }
 
-fn md1_cpu() -> Result<Vec<OracleFinding>, String> {
-    at_loads(md1_wait, |load| cpu_waits("md1", 1, load, ServiceTime::Constant(SERVICE)))
+fn check_md1_cpu() -> Result<Vec<OracleFinding>, String> {
+    compare_waits_at_loads(md1_mean_wait, |load| {
+        simulate_cpu_waits("md1", 1, load, ServiceTime::Constant(SERVICE))
+    })
 }
 
-fn mmc_cpu() -> Result<Vec<OracleFinding>, String> {
+fn check_mmc_cpu() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for (cores, load) in [(1, 0.6), (2, 0.7), (4, 0.8), (8, 0.85)] {
         let c = f64::from(cores);
         let theory = erlang_c(cores, load * c) / (c * (1.0 - load));
-        let waits = cpu_waits("mmc", cores, load, ServiceTime::Exponential(SERVICE))?;
+        let waits = simulate_cpu_waits("mmc", cores, load, ServiceTime::Exponential(SERVICE))?;
         let case = format!("{cores} cores, load {load}").replace("1 cores", "1 core");
-        findings.push(compare_mean(case, "ms", theory, &waits, WIDEST));
+        findings.push(compare_mean_with_theory(case, "ms", theory, &waits, WIDEST));
     }
     Ok(findings)
 }
 
-fn mmc_study() -> Result<Vec<OracleFinding>, String> {
+fn check_mmc_study() -> Result<Vec<OracleFinding>, String> {
     let text = |cores: u32, rate: f64| {
         format!(
             r#"
@@ -321,7 +342,7 @@ arrivals = {{ kind = "poisson", rate = "{rate} /s" }}
         )?;
         let delays: Vec<f64> = delays.into_iter().map(|s| s * 1e3).collect();
         let case = format!("{cores} cores, load {load}").replace("1 cores", "1 core");
-        findings.push(compare_mean(case, "ms", theory, &delays, WIDEST));
+        findings.push(compare_mean_with_theory(case, "ms", theory, &delays, WIDEST));
     }
     Ok(findings)
 }
@@ -330,7 +351,7 @@ arrivals = {{ kind = "poisson", rate = "{rate} /s" }}
 /// hundredths for several, if service varies at most exponentially.
 const APPROXIMATE: f64 = 0.08;
 
-fn mgc_cpu() -> Result<Vec<OracleFinding>, String> {
+fn check_mgc_cpu() -> Result<Vec<OracleFinding>, String> {
     let uniform = ServiceTime::Uniform(Duration::ZERO, SERVICE * 2);
     let cases = [("constant", ServiceTime::Constant(SERVICE), 0.0), ("uniform", uniform, 1.0 / 3.0)];
     let mut findings = Vec::new();
@@ -340,14 +361,14 @@ fn mgc_cpu() -> Result<Vec<OracleFinding>, String> {
             let rate = load * f64::from(cores) / each;
             let queue = ServerQueue { service_variation: variation, ..ServerQueue::mmc(rate, each, cores) };
             let theory = queue.mean_wait() * 1e3;
-            let waits = cpu_waits("mgc", cores, load, service)?;
+            let waits = simulate_cpu_waits("mgc", cores, load, service)?;
             let (simulated, error) = mean_and_error(&waits);
             findings.push(OracleFinding {
                 case: format!("{name}, {cores} cores, load {load}"),
                 expected: format!("{theory:.4} ms"),
                 obtained: format!("{simulated:.4} ms"),
                 tolerance: format!("{} %", APPROXIMATE * 100.0),
-                // An imprecise mean proves nothing.
+                // A mean with a large error neither confirms nor refutes the theory, so the error must be small too.
                 agrees: (simulated / theory - 1.0).abs() <= APPROXIMATE
                     && error <= APPROXIMATE / 2.0 * theory,
             });

@@ -10,16 +10,16 @@ use usher_radius::auth::{
 use usher_radius::client::{
     RadiusClient, RadiusClientCommand, RadiusClientConfig, RequestTarget, ServerConfig,
 };
-use usher_radius::vectors::{EXCHANGES, PublishedExchange};
+use usher_radius::vectors::{EXCHANGES, PublishedTestVector};
 use usher_radius::{AttributeList, PacketCode, RadiusPacket, SharedSecret};
 
 pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "radius",
         name: "user-password",
-        description: "the User-Passwords of the standard's examples are hidden in the printed octets",
+        description: "the hidden User-Passwords of the standard's examples are the printed octets",
         source: "RFC 2865 sections 5.2 and 7",
-        run: check_passwords,
+        run: check_hidden_passwords,
     },
     VerificationOracle {
         group: "radius",
@@ -33,13 +33,13 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
         name: "response-authenticator",
         description: "the Response Authenticator of each example reply",
         source: "RFC 2865 section 7, RFC 5997 section 6",
-        run: check_responses,
+        run: check_response_authenticators,
     },
     VerificationOracle {
         group: "radius",
         name: "code-of-5997-6.2",
-        description: "the reply of RFC 5997 section 6.2 is printed with code 2, Access-Accept; its authenticator is \
-                that of code 5, Accounting-Response, and of no other",
+        description: "the reply of RFC 5997 section 6.2 is printed with code 2, Access-Accept. Its \
+                      authenticator fits code 5, Accounting-Response, and no other",
         source: "RFC 5997 section 6.2",
         run: check_code,
     },
@@ -48,38 +48,39 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
         name: "message-authenticator",
         description: "the Message-Authenticator of each Status-Server example: HMAC-MD5 of the packet",
         source: "RFC 5997 section 6, RFC 3579 section 3.2",
-        run: message_authenticators,
+        run: check_message_authenticators,
     },
     VerificationOracle {
         group: "radius",
         name: "message-authenticator-eap",
-        description: "the Message-Authenticator that this client puts in front of an Access-Request with an EAP-Message is \
-                HMAC-MD5 of the packet with zeros in its place, computed with another library (no example is published)",
+        description: "the Message-Authenticator at the start of an Access-Request with an EAP-Message is \
+                      HMAC-MD5 of the packet with zeros in its place, computed with another library (no \
+                      example is published)",
         source: "RFC 3579 section 3.2",
         run: with_eap,
     },
     VerificationOracle {
         group: "radius",
         name: "mppe-keys",
-        description: "an MS-MPPE key hidden by this code is what the standard's formula gives, computed with another \
-                library, and is revealed again (no example is published)",
+        description: "an MS-MPPE key hidden by this code equals the standard's formula, computed with \
+                      another library, and can be revealed (no example is published)",
         source: "RFC 2548 section 2.4.2",
         run: check_mppe_keys,
     },
 ];
 
 fn parse_exchange(
-    exchange: &PublishedExchange,
+    exchange: &PublishedTestVector,
 ) -> Result<(RadiusPacket<'static>, RadiusPacket<'static>, SharedSecret), String> {
     let parse = |bytes| RadiusPacket::parse(bytes).map_err(|e| format!("{}: {e}", exchange.source));
     Ok((parse(exchange.request)?, parse(exchange.reply)?, SharedSecret::new(exchange.secret)))
 }
 
-fn find_example(section: &str) -> Result<&'static PublishedExchange, String> {
+fn find_example(section: &str) -> Result<&'static PublishedTestVector, String> {
     EXCHANGES.iter().find(|e| e.source.ends_with(section)).ok_or(format!("no example of {section}"))
 }
 
-fn check_passwords() -> Result<Vec<OracleFinding>, String> {
+fn check_hidden_passwords() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for exchange in EXCHANGES {
         let Some(password) = exchange.password else { continue };
@@ -98,13 +99,13 @@ fn check_chap() -> Result<Vec<OracleFinding>, String> {
     let (request, ..) = parse_exchange(find_example("7.2")?)?;
     let printed = request.get(kind::CHAP_PASSWORD).unwrap_or_default();
     let (identifier, response) = printed.split_at_checked(1).ok_or("the example has no CHAP-Password")?;
-    // Without a CHAP-Challenge, the Request Authenticator is the challenge.
+    // In CHAP without a CHAP-Challenge attribute, the Request Authenticator is the challenge.
     let digest = usher_crypto::digest::md5(&[identifier, b"arctangent", request.authenticator()]);
     Ok(vec![OracleFinding::expect_octets("", response, &digest)])
 }
 
-fn check_responses() -> Result<Vec<OracleFinding>, String> {
-    let finding = |exchange: &PublishedExchange| {
+fn check_response_authenticators() -> Result<Vec<OracleFinding>, String> {
+    let finding = |exchange: &PublishedTestVector| {
         let (request, reply, secret) = parse_exchange(exchange)?;
         let computed = response_authenticator(exchange.reply, request.authenticator(), &secret);
         Ok(OracleFinding::expect_octets(exchange.source, reply.authenticator(), &computed))
@@ -132,7 +133,7 @@ fn check_code() -> Result<Vec<OracleFinding>, String> {
     ])
 }
 
-fn message_authenticators() -> Result<Vec<OracleFinding>, String> {
+fn check_message_authenticators() -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for exchange in EXCHANGES {
         let (request, _, secret) = parse_exchange(exchange)?;

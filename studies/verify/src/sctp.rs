@@ -5,7 +5,9 @@
 //! Acknowledgements are not delayed. Messages start after the set-up of the association. Times count from the first
 //! message. They are those at which the sender gives a packet to the link, before queue and loss.
 
-use crate::wire::{MessagePath, MessageTransport, PlannedMessage, TimedPacket, run_messages};
+use crate::wire::{
+    MessageLinkConfig, MessageTransport, ScheduledWireMessage, TimedPacket, simulate_planned_messages,
+};
 use crate::{OracleFinding, VerificationOracle};
 use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
@@ -15,7 +17,8 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "sctp",
         name: "crc32c",
-        description: "the CRC-32C of these checks themselves, and with it the checksum of each packet of an association",
+        description: "the CRC-32C that these checks use, and the checksum of each packet of an association \
+                      by it",
         source: "RFC 3720 appendix B.4, RFC 9260 section 6.8 and appendix A",
         run: check_checksums,
     },
@@ -37,34 +40,36 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "sctp",
         name: "fast-retransmit",
-        description: "the third of ten chunks is lost: it is sent again on the third SACK that misses it",
+        description: "the third of ten chunks is lost: the third SACK that misses it triggers its \
+                      retransmission",
         source: "RFC 9260 section 7.2.4, by hand",
         run: fast_retransmit,
     },
     VerificationOracle {
         group: "sctp",
         name: "two-lost",
-        description: "the third and sixth of ten chunks are lost: each is sent again on its own third SACK that misses it",
+        description: "the third and sixth of ten chunks are lost: for each, the third SACK that misses it \
+                      triggers its retransmission",
         source: "RFC 9260 section 7.2.4, by hand",
-        run: two_lost,
+        run: check_two_lost_chunks,
     },
     VerificationOracle {
         group: "sctp",
         name: "repair-lost",
-        description: "the third of ten chunks is lost, and its fast retransmission too: T3-rtx, which began anew with the \
-                fast retransmission of the earliest outstanding chunk, repairs it",
+        description: "the third of ten chunks and its fast retransmission are lost. T3-rtx repairs it, after \
+                      a restart by the fast retransmission of the earliest outstanding chunk",
         source: "RFC 9260 sections 6.3.3 and 7.2.4, by hand",
         run: repair_lost,
     },
     VerificationOracle {
         group: "sctp",
         name: "sender-delay",
-        description: "a second message while the first has no answer yet: with the sender's delay it waits for the delayed \
-                SACK, 200 ms after the first has come, and the way there and back; without, it leaves at once. What \
-                go-diameter's users report (number 225), 190.6 ms an operation with the delay and 0.156 ms without, is \
-                of this kind; those values are not reproduced",
+        description: "a second message while the first is unanswered. With the sender's delay it waits for \
+                      the delayed SACK: 200 ms after the first arrives, plus the round trip. Without, it \
+                      leaves at once. A report of go-diameter's users (number 225) is of this kind: 190.6 ms \
+                      an operation with the delay, 0.156 ms without. Those values are not reproduced",
         source: "RFC 9260 sections 6.1 and 6.2, by hand; github.com/fiorix/go-diameter, number 225 of its tracker",
-        run: sender_delay,
+        run: check_sctp_sender_delay,
     },
 ];
 
@@ -84,10 +89,10 @@ fn sctp_config() -> SctpConfig {
 }
 
 /// A chunk of a trace: its time after the beginning, and its number from 0.
-type ChunkStep = (Duration, u32);
+type ChunkTransmission = (Duration, u32);
 
 /// Returns the DATA chunks of a capture.
-fn data_chunk_steps(sent: &[TimedPacket]) -> Result<Vec<ChunkStep>, String> {
+fn data_chunk_steps(sent: &[TimedPacket]) -> Result<Vec<ChunkTransmission>, String> {
     let mut first = None;
     let mut steps = Vec::new();
     for (at, packet) in sent {
@@ -104,7 +109,7 @@ fn data_chunk_steps(sent: &[TimedPacket]) -> Result<Vec<ChunkStep>, String> {
     Ok(steps)
 }
 
-fn format_steps(steps: &[ChunkStep]) -> String {
+fn format_steps(steps: &[ChunkTransmission]) -> String {
     let texts: Vec<String> = steps.iter().map(|(at, chunk)| format!("{chunk} at {at}")).collect();
     texts.join(", ")
 }
@@ -115,18 +120,20 @@ fn capture_packets(
     after: &[Duration],
     lost: &[u64],
 ) -> Result<(Vec<TimedPacket>, Option<Instant>), String> {
-    let way = MessagePath {
+    let way = MessageLinkConfig {
         rate,
         delay: DELAY,
         loss: LossModel::Script(lost.to_vec()),
         lossy_from: Instant::ZERO,
         captures_packets: true,
     };
-    let planned = |after: &Duration| PlannedMessage { send_at: BEGIN + *after, lane: 0, bytes: MESSAGE };
-    let plan: Vec<PlannedMessage> = after.iter().map(planned).collect();
+    let planned =
+        |after: &Duration| ScheduledWireMessage { send_at: BEGIN + *after, lane: 0, bytes: MESSAGE };
+    let plan: Vec<ScheduledWireMessage> = after.iter().map(planned).collect();
     let until = BEGIN + Duration::from_secs(100);
-    let outcome = run_messages(Seed::new(1), MessageTransport::Sctp(1, config), &way, &plan, until)
-        .map_err(|e| e.to_string())?;
+    let outcome =
+        simulate_planned_messages(Seed::new(1), MessageTransport::Sctp(1, config), &way, &plan, until)
+            .map_err(|e| e.to_string())?;
     Ok((outcome.sent, outcome.delivered.last().copied().flatten()))
 }
 
@@ -136,7 +143,7 @@ fn check_trace(
     rate: Option<u64>,
     after: &[Duration],
     lost: &[u64],
-    expected: &[ChunkStep],
+    expected: &[ChunkTransmission],
     complete: Duration,
 ) -> Result<Vec<OracleFinding>, String> {
     let (sent, last) = capture_packets(config, rate, after, lost)?;
@@ -215,11 +222,11 @@ const RATE: u64 = 8_000_000;
 
 /// Returns the arrival of the SACK for chunk `i` of the first ten, with this number of gap blocks. Chunks arrive 1048
 /// us apart.
-const fn sack_arrival(i: u64, gaps: u64) -> u64 {
+const fn sctp_sack_arrival(i: u64, gaps: u64) -> u64 {
     1_048 * (i + 1) + 10_000 + 48 + 4 * gaps + 10_000
 }
 
-fn ten_chunks() -> Vec<ChunkStep> {
+fn ten_chunk_steps() -> Vec<ChunkTransmission> {
     (0..10).map(|i| (Duration::ZERO, i)).collect()
 }
 
@@ -227,30 +234,30 @@ const TEN: [Duration; 10] = [Duration::ZERO; 10];
 
 fn fast_retransmit() -> Result<Vec<OracleFinding>, String> {
     // Packets: chunk i is 2 + i. Chunk 2 is lost; the SACKs of 3, 4 and 5 report it missing, with one gap block.
-    let again = sack_arrival(5, 1);
-    let expected = [ten_chunks(), vec![(micros(again), 2)]].concat();
+    let again = sctp_sack_arrival(5, 1);
+    let expected = [ten_chunk_steps(), vec![(micros(again), 2)]].concat();
     check_trace(sctp_config(), Some(RATE), &TEN, &[4], &expected, micros(again + 1_048 + 10_000))
 }
 
-fn two_lost() -> Result<Vec<OracleFinding>, String> {
+fn check_two_lost_chunks() -> Result<Vec<OracleFinding>, String> {
     // Chunks 2 and 5 are lost. The SACKs of 3, 4 (one gap block) and 6 (two) report 2 missing; those of 6, 7 and 8
     // (two) report 5. In fast recovery, a SACK counts for a chunk only if it advances the highest acknowledged TSN or
     // the cumulative TSN. Each of these does.
-    let (first, second) = (sack_arrival(6, 2), sack_arrival(8, 2));
-    let expected = [ten_chunks(), vec![(micros(first), 2), (micros(second), 5)]].concat();
+    let (first, second) = (sctp_sack_arrival(6, 2), sctp_sack_arrival(8, 2));
+    let expected = [ten_chunk_steps(), vec![(micros(first), 2), (micros(second), 5)]].concat();
     // Both arrive in order; the last message waits for both.
     check_trace(sctp_config(), Some(RATE), &TEN, &[4, 7], &expected, micros(second + 1_048 + 10_000))
 }
 
 fn repair_lost() -> Result<Vec<OracleFinding>, String> {
     // The retransmission is packet 12, which is lost. T3-rtx is 1 s, the minimum.
-    let again = sack_arrival(5, 1);
+    let again = sctp_sack_arrival(5, 1);
     let expires = again + 1_000_000;
-    let expected = [ten_chunks(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
+    let expected = [ten_chunk_steps(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
     check_trace(sctp_config(), Some(RATE), &TEN, &[4, 12], &expected, micros(expires + 1_048 + 10_000))
 }
 
-fn sender_delay() -> Result<Vec<OracleFinding>, String> {
+fn check_sctp_sender_delay() -> Result<Vec<OracleFinding>, String> {
     // The receiver sends no data within the SACK delay: 1048 us and 10 ms there, 200 ms, 48 us and 10 ms back.
     let back = micros(1_048 + 10_000 + 200_000 + 48 + 10_000);
     let after = [Duration::ZERO, millis(5)];

@@ -14,67 +14,70 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "sctp",
         name: "presets-set-up",
-        description: "INIT, lost nine times: the timeout begins with RTO.Initial, doubles up to RTO.Max, and after eight \
-                retransmissions the attempt is given up; a second later another begins",
-        source: "docs/transports.md (rto_initial, rto_max, init_retransmissions); RFC 9260 sections 5.1.6 and 6.3.3, \
+        description: "INIT, lost nine times: the timeout begins with RTO.Initial and doubles up to RTO.Max. \
+                      The attempt ends after eight retransmissions, and another begins a second later",
+        source: "docs/reference/transports.md (rto_initial, rto_max, init_retransmissions); RFC 9260 sections 5.1.6 and 6.3.3, \
                  by hand",
         run: set_up,
     },
     VerificationOracle {
         group: "sctp",
         name: "presets-bundled-sacks",
-        description: "two requests that are answered within 50 ms: the first data is acknowledged at once, the second \
-                request by the answer or, alone, after 200 ms",
-        source: "docs/transports.md (bundle_sacks, sack_delay); RFC 9260 sections 5.1, 6.1 and 6.2, by hand",
+        description: "two requests, answered within 50 ms: the first data is acknowledged at once, the \
+                      second request with the answer, or alone after 200 ms",
+        source: "docs/reference/transports.md (bundle_sacks, sack_delay); RFC 9260 sections 5.1, 6.1 and 6.2, by hand",
         run: check_bundling,
     },
     VerificationOracle {
         group: "sctp",
         name: "presets-second-packet",
-        description: "three requests, one each 100 ms, answered after 290 ms: every second packet is acknowledged at once; \
-                with the sender's delay a message waits for what is unacknowledged before it",
-        source: "docs/transports.md (sack_frequency, nagle); RFC 9260 sections 6.1 and 6.2, by hand",
-        run: second_packet,
+        description: "three requests, one every 100 ms, answered after 290 ms. Every second packet is \
+                      acknowledged at once. With the sender's delay, a message waits for unacknowledged data \
+                      before it",
+        source: "docs/reference/transports.md (sack_frequency, nagle); RFC 9260 sections 6.1 and 6.2, by hand",
+        run: check_sack_of_second_packet,
     },
     VerificationOracle {
         group: "sctp",
         name: "presets-windows",
-        description: "two requests of 40,000 B: the packets of the initial window, those that its acknowledgements let go, \
-                and the burst of the second request, whose congestion window has long been wider",
-        source: "docs/transports.md (initial_window_bytes, headers_in_window, max_burst); RFC 9260 sections 6.1 D and \
+        description: "two requests of 40,000 B: the packets of the initial window, the packets that their \
+                      acknowledgements release, and the burst of the second request with its larger \
+                      congestion window",
+        source: "docs/reference/transports.md (initial_window_bytes, headers_in_window, max_burst); RFC 9260 sections 6.1 D and \
                  7.2.1, by hand",
-        run: check_windows,
+        run: check_congestion_windows,
     },
     VerificationOracle {
         group: "sctp",
         name: "presets-timeouts",
         description: "a request lost three times: its timeout is RTO.Min, far above the round trip, and doubles",
-        source: "docs/transports.md (rto_min); RFC 9260 sections 6.3.1 and 6.3.3, by hand",
+        source: "docs/reference/transports.md (rto_min); RFC 9260 sections 6.3.1 and 6.3.3, by hand",
         run: check_timeouts,
     },
     VerificationOracle {
         group: "sctp",
         name: "presets-filled-gap",
-        description: "the second of three requests is lost: what fills the gap after the timeout is acknowledged at once, or \
-                after 200 ms",
-        source: "docs/transports.md (filled_gap_at_once); RFC 9260 section 6.7; sctp.cc ProcessChunk(); \
+        description: "the second of three requests is lost: the packet that fills the gap after the timeout \
+                      is acknowledged at once, or after 200 ms",
+        source: "docs/reference/transports.md (filled_gap_at_once); RFC 9260 section 6.7; sctp.cc ProcessChunk(); \
                  sm_sideeffect.c sctp_gen_sack(); by hand",
-        run: filled_gap,
+        run: check_sack_of_filled_gap,
     },
     VerificationOracle {
         group: "sctp",
         name: "presets-behind-timeout",
-        description: "a request lost twice, and another in between: whether it leaves while the first is unacknowledged",
-        source: "docs/transports.md (one_packet_after_timeout, filled_gap_at_once, nagle); RFC 9260 sections 6.1, 6.3.3 and \
+        description: "a request lost twice, and another in between: does the second leave while the first is \
+                      unacknowledged",
+        source: "docs/reference/transports.md (one_packet_after_timeout, filled_gap_at_once, nagle); RFC 9260 sections 6.1, 6.3.3 and \
                  7.2.1; sctp.cc TimeoutRtx(), SendMuch(); by hand",
-        run: behind_timeout,
+        run: check_chunk_behind_timeout,
     },
     VerificationOracle {
         group: "sctp",
         name: "presets-heartbeats",
-        description: "an idle association: each side probes its path after HB.interval and its own timeout, which for the \
-                side that has measured nothing is RTO.Initial",
-        source: "docs/transports.md (heartbeat); RFC 9260 section 8.3, by hand",
+        description: "an idle association: each side probes its path after HB.interval and its own timeout, \
+                      which is RTO.Initial without a measurement",
+        source: "docs/reference/transports.md (heartbeat); RFC 9260 section 8.3, by hand",
         run: check_heartbeats,
     },
 ];
@@ -109,7 +112,7 @@ impl TraceLine {
 }
 
 /// Returns the client's trace. `up` are settings of the link to the server, `workload` those of the dialogues.
-fn client_trace(preset: &str, up: &str, workload: &str) -> Result<Vec<TraceLine>, String> {
+fn trace_client_packets(preset: &str, up: &str, workload: &str) -> Result<Vec<TraceLine>, String> {
     let plan = parse_study_plan(&format!(
         r#"
 [run]
@@ -171,14 +174,14 @@ fn join_lines(lines: impl Iterator<Item = TraceLine>) -> String {
 const PRESETS: [&str; 3] = ["rfc", "ns-2", "linux"];
 
 /// Runs a trace for each preset and compares the result of `of` with the expected text.
-fn check_presets(
+fn check_sctp_presets(
     up: &str,
     workload: &str,
     of: fn(Vec<TraceLine>) -> String,
     expected: [&str; 3],
 ) -> Result<Vec<OracleFinding>, String> {
     let one = |(preset, expected): (&str, &str)| -> Result<OracleFinding, String> {
-        Ok(OracleFinding::expect_equal(preset, expected, of(client_trace(preset, up, workload)?)))
+        Ok(OracleFinding::expect_equal(preset, expected, of(trace_client_packets(preset, up, workload)?)))
     };
     PRESETS.into_iter().zip(expected).map(one).collect()
 }
@@ -201,7 +204,7 @@ fn set_up() -> Result<Vec<OracleFinding>, String> {
         let inits = lines.iter().filter(|line| line.sent && line.has_chunk("INIT"));
         inits.take(10).map(|line| line.elapsed.to_string()).collect::<Vec<_>>().join(", ")
     };
-    check_presets(
+    check_sctp_presets(
         "loss = { kind = \"script\", packets = [0, 1, 2, 3, 4, 5, 6, 7, 8] }",
         &workload,
         of,
@@ -210,7 +213,7 @@ fn set_up() -> Result<Vec<OracleFinding>, String> {
 }
 
 /// Formats the packets with DATA or SACK.
-fn exchanged_text(lines: Vec<TraceLine>) -> String {
+fn format_data_and_sacks(lines: Vec<TraceLine>) -> String {
     join_lines(lines.into_iter().filter(|line| line.has_chunk("DATA") || line.has_chunk("SACK")))
 }
 
@@ -225,10 +228,10 @@ fn check_bundling() -> Result<Vec<OracleFinding>, String> {
     let first = "1 s > DATA 0, 1.02 s < SACK, 1.07 s < DATA 0, 1.07 s > SACK";
     let rides = format!("{first}, 2 s > DATA 1, 2.07 s < SACK + DATA 1, 2.27 s > SACK");
     let alone = format!("{first}, 2 s > DATA 1, 2.07 s < DATA 1, 2.22 s < SACK, 2.27 s > SACK");
-    check_presets("", &workload, exchanged_text, [&rides, &alone, &rides])
+    check_sctp_presets("", &workload, format_data_and_sacks, [&rides, &alone, &rides])
 }
 
-fn second_packet() -> Result<Vec<OracleFinding>, String> {
+fn check_sack_of_second_packet() -> Result<Vec<OracleFinding>, String> {
     let workload = format!(
         "rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\nturnaround = \"290 ms\"\n{}",
         arrivals_toml("1 s", "100 ms", 3)
@@ -243,10 +246,10 @@ fn second_packet() -> Result<Vec<OracleFinding>, String> {
     // 1.62 s. Its own SACK is due at 1.83 s.
     let waits = "1 s > DATA 0, 1.02 s < SACK, 1.1 s > DATA 1, 1.31 s < SACK + DATA 0, 1.31 s > SACK + DATA 2, \
                  1.41 s < SACK + DATA 1, 1.61 s > SACK, 1.63 s < DATA 2, 1.83 s > SACK";
-    check_presets("", &workload, exchanged_text, [at_once, at_once, waits])
+    check_sctp_presets("", &workload, format_data_and_sacks, [at_once, at_once, waits])
 }
 
-fn check_windows() -> Result<Vec<OracleFinding>, String> {
+fn check_congestion_windows() -> Result<Vec<OracleFinding>, String> {
     let workload = format!(
         "rounds = [{{ request = \"40000 B\", answer = \"100 B\" }}]\nturnaround = \"5 s\"\n{}",
         arrivals_toml("1 s", "900 ms", 2)
@@ -273,7 +276,7 @@ fn check_windows() -> Result<Vec<OracleFinding>, String> {
     };
     let standard = "3 at 1 s, 5 at 1.02 s, 4 at 1.9 s";
     let linux = "4 at 1 s, 5 at 1.02 s, 4 at 1.9 s";
-    check_presets("", &workload, of, [standard, "3 at 1 s, 5 at 1.02 s, 12 at 1.9 s", linux])
+    check_sctp_presets("", &workload, of, [standard, "3 at 1 s, 5 at 1.02 s, 12 at 1.9 s", linux])
 }
 
 fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
@@ -286,10 +289,10 @@ fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
     };
     let expected = "1 s > DATA 0, 2 s > DATA 0, 4 s > DATA 0, 8 s > DATA 0";
     // Packets after INIT and COOKIE ECHO.
-    check_presets("loss = { kind = \"script\", packets = [2, 3, 4] }", &workload, of, [expected; 3])
+    check_sctp_presets("loss = { kind = \"script\", packets = [2, 3, 4] }", &workload, of, [expected; 3])
 }
 
-fn filled_gap() -> Result<Vec<OracleFinding>, String> {
+fn check_sack_of_filled_gap() -> Result<Vec<OracleFinding>, String> {
     // Full packets, so that no sender delays them; the answers come later.
     let workload = format!(
         "rounds = [{{ request = \"1452 B\", answer = \"100 B\" }}]\nturnaround = \"5 s\"\n{}",
@@ -304,10 +307,10 @@ fn filled_gap() -> Result<Vec<OracleFinding>, String> {
     let before = "1 s > DATA 0, 1.02 s < SACK, 1.1 s > DATA 1, 1.2 s > DATA 2, 1.22 s < SACK, 2.1 s > DATA 1";
     let (at_once, waits) = (format!("{before}, 2.12 s < SACK"), format!("{before}, 2.32 s < SACK"));
     let lost = "loss = { kind = \"script\", packets = [3] }";
-    check_presets(lost, &workload, of, [&at_once, &waits, &waits])
+    check_sctp_presets(lost, &workload, of, [&at_once, &waits, &waits])
 }
 
-fn behind_timeout() -> Result<Vec<OracleFinding>, String> {
+fn check_chunk_behind_timeout() -> Result<Vec<OracleFinding>, String> {
     let workload = format!(
         "rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\nturnaround = \"5 s\"\n{}",
         arrivals_toml("1 s", "1500 ms", 2)
@@ -321,7 +324,7 @@ fn behind_timeout() -> Result<Vec<OracleFinding>, String> {
     // and the retransmission that fills it is acknowledged after 200 ms.
     let waits = "1 s > DATA 0, 2 s > DATA 0, 4 s > DATA 0, 4.02 s < SACK, 4.02 s > DATA 1, 4.24 s < SACK";
     let goes = "1 s > DATA 0, 2 s > DATA 0, 2.5 s > DATA 1, 2.52 s < SACK, 4 s > DATA 0, 4.22 s < SACK";
-    check_presets("loss = { kind = \"script\", packets = [2, 3] }", &workload, of, [waits, goes, waits])
+    check_sctp_presets("loss = { kind = \"script\", packets = [2, 3] }", &workload, of, [waits, goes, waits])
 }
 
 fn check_heartbeats() -> Result<Vec<OracleFinding>, String> {
@@ -339,5 +342,5 @@ fn check_heartbeats() -> Result<Vec<OracleFinding>, String> {
     // The client is established at 40 ms and has measured 20 ms: 30 s and RTO.Min. The server is established at 30 ms:
     // 30 s and RTO.Initial, and 10 ms of delay.
     let three = "31.04 s > HEARTBEAT, 33.04 s < HEARTBEAT";
-    check_presets("", &workload, of, ["31.04 s > HEARTBEAT, 31.04 s < HEARTBEAT", three, three])
+    check_sctp_presets("", &workload, of, ["31.04 s > HEARTBEAT, 31.04 s < HEARTBEAT", three, three])
 }

@@ -16,7 +16,7 @@ pub(crate) fn mean_and_error(values: &[f64]) -> (f64, f64) {
 
 /// Compares a mean of replications with theory, within [`ERRORS`] standard errors. Fails if the standard error exceeds
 /// the share `widest` of the theory.
-pub(crate) fn compare_mean(
+pub(crate) fn compare_mean_with_theory(
     case: String,
     unit: &str,
     theory: f64,

@@ -1,4 +1,4 @@
-//! Silly windows: compares the closed form of `docs/silly-window.md` with arithmetic by hand and with the simulator's
+//! Silly windows: compares the closed form of `docs/explanation/silly-window.md` with arithmetic by hand and with the simulator's
 //! TCP.
 //!
 //! Client and server are 10 ms apart, on a link without a rate. Requests have 5000 octets, written or read a few octets
@@ -7,25 +7,25 @@
 
 use crate::study::{parse_study_plan, simulate_metric};
 use crate::{OracleFinding, VerificationOracle};
-use usher_scenario::{ClosedForm, StudyPlan};
+use usher_scenario::{ClosedFormName, StudyPlan};
 
 pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "tcp",
         name: "silly-windows-form",
-        description: "the closed form of the share of data in packets with data (tcp-data-share), for each cell of its table: \
-                octets in a segment from the slow side's rate, a round trip of 20 ms and an acknowledgement's delay of \
-                200 ms",
-        source: "docs/silly-window.md; one octet in 41 is Kim, Cha and Choi's, section 3.2; by hand",
-        run: check_form,
+        description: "the closed form of the share of data in packets with data (tcp-data-share), for each \
+                      cell of its table. The octets in a segment follow from the slow side's rate, a round \
+                      trip of 20 ms and an acknowledgement delay of 200 ms",
+        source: "docs/explanation/silly-window.md; one octet in 41 is Kim, Cha and Choi's, section 3.2; by hand",
+        run: check_closed_form_data_share,
     },
     VerificationOracle {
         group: "tcp",
         name: "silly-windows",
-        description: "the same shares of a study that runs: a slow writer and a slow reader of an octet at a time, with each \
-                avoidance",
-        source: "docs/silly-window.md, by hand",
-        run: check_simulation,
+        description: "the same shares from the run of a study: a slow writer and a slow reader of one octet \
+                      at a time, with each avoidance",
+        source: "docs/explanation/silly-window.md, by hand",
+        run: check_simulated_data_share,
     },
 ];
 
@@ -143,21 +143,21 @@ fn compare_fraction(case: &SillyWindowCase, obtained: f64, may: f64) -> OracleFi
     }
 }
 
-fn check_form() -> Result<Vec<OracleFinding>, String> {
+fn check_closed_form_data_share() -> Result<Vec<OracleFinding>, String> {
     let one = |case: &SillyWindowCase| {
         let plan = case.build_plan()?;
         let point = plan.points.first().ok_or("the study has no point")?;
-        let form = usher_theory::closed_form_value(ClosedForm::TcpDataShare, &point.scenario)
+        let form = usher_theory::closed_form_value(ClosedFormName::TcpDataShare, &point.scenario)
             .ok_or("the form does not apply")?;
         Ok(compare_fraction(case, form, 1e-9))
     };
     CASES.iter().map(one).collect()
 }
 
-fn check_simulation() -> Result<Vec<OracleFinding>, String> {
+fn check_simulated_data_share() -> Result<Vec<OracleFinding>, String> {
     let one = |case: &SillyWindowCase| {
         let shares = simulate_metric(&case.build_plan()?, "tcp.data-share", 1)?;
-        let share = shares.first().ok_or("the study was not run")?;
+        let share = shares.first().ok_or("the study did not run")?;
         Ok(compare_fraction(case, *share, if case.nagle && case.delayed { EARLY } else { SHARE }))
     };
     CASES.iter().map(one).collect()

@@ -4,11 +4,13 @@
 //! acknowledgement 40, a full segment 1040. Acknowledgements are not delayed. Times are those at which the sender gives
 //! a packet to the link, before queue and loss.
 
-use crate::wire::{MessagePath, MessageTransport, PlannedMessage, TimedPacket, run_messages};
+use crate::wire::{
+    MessageLinkConfig, MessageTransport, ScheduledWireMessage, TimedPacket, simulate_planned_messages,
+};
 use crate::{OracleFinding, VerificationOracle};
 use usher_core::impair::LossModel;
 use usher_core::{Duration, Instant, Seed};
-use usher_sim::tcp::{InitialWindow, RecoveryAlgorithm, TcpConfig};
+use usher_sim::tcp::{InitialWindow, LossRecoveryAlgorithm, TcpConfig};
 
 pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
@@ -36,23 +38,24 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     VerificationOracle {
         group: "tcp",
         name: "fast-retransmit",
-        description: "the third of ten segments is lost: it is sent again on the third duplicate acknowledgement",
+        description: "the third of ten segments is lost: the third duplicate acknowledgement triggers its \
+                      retransmission",
         source: "RFC 5681 section 3.2, by hand",
         run: fast_retransmit,
     },
     VerificationOracle {
         group: "tcp",
         name: "partial-acknowledgement",
-        description: "the third and sixth of ten segments are lost: the acknowledgement that the first repair brings \
-                sends the sixth again (NewReno)",
+        description: "the third and sixth of ten segments are lost: the acknowledgement of the first repair \
+                      triggers the retransmission of the sixth (NewReno)",
         source: "RFC 6582 section 3.2, by hand",
         run: check_partial_ack,
     },
     VerificationOracle {
         group: "tcp",
         name: "repair-lost",
-        description: "the third of ten segments is lost, and its fast retransmission too: the timeout, which began anew \
-                with the last acknowledgement of new data, repairs it",
+        description: "the third of ten segments and its fast retransmission are lost. The timeout repairs \
+                      it, after a restart by the last acknowledgement of new data",
         source: "RFC 6298 sections 5.3 and 5.4, RFC 5681 section 3.2, by hand",
         run: repair_lost,
     },
@@ -64,7 +67,7 @@ const SEGMENT: u32 = 1000;
 fn tcp_config() -> TcpConfig {
     TcpConfig {
         mss: SEGMENT as u16,
-        recovery: RecoveryAlgorithm::NewReno,
+        recovery: LossRecoveryAlgorithm::NewReno,
         initial_window: InitialWindow::Segments(10),
         nagle: false,
         delayed_ack: None,
@@ -74,10 +77,10 @@ fn tcp_config() -> TcpConfig {
 }
 
 /// A packet of a trace: its time after the beginning, and its segment's number from 0.
-type SegmentStep = (Duration, u32);
+type SegmentTransmission = (Duration, u32);
 
 /// Returns the data segments of a capture. Sequence numbers count from the octet after the SYN.
-fn data_segment_steps(sent: &[TimedPacket]) -> Result<Vec<SegmentStep>, String> {
+fn data_segment_steps(sent: &[TimedPacket]) -> Result<Vec<SegmentTransmission>, String> {
     let mut first = None;
     let mut steps = Vec::new();
     for (at, packet) in sent {
@@ -96,7 +99,7 @@ fn data_segment_steps(sent: &[TimedPacket]) -> Result<Vec<SegmentStep>, String> 
     Ok(steps)
 }
 
-fn format_steps(steps: &[SegmentStep]) -> String {
+fn format_steps(steps: &[SegmentTransmission]) -> String {
     let texts: Vec<String> = steps.iter().map(|(at, segment)| format!("{segment} at {at}")).collect();
     texts.join(", ")
 }
@@ -107,21 +110,22 @@ fn check_trace(
     rate: Option<u64>,
     at: &[Instant],
     lost: &[u64],
-    expected: &[SegmentStep],
+    expected: &[SegmentTransmission],
     complete: Duration,
 ) -> Result<Vec<OracleFinding>, String> {
-    let way = MessagePath {
+    let way = MessageLinkConfig {
         rate,
         delay: DELAY,
         loss: LossModel::Script(lost.to_vec()),
         lossy_from: Instant::ZERO,
         captures_packets: true,
     };
-    let plan: Vec<PlannedMessage> =
-        at.iter().map(|at| PlannedMessage { send_at: *at, lane: 0, bytes: SEGMENT }).collect();
+    let plan: Vec<ScheduledWireMessage> =
+        at.iter().map(|at| ScheduledWireMessage { send_at: *at, lane: 0, bytes: SEGMENT }).collect();
     let until = Instant::ZERO + Duration::from_secs(100);
-    let outcome = run_messages(Seed::new(1), MessageTransport::Tcp(1, config), &way, &plan, until)
-        .map_err(|e| e.to_string())?;
+    let outcome =
+        simulate_planned_messages(Seed::new(1), MessageTransport::Tcp(1, config), &way, &plan, until)
+            .map_err(|e| e.to_string())?;
     let last = outcome.delivered.last().copied().flatten();
     let obtained = last.map_or("never".to_owned(), |at| at.duration_since(Instant::ZERO).to_string());
     Ok(vec![
@@ -174,11 +178,11 @@ const RATE: u64 = 8_000_000;
 const OPEN: u64 = 20_088;
 
 /// Returns the arrival of the acknowledgement for segment `i` of the first ten.
-const fn ack_arrival(i: u64) -> u64 {
+const fn tcp_ack_arrival(i: u64) -> u64 {
     OPEN + 1_040 * (i + 1) + 10_000 + 10_040
 }
 
-fn ten_segments() -> Vec<SegmentStep> {
+fn ten_segment_steps() -> Vec<SegmentTransmission> {
     (0..10).map(|i| (micros(OPEN), i)).collect()
 }
 
@@ -186,24 +190,24 @@ const TEN: [Instant; 10] = [Instant::ZERO; 10];
 
 fn fast_retransmit() -> Result<Vec<OracleFinding>, String> {
     // Packets: SYN 0, segment i is 1 + i. Segment 2 is lost; segments 3, 4 and 5 trigger the duplicates.
-    let again = ack_arrival(5);
-    let expected = [ten_segments(), vec![(micros(again), 2)]].concat();
+    let again = tcp_ack_arrival(5);
+    let expected = [ten_segment_steps(), vec![(micros(again), 2)]].concat();
     check_trace(tcp_config(), Some(RATE), &TEN, &[3], &expected, micros(again + 1_040 + 10_000))
 }
 
 fn check_partial_ack() -> Result<Vec<OracleFinding>, String> {
     // Segments 2 and 5 are lost; 3, 4 and 6 trigger the duplicates. The acknowledgement of the first retransmission
     // arrives 1040 + 10000 + 40 + 10000 us after it was sent, and the second leaves then.
-    let first = ack_arrival(6);
+    let first = tcp_ack_arrival(6);
     let second = first + 1_040 + 10_000 + 10_040;
-    let expected = [ten_segments(), vec![(micros(first), 2), (micros(second), 5)]].concat();
+    let expected = [ten_segment_steps(), vec![(micros(first), 2), (micros(second), 5)]].concat();
     check_trace(tcp_config(), Some(RATE), &TEN, &[3, 6], &expected, micros(second + 1_040 + 10_000))
 }
 
 fn repair_lost() -> Result<Vec<OracleFinding>, String> {
     // The retransmission is the eleventh segment, packet 11, and is lost. The last acknowledgement of new data was that
     // of segment 1. The timer restarted then with 1 s, the minimum.
-    let (again, expires) = (ack_arrival(5), ack_arrival(1) + 1_000_000);
-    let expected = [ten_segments(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
+    let (again, expires) = (tcp_ack_arrival(5), tcp_ack_arrival(1) + 1_000_000);
+    let expected = [ten_segment_steps(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
     check_trace(tcp_config(), Some(RATE), &TEN, &[3, 11], &expected, micros(expires + 1_040 + 10_000))
 }

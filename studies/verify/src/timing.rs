@@ -12,8 +12,8 @@ use usher_radius::{AttributeList, PacketCode, SharedSecret};
 pub(crate) const ORACLES: &[VerificationOracle] = &[VerificationOracle {
     group: "timing",
     name: "rfc5080",
-    description: "a RADIUS client without jitter whose requests are never answered: IRT 2 s, doubled up to MRT 16 s, \
-            at most MRC 5 times, given up after MRD 30 s",
+    description: "a RADIUS client without jitter and without replies: IRT 2 s, doubled up to MRT 16 s, at \
+                  most MRC 5 times, given up after MRD 30 s",
     source: "RFC 5080 section 2.2.1",
     run: check_rfc5080,
 }];
@@ -45,7 +45,7 @@ fn check_rfc5080() -> Result<Vec<OracleFinding>, String> {
     };
     client.handle_command(Instant::ZERO, request).map_err(|e| e.to_string())?;
     let (mut now, mut sent, mut ended, mut buf) = (Instant::ZERO, Vec::new(), Vec::new(), Vec::new());
-    // No retransmission schedule exceeds a day.
+    // Stop after a day, because no retransmission schedule is longer.
     while now < Instant::ZERO + Duration::from_secs(86_400) {
         while let Some(output) = client.poll_output(&mut buf) {
             match output {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use usher_core::impair::{ChannelConfig, LossModel};
 use usher_core::{ConnId, Duration, Instant, Seed};
 use usher_sim::{
-    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, MessageDelivery, PacketTap, Payload,
-    ReportObserver, SimError, SimulationBuilder, StreamDelivery, TransportConfig, sctp, tcp,
+    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, PacketTap, Payload, ReportObserver,
+    SctpAssociationEvent, SimError, SimulationBuilder, TcpStreamEvent, TransportConfig, sctp, tcp,
 };
 
 /// The transport of the messages.
@@ -21,7 +21,7 @@ pub(crate) enum MessageTransport {
 
 /// A message: its time, its connection or stream, and its size in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlannedMessage {
+pub(crate) struct ScheduledWireMessage {
     pub(crate) send_at: Instant,
     pub(crate) lane: u32,
     pub(crate) bytes: u32,
@@ -32,7 +32,7 @@ pub(crate) type TimedPacket = (Instant, Vec<u8>);
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct WireOutcome {
+pub(crate) struct WireRunResult {
     /// Packets of the sending host, before loss; empty unless requested.
     pub(crate) sent: Vec<TimedPacket>,
     /// Packets received by the sending host, with their times; empty unless requested.
@@ -43,7 +43,7 @@ pub(crate) struct WireOutcome {
 
 /// The link of the messages.
 #[derive(Clone, Debug)]
-pub(crate) struct MessagePath {
+pub(crate) struct MessageLinkConfig {
     pub(crate) rate: Option<u64>,
     pub(crate) delay: Duration,
     pub(crate) loss: LossModel,
@@ -54,35 +54,35 @@ pub(crate) struct MessagePath {
 }
 
 #[derive(Debug)]
-enum WireApp {
-    Sender { to: HostId, carrier: Box<MessageTransport>, plan: VecDeque<PlannedMessage> },
+enum MessageTestApp {
+    Sender { to: HostId, carrier: Box<MessageTransport>, plan: VecDeque<ScheduledWireMessage> },
     Receiver,
 }
 
 /// Bytes, or a whole message, received on a connection or stream.
 #[derive(Debug)]
-struct LaneArrival {
+struct StreamDataArrival {
     lane: u32,
     bytes: u32,
 }
 
 const PORT: u16 = 3868;
 
-impl WireApp {
+impl MessageTestApp {
     /// Sends the messages that are due.
     fn send_due(
-        plan: &mut VecDeque<PlannedMessage>,
+        plan: &mut VecDeque<ScheduledWireMessage>,
         carrier: &MessageTransport,
-        ctx: &mut AppContext<'_, LaneArrival>,
+        ctx: &mut AppContext<'_, StreamDataArrival>,
     ) {
         while let Some(next) = plan.pop_front_if(|next| next.send_at <= ctx.now()) {
             let payload = Payload::with_length(next.bytes);
             match carrier {
-                MessageTransport::Tcp(..) => ctx.write(ConnId::new_opened(next.lane), payload),
+                MessageTransport::Tcp(..) => ctx.write(ConnId::nth_opened_connection(next.lane), payload),
                 MessageTransport::Sctp(..) => {
                     let stream = next.lane as u16;
                     let message = sctp::UserMessage { stream, ppid: 0, unordered: false, payload };
-                    ctx.send_message(ConnId::new_opened(0), message);
+                    ctx.send_message(ConnId::nth_opened_connection(0), message);
                 }
             }
         }
@@ -90,30 +90,30 @@ impl WireApp {
     }
 }
 
-impl Application for WireApp {
-    type Report = LaneArrival;
-    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, LaneArrival>, delivery: AppDelivery) {
+impl Application for MessageTestApp {
+    type Report = StreamDataArrival;
+    fn handle_delivery(&mut self, ctx: &mut AppContext<'_, StreamDataArrival>, delivery: AppDelivery) {
         match (self, delivery) {
             (Self::Sender { to, carrier, plan }, AppDelivery::Start) => {
                 match &**carrier {
                     MessageTransport::Tcp(count, _) => {
-                        (0..*count).for_each(|i| ctx.connect(ConnId::new_opened(i), *to, PORT));
+                        (0..*count).for_each(|i| ctx.connect(ConnId::nth_opened_connection(i), *to, PORT));
                     }
                     MessageTransport::Sctp(streams, _) => {
-                        ctx.associate(ConnId::new_opened(0), *to, PORT, *streams)
+                        ctx.associate(ConnId::nth_opened_connection(0), *to, PORT, *streams)
                     }
                 }
                 Self::send_due(plan, carrier, ctx);
             }
             (Self::Sender { carrier, plan, .. }, AppDelivery::Timer) => Self::send_due(plan, carrier, ctx),
-            (Self::Receiver, AppDelivery::Stream { conn, event: StreamDelivery::Data(payload) }) => {
-                ctx.report(LaneArrival { lane: conn.n, bytes: payload.len });
+            (Self::Receiver, AppDelivery::Stream { conn, event: TcpStreamEvent::Data(payload) }) => {
+                ctx.report(StreamDataArrival { lane: conn.n, bytes: payload.len });
             }
             (
                 Self::Receiver,
-                AppDelivery::Message { event: MessageDelivery::Data { stream, payload, .. }, .. },
+                AppDelivery::Message { event: SctpAssociationEvent::Data { stream, payload, .. }, .. },
             ) => {
-                ctx.report(LaneArrival { lane: u32::from(stream), bytes: payload.len });
+                ctx.report(StreamDataArrival { lane: u32::from(stream), bytes: payload.len });
             }
             _ => {}
         }
@@ -122,15 +122,15 @@ impl Application for WireApp {
 
 /// Determines the delivery of messages; each connection or stream keeps its order.
 #[derive(Debug)]
-struct LaneObserver {
+struct MessageDeliveryObserver {
     /// Messages in flight on each connection or stream: index in the plan, and bytes to come.
     in_flight: Vec<VecDeque<(usize, u32)>>,
     delivered: Vec<Option<Instant>>,
     missing: usize,
 }
 
-impl ReportObserver<LaneArrival> for LaneObserver {
-    fn handle_report(&mut self, now: Instant, _: u32, mut came: LaneArrival) {
+impl ReportObserver<StreamDataArrival> for MessageDeliveryObserver {
+    fn handle_report(&mut self, now: Instant, _: u32, mut came: StreamDataArrival) {
         let Some(lane) = self.in_flight.get_mut(came.lane as usize) else { return };
         while came.bytes > 0
             && let Some((message, left)) = lane.front_mut()
@@ -151,12 +151,12 @@ impl ReportObserver<LaneArrival> for LaneObserver {
 }
 
 #[derive(Debug, Default)]
-struct CaptureTap {
+struct SenderPacketTap {
     sent: Vec<TimedPacket>,
     received: Vec<TimedPacket>,
 }
 
-impl PacketTap for CaptureTap {
+impl PacketTap for SenderPacketTap {
     fn capture_packet(&mut self, now: Instant, _: u16, outward: bool, bytes: &[u8]) {
         let way = if outward { &mut self.sent } else { &mut self.received };
         way.push((now, bytes.to_vec()));
@@ -168,13 +168,13 @@ impl PacketTap for CaptureTap {
 
 /// Sends the messages of the plan, in order of time, over a link without loss on the way back. Ends when all are
 /// delivered, or at `until`.
-pub(crate) fn run_messages(
+pub(crate) fn simulate_planned_messages(
     seed: Seed,
     carrier: MessageTransport,
-    way: &MessagePath,
-    plan: &[PlannedMessage],
+    way: &MessageLinkConfig,
+    plan: &[ScheduledWireMessage],
     until: Instant,
-) -> Result<WireOutcome, SimError> {
+) -> Result<WireRunResult, SimError> {
     let mut builder = SimulationBuilder::new(IpVersion::V4, seed);
     let (a, b) = (builder.add_host(None)?, builder.add_host(None)?);
     let back = ChannelConfig { rate: way.rate, delay: way.delay, ..Default::default() };
@@ -196,17 +196,22 @@ pub(crate) fn run_messages(
     for (i, planned) in plan.iter().enumerate() {
         under_way[planned.lane as usize].push_back((i, planned.bytes));
     }
-    let sender = WireApp::Sender { to: b, carrier: Box::new(carrier), plan: plan.to_vec().into() };
+    let sender = MessageTestApp::Sender { to: b, carrier: Box::new(carrier), plan: plan.to_vec().into() };
     builder.add_application(a, sender, transports.clone());
-    let receiver = builder.add_application(b, WireApp::Receiver, transports);
+    let receiver = builder.add_application(b, MessageTestApp::Receiver, transports);
     builder.listen_tcp(receiver, PORT)?;
     builder.listen_sctp(receiver, PORT)?;
-    let observer =
-        LaneObserver { in_flight: under_way, delivered: vec![None; plan.len()], missing: plan.len() };
-    let mut sim = builder
-        .build(observer, way.captures_packets.then(|| Box::<CaptureTap>::default() as Box<dyn PacketTap>));
+    let observer = MessageDeliveryObserver {
+        in_flight: under_way,
+        delivered: vec![None; plan.len()],
+        missing: plan.len(),
+    };
+    let mut sim = builder.build(
+        observer,
+        way.captures_packets.then(|| Box::<SenderPacketTap>::default() as Box<dyn PacketTap>),
+    );
     sim.run_until(until);
-    let packets = sim.take_tap().and_then(|tap| tap.into_any().downcast::<CaptureTap>().ok());
-    let CaptureTap { sent, received: came } = packets.map(|p| *p).unwrap_or_default();
-    Ok(WireOutcome { sent, received: came, delivered: std::mem::take(&mut sim.observer_mut().delivered) })
+    let packets = sim.take_tap().and_then(|tap| tap.into_any().downcast::<SenderPacketTap>().ok());
+    let SenderPacketTap { sent, received: came } = packets.map(|p| *p).unwrap_or_default();
+    Ok(WireRunResult { sent, received: came, delivered: std::mem::take(&mut sim.observer_mut().delivered) })
 }

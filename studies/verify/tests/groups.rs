@@ -36,7 +36,7 @@ fn names_are_unique_and_all_is_said() {
     for (i, oracle) in all.iter().enumerate() {
         assert!(all[..i].iter().all(|o| o.label() != oracle.label()), "{}", oracle.label());
         assert!(!oracle.description.is_empty() && !oracle.source.is_empty(), "{}", oracle.label());
-        assert!(oracle.is_meant_by(oracle.group) && oracle.is_meant_by(oracle.name));
+        assert!(oracle.matches_filter(oracle.group) && oracle.matches_filter(oracle.name));
     }
 }
 

@@ -26,9 +26,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use usher_aaa::ledger::{LedgerConfig, PoolConfig};
-use usher_aaa::service::{JobRunnerParts, RowReader};
+use usher_aaa::service::{JobRunnerParts, UserRowReader};
 use usher_aaa::store::MemoryStore;
-use usher_aaa::{AuthMethod, CacheConfig, User};
+use usher_aaa::{AuthMethod, User, UserCacheConfig};
 use usher_radius::attribute::kind;
 use usher_radius::dictionary::RadiusDictionary;
 
@@ -188,8 +188,8 @@ pub(crate) fn service_parts(ledger: LedgerConfig) -> JobRunnerParts<MemoryStore>
         LazyLock::new(|| Arc::new(RadiusDictionary::builtin()));
     JobRunnerParts {
         inline: Arc::new(test_users()),
-        reading: RowReader { dictionary: DICTIONARY.clone(), leave_out: false },
-        cache_config: CacheConfig::default(),
+        reading: UserRowReader { dictionary: DICTIONARY.clone(), leave_out: false },
+        cache_config: UserCacheConfig::default(),
         ledger,
         store: MemoryStore::new(),
         certificates: None,

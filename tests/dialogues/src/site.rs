@@ -10,9 +10,9 @@ use usher_aaa::ledger::LedgerConfig;
 use usher_aaa::service::JobRunner;
 use usher_aaa::store::MemoryStore;
 use usher_aaa::{
-    AaaServer, AaaServerCommand, AuthMethod, CacheConfig, IdentityKey, UserSource, radius_socket,
+    AaaServer, AaaServerCommand, AuthMethod, IdentityKey, UserCacheConfig, UserSource, radius_socket,
 };
-use usher_core::bench::{EPOCH, HostHandle, MachineNetwork};
+use usher_core::bench::{EPOCH, MachineNetwork, NetworkHostHandle};
 use usher_core::{Duration, JobRequest, Seed};
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::PacketCode;
@@ -26,7 +26,7 @@ pub(crate) const DYNAMIC_PORT: u16 = 3799;
 /// The server and its host.
 #[derive(Debug)]
 pub(crate) struct AaaSite {
-    server: HostHandle<AaaServer>,
+    server: NetworkHostHandle<AaaServer>,
     service: JobRunner<MemoryStore>,
     jobs: Rc<RefCell<Vec<JobRequest<usher_aaa::AaaServerJob>>>>,
     access_server: IpAddr,
@@ -37,7 +37,7 @@ pub(crate) struct AaaSite {
 impl AaaSite {
     /// Creates a server with one access server.
     pub(crate) fn new(net: &mut MachineNetwork, access_server: IpAddr) -> Self {
-        let mut config = usher_aaa::AaaServerConfig::new(UserSource::Host(CacheConfig::default()));
+        let mut config = usher_aaa::AaaServerConfig::new(UserSource::Host(UserCacheConfig::default()));
         let client = ClientConfig::new(access_server, 32, usher_radius::SharedSecret::new(SECRET));
         let mut radius = RadiusServerConfig::new(vec![client]);
         radius.roles = vec![PortRole::Authentication, PortRole::Accounting];
@@ -133,7 +133,7 @@ pub(crate) fn run_network(
     net.drain_hosts();
     after(net);
     while net.next_due_time().is_some_and(|at| at <= end) {
-        net.run_next();
+        net.run_next_arrival_or_timer();
         after(net);
     }
     net.run_until(end);

@@ -3,7 +3,7 @@
 use crate::{InvariantBreach, ensure};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
-use usher_core::{CommandError, Instant, Machine, MachineInput, MachineOutput, OutputOf, WallTime};
+use usher_core::{CommandError, Instant, Machine, MachineInput, MachineOutput, MachineOutputOf, WallTime};
 
 /// The effect of one input on a machine.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ pub(crate) trait BudgetedMachine: Machine {
 /// A wrapper around a machine. Its host sees no difference.
 pub(crate) struct ObservedMachine<M: Machine> {
     machine: M,
-    outputs: VecDeque<(OutputOf<M>, Vec<u8>)>,
+    outputs: VecDeque<(MachineOutputOf<M>, Vec<u8>)>,
     /// Units of work by label, over all inputs and commands.
     pub(crate) work: BTreeMap<&'static str, u64>,
     breach: Option<InvariantBreach>,
@@ -120,7 +120,7 @@ impl<M: BudgetedMachine> Machine for ObservedMachine<M> {
         self.collect_outputs();
         done
     }
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.collect_outputs();
         let (output, octets) = self.outputs.pop_front()?;
         *buf = octets;
@@ -134,7 +134,7 @@ impl<M: BudgetedMachine> Machine for ObservedMachine<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_core::{NoJob, OutputQueue, PortId};
+    use usher_core::{LinkLayerPortId, NoJob, OutputQueue};
 
     /// Answers an input of 1, counts a 2, works on a 3, and silently drops everything else.
     #[derive(Default)]
@@ -144,7 +144,7 @@ mod tests {
     }
 
     usher_core::work_labels! {
-        /// What it does.
+        /// Its only work.
         TOIL = "dialogues.toil" per "input";
     }
 
@@ -166,7 +166,7 @@ mod tests {
         fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
             Ok(())
         }
-        fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+        fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
             self.outputs.poll(buf)
         }
         fn poll_timeout(&mut self) -> Option<Instant> {
@@ -195,7 +195,7 @@ mod tests {
     fn silence_and_costs_are_noticed() {
         let mut witness = ObservedMachine::new(CarelessMachine::default());
         for (octet, breach) in [(1, None), (2, None), (3, Some("2 units")), (4, Some("silence"))] {
-            let input = MachineInput::Frame { port: PortId(0), data: &[octet] };
+            let input = MachineInput::Frame { port: LinkLayerPortId(0), data: &[octet] };
             witness.handle_input(Instant::ZERO, input);
             let found = witness.take_breach().err().map(|InvariantBreach(what)| what);
             let expected = found.as_ref().map(|what| breach.is_some_and(|breach| what.starts_with(breach)));

@@ -1,6 +1,6 @@
-//! The house's rules, held by tests. What a rule exempts stands here, each exemption with its reason.
+//! The rules of this repository, which tests enforce. This file has the exemptions, each with its reason.
 //!
-//! The tests read the repository's files, and ask its benches how they are used; they need nothing built.
+//! The tests read the repository's files and the usage of its benches. They need no build.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// The floors from the lowest to the highest. A crate uses those below its own.
 pub const FLOORS: [&str; 5] = ["protocols", "services", "networks", "studies", "cli"];
 
-/// Within a floor, who may use whom, and why. A floor in the first place is each crate of it.
+/// Permitted uses between crates of a floor, with reasons. A floor in first place stands for each of its
+/// crates.
 pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("protocols", "usher-core", "the machine shape, codecs, timers, chance"),
     ("protocols", "usher-crypto", "digests, keys, the TLS engine"),
@@ -72,7 +73,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-runner", "usher-report", "a sweep ends in a report"),
 ];
 
-/// Files of the lower floors that may reach for their environment, and why.
+/// Files of the lower floors that may use their environment, and why.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "protocols/crypto/build.rs",
@@ -129,12 +130,12 @@ pub fn repository_root() -> PathBuf {
         .expect("this crate is two below the root")
 }
 
-/// One of the project's own text files.
+/// A text file of the project.
 #[derive(Debug)]
 pub struct SourceFile {
     /// Its path from the root, with `/`.
     pub path: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
     /// True for a file that is compiled for tests only.
     pub test: bool,
@@ -154,14 +155,14 @@ impl SourceFile {
             .position(|w| w[0].trim() == "#[cfg(test)]" && w[1].contains("mod ") && w[1].ends_with('{'))
             .unwrap_or(lines.len());
         let code = |line: &'_ str| -> usize {
-            // A `//` within a text is taken for a comment's beginning: the rules look at code only.
+            // A `//` in a string counts as the start of a comment: the rules read only code.
             line.find("//").unwrap_or(line.len())
         };
         lines.into_iter().take(end).enumerate().map(move |(i, line)| (i + 1, &line[..code(line)]))
     }
 }
 
-/// The project's text files, by path: what is not built, fetched or recorded.
+/// Returns the project's text files, by path, without built, fetched and recorded ones.
 pub fn source_files() -> Vec<SourceFile> {
     let mut found = Vec::new();
     collect_files(&repository_root(), "", &mut found);
@@ -206,7 +207,7 @@ fn collect_files(folder: &Path, path: &str, found: &mut Vec<SourceFile>) {
         if entry.file_type().is_ok_and(|t| t.is_dir()) {
             collect_files(&entry.path(), &path, found);
         } else if TEXTS.contains(&extension) || name.starts_with('.') {
-            // What is not UTF-8 is no text.
+            // A file that is not UTF-8 is no text.
             found.extend(fs::read_to_string(entry.path()).ok().map(|text| SourceFile {
                 path,
                 text,
@@ -216,7 +217,7 @@ fn collect_files(folder: &Path, path: &str, found: &mut Vec<SourceFile>) {
     }
 }
 
-/// A crate of the workspace, as its manifest says.
+/// A crate of the workspace, as in its manifest.
 #[derive(Debug)]
 pub struct WorkspaceCrate {
     /// Its folder from the root.
@@ -228,18 +229,18 @@ pub struct WorkspaceCrate {
 }
 
 impl WorkspaceCrate {
-    /// Whether an entry of [`SIBLINGS`] is of this crate: its own, or its floor's.
+    /// True if an entry of [`SIBLINGS`] is this crate's or its floor's.
     pub fn matches_entry(&self, entry: &str) -> bool {
         self.name == entry || self.floor_index().is_some_and(|floor| FLOORS[floor] == entry)
     }
 
-    /// The place of its floor, from the lowest; `None` for what stands beside the floors.
+    /// Returns the index of its floor, from the lowest; `None` for crates outside the floors.
     pub fn floor_index(&self) -> Option<usize> {
         let first = self.path.split('/').next();
         FLOORS.iter().position(|f| Some(*f) == first)
     }
 
-    /// The crates of the workspace that it uses, and whether only its tests do.
+    /// Returns the crates of the workspace that it uses; true if only its tests do.
     pub fn used_crates(&self) -> Vec<(&str, bool)> {
         let names = |key: &str, tests: bool| {
             let table = self.manifest.get(key).and_then(|t| t.as_table());
@@ -256,13 +257,13 @@ impl WorkspaceCrate {
     }
 }
 
-/// A manifest, read.
+/// Reads a manifest.
 pub fn read_manifest(path: &Path) -> toml::Table {
     let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The names in a manifest's array.
+/// Returns the names in a manifest's array.
 pub fn array_names<'a>(table: &'a toml::Table, path: &[&str]) -> Vec<&'a str> {
     let at = path.split_last().and_then(|(last, tables)| {
         tables.iter().try_fold(table, |t, key| t.get(*key)?.as_table())?.get(*last)?.as_array()

@@ -87,7 +87,7 @@ impl CaseComparison {
             || (overlap && is_narrow(ours) && is_narrow(theirs))
     }
 
-    /// Formats a row of the table in `docs/ns-2.md` or `docs/ns-3.md`.
+    /// Formats a row of the table in `docs/measurements/ns-2.md` or `docs/measurements/ns-3.md`.
     pub fn table_row(&self) -> String {
         let of = |e: &MeanEstimate| {
             format!("{} ± {} ms", format_number(e.mean * 1e3), format_number(e.half_width * 1e3))

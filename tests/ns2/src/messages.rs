@@ -10,7 +10,7 @@ use usher_runner::world::tcp_config;
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 use usher_sim::{
     AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, Payload, ReportObserver,
-    SimulationBuilder, StreamDelivery, TransportConfig,
+    SimulationBuilder, TcpStreamEvent, TransportConfig,
 };
 
 /// FullTcp's settings for each value of a study's `congestion`.
@@ -203,7 +203,7 @@ struct MessageDelivered;
 
 impl MessageApp {
     fn send_message(ctx: &mut AppContext<'_, MessageDelivered>, plan: &MessagePlan) {
-        ctx.write(ConnId::new_opened(0), Payload::with_length(plan.bytes));
+        ctx.write(ConnId::nth_opened_connection(0), Payload::with_length(plan.bytes));
     }
 }
 
@@ -214,7 +214,7 @@ impl Application for MessageApp {
             (Self::Requester { .. }, AppDelivery::Start) => ctx.set_timer(Some(OPEN)),
             (Self::Requester { server, plan, sent_messages: asked, .. }, AppDelivery::Timer) => {
                 if ctx.now() == OPEN {
-                    ctx.connect(ConnId::new_opened(0), *server, PORT);
+                    ctx.connect(ConnId::nth_opened_connection(0), *server, PORT);
                     ctx.set_timer(Some(BEGIN));
                     return;
                 }
@@ -226,13 +226,13 @@ impl Application for MessageApp {
             }
             (
                 Self::Requester { plan, .. },
-                AppDelivery::Stream { event: StreamDelivery::Connected { .. }, .. },
+                AppDelivery::Stream { event: TcpStreamEvent::Connected { .. }, .. },
             ) => {
                 Self::send_message(ctx, plan);
             }
             (
                 Self::Requester { plan, received_octets: came, .. },
-                AppDelivery::Stream { event: StreamDelivery::Data(data), .. },
+                AppDelivery::Stream { event: TcpStreamEvent::Data(data), .. },
             ) => {
                 *came += data.len;
                 while plan.answer > 0 && *came >= plan.answer {
@@ -242,7 +242,7 @@ impl Application for MessageApp {
             }
             (
                 Self::Answering { plan, received_octets: came },
-                AppDelivery::Stream { conn, event: StreamDelivery::Data(data) },
+                AppDelivery::Stream { conn, event: TcpStreamEvent::Data(data) },
             ) => {
                 *came += data.len;
                 while *came >= plan.bytes {

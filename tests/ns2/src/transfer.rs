@@ -7,8 +7,8 @@ use usher_core::{ConnId, Duration, Instant, Seed};
 use usher_runner::world::sctp_config;
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 use usher_sim::{
-    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, MessageDelivery, Payload,
-    ReportObserver, SimulationBuilder, TransportConfig, sctp,
+    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, Payload, ReportObserver,
+    SctpAssociationEvent, SimulationBuilder, TransportConfig, sctp,
 };
 
 /// The number of measured chunks. As in ns-2, the sender always has more to send.
@@ -129,17 +129,19 @@ impl Application for TransferApp {
     type Report = TransferMilestone;
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, TransferMilestone>, delivery: AppDelivery) {
         match (self, delivery) {
-            (Self::Sender(to), AppDelivery::Start) => ctx.associate(ConnId::new_opened(0), *to, PORT, 1),
+            (Self::Sender(to), AppDelivery::Start) => {
+                ctx.associate(ConnId::nth_opened_connection(0), *to, PORT, 1)
+            }
             // Not earlier: in ns-2, COOKIE ECHO carries no data.
-            (Self::Sender(_), AppDelivery::Message { event: MessageDelivery::Up { .. }, .. }) => {
+            (Self::Sender(_), AppDelivery::Message { event: SctpAssociationEvent::Up { .. }, .. }) => {
                 ctx.report(TransferMilestone::Started);
                 for _ in 0..SENT {
                     let payload = Payload::with_length(SIZE);
                     let message = sctp::UserMessage { stream: 0, ppid: 0, unordered: false, payload };
-                    ctx.send_message(ConnId::new_opened(0), message);
+                    ctx.send_message(ConnId::nth_opened_connection(0), message);
                 }
             }
-            (Self::Receiver, AppDelivery::Message { event: MessageDelivery::Data { .. }, .. }) => {
+            (Self::Receiver, AppDelivery::Message { event: SctpAssociationEvent::Data { .. }, .. }) => {
                 ctx.report(TransferMilestone::ChunkReceived);
             }
             _ => {}

@@ -29,8 +29,8 @@ fn check_against_ns2(scenario: &str) {
         "{scenario} differs from ns-2:\n{}",
         table_rows(&lines).join("\n")
     );
-    for (line, shown) in lines.iter().zip(shown_rows("docs/ns-2.md", scenario, &lines)) {
-        assert!(shown.is_some(), "docs/ns-2.md lacks {}; {WRITE}=1 writes it", line.table_row());
+    for (line, shown) in lines.iter().zip(shown_rows("docs/measurements/ns-2.md", scenario, &lines)) {
+        assert!(shown.is_some(), "docs/measurements/ns-2.md lacks {}; {WRITE}=1 writes it", line.table_row());
     }
 }
 
@@ -110,11 +110,14 @@ fn dialogues_and_transfers_beside_ns3_come_out_as_the_page_says() {
     the_same_packets_are_lost_in_ns3(&program);
     let lines = compare_ns3(&program, ReferenceRuns::from_environment()).unwrap_or_else(|e| panic!("{e}"));
     println!("{}", table_rows(&lines).join("\n"));
-    for (line, shown) in lines.iter().zip(shown_rows("docs/ns-3.md", NS3_SCENARIO, &lines)) {
+    for (line, shown) in lines.iter().zip(shown_rows("docs/measurements/ns-3.md", NS3_SCENARIO, &lines)) {
         let row = line.table_row();
         let verdict = row.rsplit("| ").next().unwrap();
         let said = shown.unwrap_or_default();
-        assert!(said.ends_with(verdict), "docs/ns-3.md has '{said}' for {row}; {WRITE}=1 writes it");
+        assert!(
+            said.ends_with(verdict),
+            "docs/measurements/ns-3.md has '{said}' for {row}; {WRITE}=1 writes it"
+        );
     }
 }
 

@@ -32,7 +32,7 @@ const MAX_TIME: u64 = 365 * 24 * 3600 * 1_000_000;
 
 pub(crate) use condition::tests_for;
 
-/// Parses a script. Of its `#ifdef` parts, only those with a symbol in `defined` count.
+/// Parses a script. Its `#ifdef` parts count only with a symbol in `defined`.
 ///
 /// # Errors
 /// The fault and its line.

@@ -1,10 +1,11 @@
 //! Initiators of IKEv2.
 
 use super::{
-    PreparedLoad, anonymous_identity, assemble_load, describe_mix, eap_method, local_address, method_share,
-    now, read_certificates, read_file, read_users, resolve_server, tls_failure, weighted_methods,
+    PreparedLoad, anonymous_identity, assemble_load, build_eap_method, describe_mix, local_address,
+    method_share, now, read_certificates, read_file, read_users, resolve_load_target, tls_failure,
+    weighted_methods,
 };
-use crate::load::args::{EapName, IkeLoadArgs};
+use crate::load::args::{EapMethodName, IkeLoadArgs};
 use crate::output::CommandFailure;
 use clap::ValueEnum;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use usher_config::secret;
 use usher_crypto::SecretValue;
 use usher_crypto::tls::TrustRoots;
 use usher_ike::payload::{Identification, Proposal};
-use usher_load::{FrontConfig, IkeConfig, IkeGatewayAuth, IkeLogin, LoadUsers};
+use usher_load::{IkeConfig, IkeGatewayAuth, IkeLogin, LoadProtocolConfig, UserCredentialTable};
 
 const PORT: u16 = 500;
 
@@ -24,7 +25,7 @@ const PORT: u16 = 500;
 enum IkeLoadMethod {
     Psk,
     Certificate,
-    Eap(EapName),
+    Eap(EapMethodName),
 }
 
 impl IkeLoadMethod {
@@ -35,14 +36,16 @@ impl IkeLoadMethod {
         match name {
             "psk" => Some(Self::Psk),
             "certificate" => Some(Self::Certificate),
-            name => EapName::from_str(name.strip_prefix("eap-").unwrap_or(name), true).ok().map(Self::Eap),
+            name => {
+                EapMethodName::from_str(name.strip_prefix("eap-").unwrap_or(name), true).ok().map(Self::Eap)
+            }
         }
     }
 }
 
 fn parse_proposals(words: &[String]) -> Result<Vec<Proposal>, CommandFailure> {
     let one = |words: &String| {
-        Proposal::parse_ike(words)
+        Proposal::parse_ike_proposal(words)
             .map_err(|e| CommandFailure::usage_error(format!("--proposal {words}: {e}")))
     };
     words.iter().map(one).collect()
@@ -56,7 +59,7 @@ fn gateway_auth(ca: Option<&Path>) -> Result<IkeGatewayAuth, CommandFailure> {
 }
 
 /// Users' certificates, of which one is enough for one user alone: an identity has to be in it.
-fn users_certificates(i: &IkeLoadArgs, users: &LoadUsers) -> Result<IkeLogin, CommandFailure> {
+fn load_user_certificates(i: &IkeLoadArgs, users: &UserCredentialTable) -> Result<IkeLogin, CommandFailure> {
     let (one, each) = read_certificates(&i.tls, &i.load, users)?;
     let all: Vec<_> = match one {
         Some(one) => vec![one],
@@ -64,11 +67,12 @@ fn users_certificates(i: &IkeLoadArgs, users: &LoadUsers) -> Result<IkeLogin, Co
     };
     match all.len() {
         0 => Err(CommandFailure::usage_error(
-            "certificate needs --certificate and --key, one a user ({} or {name} in the files' names, or the columns \
-             CERTIFICATE,KEY of --users-file)",
+            "certificate needs --certificate and --key for each user: {} or {name} in the file names, or the \
+             columns CERTIFICATE,KEY of --users-file",
         )),
         1 if users.len() > 1 => Err(CommandFailure::usage_error(
-            "one certificate bears one name: give one a user ({} or {name} in the files' names), or --users 1",
+            "one certificate has one name: give a certificate for each user ({} or {name} in the file \
+             names), or --users 1",
         )),
         _ => Ok(IkeLogin::Certificate(all.into())),
     }
@@ -79,7 +83,7 @@ pub(super) fn prepare_ike(i: &IkeLoadArgs) -> Result<PreparedLoad, CommandFailur
     let one = || match IkeLoadMethod::from_name(&i.method) {
         Some(method) => Ok((i.method.clone(), method)),
         None => Err(CommandFailure::usage_error(format!(
-            "--method: no method is named {:?}; there are {}",
+            "--method: unknown method {:?}; the methods are {}",
             i.method,
             IkeLoadMethod::METHOD_NAMES
         ))),
@@ -90,10 +94,10 @@ pub(super) fn prepare_ike(i: &IkeLoadArgs) -> Result<PreparedLoad, CommandFailur
     let given = [("--user", load.user.is_some()), ("--users-file", load.users_file.is_some())];
     if let Some((option, _)) = given.iter().find(|(_, given)| numbered && *given) {
         return Err(CommandFailure::usage_error(format!(
-            "{option}: initiators are named by --id, and have one key; --method has users"
+            "{option} does not apply to psk: --id names the initiators, and they share one key"
         )));
     }
-    let address = resolve_server(&load.server, PORT)?;
+    let address = resolve_load_target(&load.server, PORT)?;
     let proposals = parse_proposals(&i.proposal)?;
     let secret = match &i.secret_file {
         Some(file) => SecretValue::from(
@@ -101,21 +105,21 @@ pub(super) fn prepare_ike(i: &IkeLoadArgs) -> Result<PreparedLoad, CommandFailur
         ),
         None if by_key => {
             return Err(CommandFailure::usage_error(
-                "psk needs --secret-file: the key that initiators and the gateway have",
+                "psk needs --secret-file: the shared key of the initiators and the gateway",
             ));
         }
         None => SecretValue::from(&b""[..]),
     };
     if by_key && load.threads > i.initiators {
         return Err(CommandFailure::usage_error(format!(
-            "{} threads share {} initiators: give --initiators at least as many",
+            "{} threads cannot share {} initiators: --initiators must be at least --threads",
             load.threads, i.initiators
         )));
     }
     let passwords =
-        all.iter().any(|(_, _, m)| matches!(m, IkeLoadMethod::Eap(name) if *name != EapName::Tls));
+        all.iter().any(|(_, _, m)| matches!(m, IkeLoadMethod::Eap(name) if *name != EapMethodName::Tls));
     let users = Arc::new(match numbered {
-        true => LoadUsers::from_template("initiator", "", 1)
+        true => UserCredentialTable::from_template("initiator", "", 1)
             .map_err(|e| CommandFailure::usage_error(format!("{e}")))?,
         false => read_users(load, passwords)?,
     });
@@ -125,15 +129,15 @@ pub(super) fn prepare_ike(i: &IkeLoadArgs) -> Result<PreparedLoad, CommandFailur
     for (name, share, method) in all {
         let login = match method {
             IkeLoadMethod::Psk => IkeLogin::Psk,
-            IkeLoadMethod::Certificate => users_certificates(i, &users)?,
-            IkeLoadMethod::Eap(eap) => IkeLogin::Eap(eap_method(eap, &i.tls, load, &users, &mut tls)?),
+            IkeLoadMethod::Certificate => load_user_certificates(i, &users)?,
+            IkeLoadMethod::Eap(eap) => IkeLogin::Eap(build_eap_method(eap, &i.tls, load, &users, &mut tls)?),
         };
         mix.push(method_share(&name, share, login.is_deniable()));
         logins.push(login);
     }
     let tunnel = logins.iter().any(|login| matches!(login, IkeLogin::Eap(eap) if eap.has_tunnel()));
     let what = format!("{} with {}", describe_mix(load, &mix), i.proposal.join(", "));
-    let front = FrontConfig::Ike(IkeConfig {
+    let front = LoadProtocolConfig::Ike(IkeConfig {
         address,
         local: SocketAddr::new(local_address(address)?, 0),
         gateway: Identification::of_text(&i.gateway_id),

@@ -9,7 +9,7 @@ use crate::output::CommandFailure;
 use clap::ValueEnum;
 use std::sync::Arc;
 use usher_core::Duration;
-use usher_load::{EchoConfig, FrontConfig, PppoeConfig, PppoeLogin, SessionHold};
+use usher_load::{LoadProtocolConfig, PppoeConfig, PppoeLogin, SessionEchoConfig, SessionHoldTime};
 
 /// Octets of the longest payload of a frame: what Ethernet carries without another agreement.
 const MTU: u16 = 1500;
@@ -29,13 +29,13 @@ pub(super) fn prepare_pppoe(p: &PppoeLoadArgs) -> Result<PreparedLoad, CommandFa
     let sessions = p.sessions.get();
     if load.threads > p.sessions {
         return Err(CommandFailure::usage_error(format!(
-            "{} threads share {sessions} stations: give --sessions at least as many",
+            "{} threads cannot share {sessions} stations: --sessions must be at least --threads",
             load.threads
         )));
     }
     if sessions > 1 << 20 {
         return Err(CommandFailure::usage_error(
-            "--sessions: 1048576 are possible, of which one concentrator takes 65534",
+            "--sessions is at most 1048576; one concentrator takes 65534",
         ));
     }
     if load.calibrate.is_some() {
@@ -43,23 +43,23 @@ pub(super) fn prepare_pppoe(p: &PppoeLoadArgs) -> Result<PreparedLoad, CommandFa
     }
     if p.keep && load.ramp {
         return Err(CommandFailure::usage_error(
-            "--keep: a ramp goes on for longer than there are stations; --hold has sessions end",
+            "--keep does not go with --ramp, which needs more sessions than there are stations; use --hold",
         ));
     }
     if p.rounds.get() > 1 && (load.duration.is_some() || load.count.is_some()) {
         return Err(CommandFailure::usage_error(
-            "--rounds has each station set a session up: without --duration and --count",
+            "--rounds does not go with --duration or --count: each station sets up one session in a round",
         ));
     }
     if let Some(rate) = p.echo.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
-        return Err(CommandFailure::usage_error(format!("--echo {rate} is not a number above 0")));
+        return Err(CommandFailure::usage_error(format!("--echo {rate}: it must be a number above 0")));
     }
     let known = "pap, chap, mschapv2, eap-md5, eap-mschapv2";
     let one = || Ok((possible_value_name(&p.method), p.method));
     let all = weighted_methods(load, one, known, |text| PppoeMethod::from_str(text, true).ok())?;
     let mix: Vec<_> = all.iter().map(|(name, share, _)| method_share(name, *share, true)).collect();
-    let hold = if p.keep { SessionHold::UntilRunEnd(p.stay.0) } else { SessionHold::For(p.hold.0) };
-    let front = FrontConfig::Pppoe(PppoeConfig {
+    let hold = if p.keep { SessionHoldTime::UntilRunEnd(p.stay.0) } else { SessionHoldTime::For(p.hold.0) };
+    let front = LoadProtocolConfig::Pppoe(PppoeConfig {
         stations: sessions,
         first: 0,
         address: p.station.0,
@@ -73,7 +73,7 @@ pub(super) fn prepare_pppoe(p: &PppoeLoadArgs) -> Result<PreparedLoad, CommandFa
         setup: p.setup.0,
         session_hold: hold,
         power_cut: p.power_cut,
-        echo: p.echo.map(|rate| EchoConfig { rate, size: p.echo_size.into(), to: p.echo_to }),
+        echo: p.echo.map(|rate| SessionEchoConfig { rate, size: p.echo_size.into(), to: p.echo_to }),
     });
     let users = Arc::new(read_users(load, true)?);
     let what = describe_mix(load, &mix);
@@ -83,10 +83,10 @@ pub(super) fn prepare_pppoe(p: &PppoeLoadArgs) -> Result<PreparedLoad, CommandFa
     set.insert(
         "sessions".to_owned(),
         match hold {
-            SessionHold::For(Duration::ZERO) => "end as soon as they are set up".to_owned(),
-            SessionHold::For(time) => format!("end after {time}"),
-            SessionHold::UntilRunEnd(_) if p.power_cut => "stop without a word between rounds".to_owned(),
-            SessionHold::UntilRunEnd(time) => format!("stay, and {time} longer when all are there"),
+            SessionHoldTime::For(Duration::ZERO) => "end as soon as they are set up".to_owned(),
+            SessionHoldTime::For(time) => format!("end after {time}"),
+            SessionHoldTime::UntilRunEnd(_) if p.power_cut => "drop silently between rounds".to_owned(),
+            SessionHoldTime::UntilRunEnd(time) => format!("stay until all are set up, and {time} longer"),
         },
     );
     if let Some(rate) = p.echo {

@@ -1,8 +1,9 @@
-//! Certificates with charon: signatures by RSASSA-PSS, revocation lists of either side, and EAP-TLS that proves both sides alone.
+//! Certificates with charon: RSASSA-PSS signatures, revocation lists on both sides, and EAP-TLS as the only
+//! proof of both sides.
 
 use super::*;
 
-/// What charon has, in a folder of its own, which it reads again when it is told to.
+/// Copies files into charon's own folder, which it reads again on request.
 fn install_files(place: &TempDir, files: &[(&str, &str)]) {
     for (file, of) in files {
         place.write_private(&format!("charon/{file}"), &std::fs::read_to_string(place.path(of)).unwrap());
@@ -15,7 +16,7 @@ fn run_usher(place: &TempDir, words: &[&str]) {
     assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// An authority in `pki`, and what charon needs of it to be gw.test.
+/// Creates a certification authority in `pki`, and installs the files that make charon gw.test.
 fn create_authority(place: &TempDir, key: &str) {
     let pki = |words: &[&str]| run_usher(place, &[&["aaa", "cert", "--dir", "pki"], words].concat());
     pki(&["init", "--server", "gw.test", "--key", key]);
@@ -31,7 +32,8 @@ fn create_authority(place: &TempDir, key: &str) {
     );
 }
 
-/// charon is gw.test; it gives ini.test an address where that begins, and may begin to it.
+/// Returns charon's connections as gw.test: `in` assigns an address to the initiator ini.test; `out` initiates
+/// to ini.test.
 fn charon_connections(local: &str, remote: &str) -> String {
     let connection = |name: &str, more: &str, theirs: &str| {
         format!(
@@ -52,10 +54,10 @@ fn load_connections(charon: &CharonNamespace, place: &TempDir, what: &[&str]) {
     assert!(said.contains("loaded ECDSA key") || said.contains("loaded RSA key"), "{said}");
 }
 
-/// charon with all that, and settings of its strongswan.conf.
+/// Starts charon with these connections and settings of its strongswan.conf.
 #[track_caller]
 fn start_charon(place: &TempDir, connections: &str, settings: &str) -> CharonNamespace {
-    // It has to have some connection before it has its certificates.
+    // charon starts only with a connection, before it has its certificates.
     let charon =
         CharonNamespace::with_settings("connections { none { remote_addrs = 127.0.0.9 } }\n", &[], settings);
     place.write_private("charon/swanctl.conf", connections);
@@ -66,7 +68,7 @@ fn start_charon(place: &TempDir, connections: &str, settings: &str) -> CharonNam
 const OURS: &str = "local_id = \"ini.test\"\nlocal_auth = \"certificate\"\nremote_auth = \"certificate\"\n\
                     certificate = \"pki/issued/ini.test.crt\"\nkey = \"pki/issued/ini.test.key\"\nca = \"pki/ca.crt\"\n";
 
-/// RFC 7427, RFC 8247 3.2: both sign by RSASSA-PSS, whoever begins.
+/// RFC 7427, RFC 8247 3.2: both sides sign by RSASSA-PSS.
 #[test]
 fn charon_and_we_sign_by_rsassa_pss() {
     let place = TempDir::new();
@@ -81,7 +83,7 @@ fn charon_and_we_sign_by_rsassa_pss() {
     assert_eq!(ours.terminate(), Some(0));
 }
 
-/// RFC 5280 6.3: a list of the authority's refuses whom it names, on charon's side and on ours.
+/// RFC 5280 6.3: charon and we reject a peer whose certificate is on the revocation list.
 #[test]
 fn who_is_on_a_revocation_list_is_refused_by_charon_and_by_us() {
     let place = TempDir::new();
@@ -89,7 +91,7 @@ fn who_is_on_a_revocation_list_is_refused_by_charon_and_by_us() {
     let strict = charon_connections("auth = pubkey", "auth = pubkey\n revocation = strict");
     let charon = start_charon(&place, &strict, "");
     let lists = "[revocation]\ncrl = [\"pki/ca.crl\"]\n";
-    // Nobody is on the list, which both have to have.
+    // Both sides require the list, which is still empty.
     let begin = |more: &str| {
         place.write_private("client.toml", &format!("{LISTEN}{}{more}", home_connection(OURS)));
         let mut command = charon_command(&charon, USHER);
@@ -100,27 +102,28 @@ fn who_is_on_a_revocation_list_is_refused_by_charon_and_by_us() {
     ours.wait_for("addresses=\"10.9.0.");
     assert!(charon.charon_log().contains("certificate status is good"), "{}", charon.charon_log());
     assert_eq!(ours.terminate(), Some(0));
-    // charon is, and does not know yet.
+    // charon's certificate is revoked; charon has the old list.
     run_usher(&place, &["aaa", "cert", "--dir", "pki", "revoke", "gw.test"]);
     let mut ours = begin(lists);
-    ours.wait_for("a certificate is not taken");
+    ours.wait_for("certificate rejected");
     let log = ours.log();
     assert!(log.contains("gw.test") && log.to_lowercase().contains("revoked"), "{log}");
-    // We are, and do not look.
+    // Our certificate is revoked; we do not check the list.
     run_usher(&place, &["aaa", "cert", "--dir", "pki", "revoke", "ini.test"]);
     install_files(&place, &[("x509crl/ca.pem", "pki/ca.crl")]);
     load_connections(&charon, &place, &["--load-creds", "--clear"]);
     let mut ours = begin("");
-    ours.wait_for("does not take what this side says it is");
+    ours.wait_for("rejected this side's identity or proof");
     assert!(charon.charon_log().contains("certificate was revoked on"), "{}", charon.charon_log());
 }
 
-/// RFC 5998: EAP-TLS proves both sides, who show no certificate besides; we begin, and charon does.
+/// RFC 5998: EAP-TLS proves both sides, and IKE carries no certificate. First we initiate, then charon.
 #[test]
 fn eap_tls_alone_proves_charon_and_us_in_both_roles() {
     let place = TempDir::new();
     create_authority(&place, "ecdsa-p256");
-    // charon's TLS 1.2 has no Extended Master Secret, and its TLS 1.3 no protected success indication (RFC 9190 2.1.1).
+    // charon's TLS 1.2 lacks Extended Master Secret; its TLS 1.3 lacks protected success indication (RFC 9190
+    // 2.1.1).
     let both = charon_connections("auth = eap-tls\n certs = gw.pem", "auth = eap-tls");
     let charon = start_charon(&place, &both, "");
     let tls = "eap_methods = [\"tls\"]\ncertificate = \"pki/issued/ini.test.crt\"\nkey = \"pki/issued/ini.test.key\"\nca = \"pki/ca.crt\"\n";

@@ -1,8 +1,9 @@
-//! How IKE_SAs with charon live: both prove anew who they are, ask whether the other lives, and give up who does not answer.
+//! The life of IKE_SAs with charon: reauthentication, dead peer detection, and the end of a dead peer, on both
+//! sides.
 
 use super::*;
 
-/// What the program that runs by this file says of itself.
+/// Returns the status of the program with this configuration file.
 #[track_caller]
 fn ike_status(charon: &CharonNamespace, place: &TempDir, file: &str) -> serde_json::Value {
     let mut command = charon_command(charon, USHER);
@@ -12,7 +13,7 @@ fn ike_status(charon: &CharonNamespace, place: &TempDir, file: &str) -> serde_js
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
-/// IKE_SAs that charon lists: each has a line that begins with its connection's name.
+/// Counts the IKE_SAs that charon lists; each has a line that begins with its connection's name.
 fn count_ike_sas(charon: &CharonNamespace, connection: &str) -> usize {
     let of = format!("{connection}: #");
     charon.run_swanctl(&["--list-sas"]).lines().filter(|line| line.starts_with(&of)).count()
@@ -36,7 +37,7 @@ fn initiate_connection(charon: &CharonNamespace) {
     assert!(said.contains("initiate completed successfully"), "{said}\n{}", charon.charon_log());
 }
 
-/// Our side begins to charon by a shared key, and goes on to serve.
+/// Starts our server, which initiates to charon by a pre-shared key.
 fn start_initiator(charon: &CharonNamespace, place: &TempDir, limits: &str, more: &str) -> RunningProgram {
     let by_key = "local_id = \"ini.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"a shared secret\"\n";
     place.write_private(
@@ -48,7 +49,7 @@ fn start_initiator(charon: &CharonNamespace, place: &TempDir, limits: &str, more
     place.start_program("client", &mut command, "started")
 }
 
-/// RFC 7296 2.8.3: a new IKE_SA with new proofs takes the old one's place, before that one ends or after.
+/// RFC 7296 2.8.3: a new, authenticated IKE_SA replaces the old one, before or after its deletion.
 #[test]
 fn charon_reauthenticates_make_before_break_and_the_reverse() {
     for order in ["no", "yes"] {
@@ -110,7 +111,7 @@ fn we_reauthenticate_make_before_break_and_the_reverse() {
     }
 }
 
-/// RFC 7296 3.15.1: charon asks for an address that it names, of both families.
+/// RFC 7296 3.15.1: charon requests a specific address of each family.
 #[test]
 fn charon_gets_the_addresses_that_it_asks_for() {
     let place = TempDir::new();
@@ -129,7 +130,7 @@ fn charon_gets_the_addresses_that_it_asks_for() {
     assert_eq!(now["sas"][0]["addresses"], serde_json::json!(["10.9.0.77", "fd00:9::77"]));
 }
 
-/// RFC 6023, in both roles: an IKE_SA without a CHILD_SA, which follows.
+/// RFC 6023, in both roles: an IKE_SA starts without a CHILD_SA, which follows.
 #[test]
 fn an_ike_sa_begins_without_a_child_which_follows() {
     let place = TempDir::new();
@@ -150,12 +151,12 @@ fn an_ike_sa_begins_without_a_child_which_follows() {
     });
 }
 
-/// RFC 7296 2.4: each side asks whether the other lives, and gives up one that does not answer.
+/// RFC 7296 2.4: each side probes the other, and drops a peer that does not answer.
 #[test]
 fn each_side_detects_a_dead_peer_and_drops_it() {
     let asked = |text: String| text.replace("version = 2\n", "version = 2\n dpd_delay = 1\n");
     let place = TempDir::new();
-    // charon asks, and gives us up.
+    // charon probes, and drops us.
     let charon = CharonNamespace::with_settings(
         &asked(initiator_config("auth = psk\n id = ini.test")),
         &[],
@@ -173,7 +174,7 @@ fn each_side_detects_a_dead_peer_and_drops_it() {
     });
     drop(ours);
     drop(charon);
-    // We ask, and give charon up.
+    // We probe, and drop charon.
     let charon = CharonNamespace::new(
         &responder_config("auth = psk\n id = ini.test")
             .replace("version = 2\n", "version = 2\n dpd_delay = 0\n"),
@@ -190,7 +191,7 @@ fn each_side_detects_a_dead_peer_and_drops_it() {
         "charon has answered"
     );
     signal_charon(&charon, "STOP");
-    ours.wait_for("the other side does not answer");
+    ours.wait_for("the peer does not answer");
     assert_eq!(ike_status(&charon, &place, "client.toml")["sas"].as_array().unwrap().len(), 0);
     signal_charon(&charon, "CONT");
 }

@@ -1,5 +1,6 @@
-//! Servers that ask by IDENT hear the PPPoE session's user, by both of the paper's methods, whatever the host's own identd says: an IRC
-//! server, a proxy, a mail server, and oidentd's plain client beside; and what becomes of active FTP.
+//! Servers that query IDENT learn the PPPoE session's user, by both methods of the paper, whatever the host's
+//! own identd answers. The servers are an IRC server, a proxy and a mail server. Other tests cover oidentd as a
+//! forwarder, and active FTP.
 
 use super::{PppoeTestNetwork, SITE, query_ident};
 use crate::namespace::NetworkNamespace;
@@ -7,17 +8,17 @@ use crate::place::{RunningProgram, TEST_TIMEOUT, TempDir};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
-/// Where the servers are.
+/// Address of the servers.
 const SERVER: &str = "198.51.100.2";
 
-/// What a host reads of a TCP port of the servers', after it has written something.
+/// Writes to a TCP port of the servers from a host, and returns the first matching line of the answer.
 #[track_caller]
 fn exchange_line(host: &NetworkNamespace, place: &TempDir, port: u16, says: &str, until: &str) -> String {
     let script = format!("exec 3<>/dev/tcp/{SERVER}/{port}; printf '{says}' >&3; grep -m1 '{until}' <&3");
     host.run_program(place, "timeout", &["100", "bash", "-c", &script], "").1
 }
 
-/// Starts an identd of a host's own, which says of every connection that it is a liar's.
+/// Starts an identd on a host, which answers every query with the user `liar`.
 #[track_caller]
 fn start_lying_identd(host: &NetworkNamespace, place: &TempDir, port: &str) -> RunningProgram {
     let mut command = host.command("oidentd");
@@ -32,7 +33,7 @@ fn start_lying_identd(host: &NetworkNamespace, place: &TempDir, port: &str) -> R
     running
 }
 
-/// A network of a concentrator, a host with a lying identd, and servers elsewhere.
+/// A test network: a concentrator, a host with a lying identd, and remote servers.
 struct CampusTestNetwork {
     cable: PppoeTestNetwork,
     world: NetworkNamespace,
@@ -57,7 +58,7 @@ impl CampusTestNetwork {
         self.running.iter().map(RunningProgram::log).collect()
     }
 
-    /// Who an IRC server says that somebody is who calls himself otherwise.
+    /// Returns the user that an IRC server shows for a client that claims another name.
     #[track_caller]
     fn query_irc(&self) -> String {
         let place = &self.cable.temp_dir;
@@ -75,12 +76,12 @@ impl CampusTestNetwork {
         said.split(' ').nth(4).unwrap_or_default().to_owned()
     }
 
-    /// What a proxy answers that lets one user pass, and what its log says.
+    /// Returns the answer and the log of a proxy that permits one user.
     #[track_caller]
     fn query_squid(&self, allowed: &str) -> (String, String) {
         let (place, folder) = (&self.cable.temp_dir, self.cable.temp_dir.path_text("squid"));
         std::fs::create_dir_all(&folder).unwrap();
-        // It does not run as root.
+        // squid does not run as root.
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         place.write_private(
             "squid.conf",
@@ -92,7 +93,7 @@ impl CampusTestNetwork {
             ),
         );
         let mut command = self.world.command("squid");
-        // Its name is that of its shared memory, which all squids of a machine see.
+        // squid's shared memory has its name, so the name is unique on the machine.
         let name = format!("usher{}{allowed}", std::process::id());
         command.args(["-N", "-n", &name, "-d", "1", "-f", &place.path_text("squid.conf")]);
         let mut server = place.start_program("squid", &mut command, "Accepting HTTP Socket connections");
@@ -109,12 +110,12 @@ impl CampusTestNetwork {
         }
     }
 
-    /// Who a mail server says that somebody is.
+    /// Returns the user that a mail server shows for a client.
     #[track_caller]
     fn query_exim(&self) -> String {
         let (place, folder) = (&self.cable.temp_dir, self.cable.temp_dir.path_text("exim"));
         std::fs::create_dir_all(&folder).unwrap();
-        // It does not stay root.
+        // exim does not stay root.
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         let text = format!(
             "primary_hostname = mail.test\nlocal_interfaces = {SERVER}\ndaemon_smtp_ports = 2525\nspool_directory = {folder}\n\
@@ -138,7 +139,7 @@ impl CampusTestNetwork {
         }
     }
 
-    /// Whether a host gets a file by active FTP within so many seconds, with what curl says.
+    /// Returns whether a host fetches a file by active FTP within this time, and curl's output.
     fn fetch_by_ftp(&self, folder: &str, seconds: &str) -> (bool, String) {
         let place = &self.cable.temp_dir;
         std::fs::create_dir_all(folder).unwrap();
@@ -197,7 +198,7 @@ fn by_masquerade_servers_learn_the_user_and_ftp_needs_a_helper() {
     let helper = "table ip ftp {\n  ct helper ftp { type \"ftp\" protocol tcp; l3proto ip; }\n  chain hosts { type filter hook prerouting \
                   priority 0; iifname \"pppoe*\" tcp dport 21 ct helper set \"ftp\"; }\n}\n";
     let (made, said) = campus.cable.ac.run_program(&campus.cable.temp_dir, "nft", &["-f", "-"], helper);
-    // A kernel may have none.
+    // A kernel may lack the helper.
     if made {
         let helped = campus.fetch_by_ftp(&folder, "60");
         assert!(helped.0 && helped.1.contains("what is wanted"), "{}", helped.1);
@@ -206,7 +207,7 @@ fn by_masquerade_servers_learn_the_user_and_ftp_needs_a_helper() {
     }
 }
 
-/// oidentd on the concentrator's host forwards a query to the host behind the translation, and believes it.
+/// oidentd on the concentrator forwards a query to the host behind the NAT, and trusts the answer.
 #[test]
 fn oidentd_beside_ours_passes_on_the_hosts_lie() {
     let campus = CampusTestNetwork::new("[data]\nnat = \"masquerade\"\n");

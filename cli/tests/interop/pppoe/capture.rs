@@ -1,17 +1,18 @@
-//! What goes between our concentrator and our client, as tshark reads it: all protocols, and nothing wrong with any.
+//! A capture of our concentrator and client, as tshark reads it: it has all protocols, and tshark finds no
+//! fault.
 
 use super::{PppoeTestNetwork, SITE};
 use crate::place::{TEST_TIMEOUT, run_program};
 use std::time::Instant;
 
-/// From this on an expert's word is more than a note: warnings and errors.
+/// Expert severities from this value on are warnings and errors.
 const WARNING: u32 = 0x60_0000;
-/// The group of warnings about sequence numbers: what TCP does on a busy machine is the system's affair.
+/// The group of warnings about sequence numbers, which the kernel's TCP causes on a busy machine.
 const SEQUENCE: &str = "33554432";
-/// EAP-MD5 proves no server, as tshark warns.
+/// tshark warns that EAP-MD5 does not authenticate the server.
 const EXEMPT: &str = "Vulnerable to MITM attacks. If possible, change EAP type.";
 
-/// Each of these is in the capture.
+/// The capture must have each of these.
 const PARTS: &[&str] = &[
     "pppoe.code == 0x09",
     "pppoe.code == 0x07",
@@ -59,7 +60,7 @@ fn tshark_finds_nothing_wrong_with_any_of_our_protocols() {
     command.args(["-q", "-B", "32", "-i", "lan", "-w", "capture.pcapng"]);
     let mut dumpcap = cable.temp_dir.start_program("dumpcap", &mut command, "File: ");
     let mut concentrator = cable.start_concentrator("ac");
-    // While frames are captured the file may end in the middle of one, which tshark says, too.
+    // During the capture the file may end within a frame; tshark then reports that, too.
     let captured = |filter: &str| {
         let words = ["-n", "-r", "capture.pcapng", "-Y", filter, "-T", "fields", "-e", "frame.protocols"];
         run_program(&cable.temp_dir.path(""), "tshark", &words, "")
@@ -70,12 +71,13 @@ fn tshark_finds_nothing_wrong_with_any_of_our_protocols() {
     };
     for protocol in ["pap", "chap", "mschapv2", "eap"] {
         let name = format!("client-{protocol}");
-        let refused = cable.as_user(&name, "ann", protocol, "wrong", &[], "does not let this user in");
+        let refused =
+            cable.as_user(&name, "ann", protocol, "wrong", &[], "rejected this user name and password");
         drop(refused);
         let more = ["--ipv6", "--delegation", "--network", "::/0"];
         let mut client = cable.as_user(&name, "ann", protocol, "password", &more, "connected address");
-        client.wait_for("address of IPv6");
-        client.wait_for("a prefix for the network behind this host prefix=\"2001:db8:ff");
+        client.wait_for("IPv6 address");
+        client.wait_for("prefix delegated to this host prefix=\"2001:db8:ff");
         for address in ["10.0.0.1", "2001:db8:ffff::1"] {
             let get = format!(
                 "exec 3<>/dev/tcp/{address}/9100 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
@@ -84,7 +86,7 @@ fn tshark_finds_nothing_wrong_with_any_of_our_protocols() {
                 cable.host.run_program(&cable.temp_dir, "timeout", &["60", "bash", "-c", &get], "");
             assert!(answers && said.contains("serving"), "{name} {address}: {said}\n{}", client.log());
         }
-        // A question whether it lives is asked each second.
+        // The client sends an LCP Echo-Request each second.
         let (echoes, begun) = ("lcp && ppp.code == 10", Instant::now());
         let before = captured(echoes);
         while captured(echoes) == before {

@@ -1,4 +1,4 @@
-//! Hundreds of hosts at a time: the load generator's, whose accounting an AAA server keeps.
+//! Hundreds of hosts of the load generator at a time. An AAA server keeps their accounting.
 
 use super::PppoeTestNetwork;
 use crate::place::{RunningProgram, TEST_TIMEOUT, USHER};
@@ -45,7 +45,8 @@ prefix = "127.0.0.1"
 secret = "testing123"
 "#;
 
-/// Sessions at the AAA server: rows, sessions that these are of, and those without a start and without an end.
+/// Returns the AAA server's rows: their number, the number of distinct sessions, and the rows without a start
+/// and without an end.
 fn count_sessions(cable: &PppoeTestNetwork) -> (i64, i64, i64, i64) {
     let store =
         Connection::open_with_flags(cable.temp_dir.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
@@ -55,7 +56,7 @@ fn count_sessions(cable: &PppoeTestNetwork) -> (i64, i64, i64, i64) {
     store.unwrap().query_row(sql, [], read).unwrap()
 }
 
-/// The AAA server, with so many users.
+/// Starts the AAA server with this number of users.
 fn start_aaa_server(cable: &PppoeTestNetwork, name: &str, users: i64) -> RunningProgram {
     let mut file = AAA.to_owned();
     for n in 0..users {
@@ -86,7 +87,7 @@ fn after_a_power_cut_hosts_return_and_each_session_counts_once() {
     let came: Vec<i64> = rounds.iter().map(|round| round["sessions"].as_i64().unwrap()).collect();
     assert_eq!(came, [SESSIONS, SESSIONS], "all are back: {value:#}");
     assert_eq!(value["client"]["sessions_flapped"].as_u64().unwrap_or(0), 0, "{value:#}");
-    // Those of before the cut, those of after it, and the one by which the generator tries a login first.
+    // Sessions before the cut, sessions after it, and the generator's first test login.
     let all = 2 * SESSIONS + 1;
     let begun = Instant::now();
     while count_sessions(&cable) != (all, all, 0, 0) {
@@ -104,7 +105,7 @@ fn after_a_power_cut_hosts_return_and_each_session_counts_once() {
     assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));
 }
 
-/// How sessions ended, as the AAA server has it: each cause with how often.
+/// Returns the terminate causes in the AAA server's store, each with its count.
 fn terminate_causes(cable: &PppoeTestNetwork) -> Vec<(String, i64)> {
     let store =
         Connection::open_with_flags(cable.temp_dir.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
@@ -138,7 +139,7 @@ fn a_later_start_sends_once_the_unacknowledged_stop_of_a_kill() {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
     };
-    // The four, and the one by which the generator tries a login first, which has ended.
+    // The four sessions, and the generator's first test login, which has ended.
     until("the AAA server knows all", &|| count_sessions(&cable) == (5, 5, 0, 4));
     server.signal("KILL");
     drop(server);
@@ -151,19 +152,20 @@ fn a_later_start_sends_once_the_unacknowledged_stop_of_a_kill() {
     crowd.signal("KILL");
     concentrator.signal("KILL");
     drop(concentrator);
-    // Of the next start, which nobody answers either, the two others have an end, too; and it is killed in its turn.
+    // The next start ends the two other sessions. No server acknowledges that either, and the program is killed
+    // again.
     for (name, lost, owed) in [("second", 2, 2), ("third", 0, 4)] {
         let concentrator = cable.start_concentrator(name);
         let status = cable.run_json_command(&["pppoe", "sessions"]);
         let counted = |what: &str| status["counters"][what].as_u64().unwrap();
-        assert_eq!((counted("sessions_lost"), counted("stops_owed")), (lost, owed), "{status}");
+        assert_eq!((counted("sessions_lost"), counted("stops_resent")), (lost, owed), "{status}");
         concentrator.signal("KILL");
     }
     assert_eq!(count_sessions(&cable), (5, 5, 0, 4));
     let mut server = start_aaa_server(&cable, "aaa again", 4);
     let mut concentrator = cable.start_concentrator("fourth");
     until("each Stop is there", &|| count_sessions(&cable) == (5, 5, 0, 0));
-    // It says what each would have said, and the servers' Accounting-On has ended none in its stead.
+    // Each Stop has its original cause; no Accounting-On has ended a session in its place.
     let expected = [("Admin-Reset", 2), ("NAS-Error", 2), ("User-Request", 1)];
     until("as they ended", &|| terminate_causes(&cable) == expected.map(|(cause, n)| (cause.to_owned(), n)));
     let acknowledged = || cable.read_log("sessions-").matches("stop-acknowledged").count();
@@ -171,7 +173,7 @@ fn a_later_start_sends_once_the_unacknowledged_stop_of_a_kill() {
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
     let mut concentrator = cable.start_concentrator("fifth");
     let status = cable.run_json_command(&["pppoe", "sessions"]);
-    assert_eq!(status["counters"]["stops_owed"], 0, "none is told again: {status}");
+    assert_eq!(status["counters"]["stops_resent"], 0, "none is told again: {status}");
     assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));
     assert_eq!(count_sessions(&cable), (5, 5, 0, 0));
 }

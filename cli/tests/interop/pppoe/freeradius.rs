@@ -1,4 +1,5 @@
-//! FreeRADIUS judges hosts, keeps their accounting, and changes and ends their sessions; our client shows who it is by each method.
+//! FreeRADIUS decides logins of hosts, keeps their accounting, and changes and ends their sessions. Our client
+//! logs in by each method.
 
 use super::PppoeTestNetwork;
 use crate::certificates::write_chain;
@@ -170,7 +171,7 @@ fn freeradius_network() -> PppoeTestNetwork {
     cable
 }
 
-/// Waits until the accounting has a record with all of these lines, and gives it.
+/// Waits for an accounting record with all of these lines, and returns it.
 #[track_caller]
 fn wait_for_record(place: &TempDir, lines: &[&str]) -> String {
     let begun = Instant::now();
@@ -185,7 +186,7 @@ fn wait_for_record(place: &TempDir, lines: &[&str]) -> String {
     }
 }
 
-/// What an attribute of a record says.
+/// Returns the value of an attribute of a record.
 #[track_caller]
 fn attribute_value<'a>(record: &'a str, name: &str) -> &'a str {
     let line = record.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().strip_prefix('='));
@@ -209,15 +210,16 @@ fn freeradius_decides_each_method_and_accounts_each_session() {
         let radius = start_freeradius(&cable, eap);
         concentrator.get_or_insert_with(|| cable.start_concentrator("ac"));
         let name = format!("client-{eap}-{protocol}");
-        // Of EAP-TLS it is the certificate that counts.
+        // EAP-TLS has no password; its certificate counts.
         if eap != "tls" {
-            drop(cable.as_user(&name, user, protocol, "wrong", more, "does not let this user in"));
+            drop(cable.as_user(&name, user, protocol, "wrong", more, "rejected this user name and password"));
         }
         let mut client = cable.as_user(&name, user, protocol, "password", more, "connected");
         let (answers, said) = cable.read_health();
         assert!(answers && said.contains("serving"), "{name}: {said}\n{}", client.log());
         let session = cable.wait_for_session();
-        // What a tunnel or a certificate shows is known by a name of the server's own alone, and this one says none.
+        // The concentrator learns the user of a tunnel or certificate only from the server, and this server
+        // sends no name.
         let shown = session["user"].as_str().unwrap();
         let unnamed = format!("{user} within EAP, session ");
         assert!(

@@ -1,4 +1,5 @@
-//! A disk that has no room for the log of translations: no connection goes out that nobody could name later.
+//! A full disk stalls the translation log. The concentrator then drops new connections, since no record would
+//! name their user.
 
 use super::{PppoeTestNetwork, SITE};
 use crate::namespace::NetworkNamespace;
@@ -8,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A disk of 4 MiB, until it is dropped.
+/// A disk of 4 MiB, mounted until dropped.
 struct TestDisk(PathBuf);
 
 impl TestDisk {
@@ -23,12 +24,12 @@ impl TestDisk {
 
 impl Drop for TestDisk {
     fn drop(&mut self) {
-        // What still has a file there keeps it until it ends.
+        // A process with an open file keeps the disk until it ends.
         let _ = find_program("umount").arg("--lazy").arg(&self.0).status();
     }
 }
 
-/// Whether the host comes through to a server elsewhere by a connection of its own.
+/// True if the host can open a connection to the remote server.
 fn reaches_server(cable: &PppoeTestNetwork) -> bool {
     let open = "exec 3<>/dev/tcp/198.51.100.2/7000";
     cable.host.run_program(&cable.temp_dir, "timeout", &["2", "bash", "-c", open], "").0
@@ -55,7 +56,7 @@ fn a_full_disk_drops_new_connections_but_sessions_still_begin() {
         }
         assert!(!reaches_server(&cable), "{}", concentrator.log());
         let counters = &status()["counters"];
-        assert!(counters["connections_held_back"].as_u64() > Some(0), "{counters}");
+        assert!(counters["connections_dropped"].as_u64() > Some(0), "{counters}");
         assert_eq!(counters["translations_holds"], n, "{counters}");
         let (_, metrics) = cable.ac.run_program(
             &cable.temp_dir,
@@ -72,8 +73,8 @@ fn a_full_disk_drops_new_connections_but_sessions_still_begin() {
             .current_dir(cable.temp_dir.path(""))
             .output();
         let said = String::from_utf8(said.unwrap().stdout).unwrap();
-        assert!(said.contains("connections that hosts begin are dropped"), "{said}");
-        // What is free is for the log of sessions.
+        assert!(said.contains("new connections of hosts are dropped"), "{said}");
+        // The remaining space is for the session log.
         let first = cable.wait_for_session();
         assert_eq!(cable.run_json_command(&["pppoe", "disconnect", "ann"])["sessions"], 1);
         let begun = Instant::now();
@@ -95,7 +96,7 @@ fn a_full_disk_drops_new_connections_but_sessions_still_begin() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    // Nothing was missed meanwhile.
+    // The log has missed no translation.
     let counters = &status()["counters"];
     assert_eq!(
         (&counters["translations_missed"], &counters["connections_limited"]),

@@ -1,4 +1,4 @@
-//! An AAA server that the concentrator reaches by RadSec (RFC 6614) judges hosts and keeps their accounting.
+//! An AAA server over RadSec (RFC 6614) decides logins of hosts and keeps their accounting.
 
 use super::{PppoeTestNetwork, SITE};
 use crate::certificates::write_host_certificates;
@@ -51,7 +51,7 @@ fn a_radsec_aaa_server_decides_logins_and_keeps_accounting() {
     command.args(["aaa", "serve", "--config", "aaa.toml"]);
     let mut server = cable.temp_dir.start_program("aaa", &mut command, "started");
     let mut concentrator = cable.start_concentrator("ac");
-    drop(cable.as_user("refused", "ann", "chap", "wrong", &[], "does not let this user in"));
+    drop(cable.as_user("refused", "ann", "chap", "wrong", &[], "rejected this user name and password"));
     let client = cable.connect_ann("client", "chap", "password", "connected");
     let session = cable.wait_for_session();
     assert_eq!(session["user"], "ann", "{}\n{}", concentrator.log(), client.log());

@@ -1,4 +1,4 @@
-//! An AAA server of ours: in the concentrator's own program, and by Diameter.
+//! Our AAA server: embedded in the concentrator's program, and over Diameter.
 
 use super::{PppoeTestNetwork, SITE};
 use crate::certificates::write_chain;
@@ -21,11 +21,11 @@ name = "ann"
 password = "a long password"
 "#;
 
-/// A concentrator that asks so, and the AAA server's file with this besides.
+/// Returns a test network whose concentrator has the tables `asked`; `more` extends the AAA server's file.
 fn embedded_aaa_network(asked: &str, more: &str) -> PppoeTestNetwork {
     let own = "[[user]]\nname = \"ann\"\npassword = \"a long password\"\n";
     assert!(SITE.contains(own));
-    // Ours holds names against certificates.
+    // Our AAA server compares names with certificates.
     let names = "[authentication]\ntrust_certificate_names = true\n";
     let cable = PppoeTestNetwork::with_config(&format!("{}{names}{asked}", SITE.replace(own, "")));
     write_chain(&cable.temp_dir, "server", 2);
@@ -34,7 +34,7 @@ fn embedded_aaa_network(asked: &str, more: &str) -> PppoeTestNetwork {
     cable
 }
 
-/// What `usher aaa` says of the running server.
+/// Returns the output of an `usher aaa` command on the running server.
 #[track_caller]
 fn run_aaa_command(cable: &PppoeTestNetwork, words: &[&str]) -> String {
     let words = [&["aaa"], words, &["--config", "aaa.toml"]].concat();
@@ -43,7 +43,7 @@ fn run_aaa_command(cable: &PppoeTestNetwork, words: &[&str]) -> String {
     said
 }
 
-/// The one session that the AAA server has, once that is this user's.
+/// Waits until the AAA server's only session is this user's, and returns it.
 #[track_caller]
 fn wait_for_accounting(cable: &PppoeTestNetwork, user: &str) -> Value {
     let begun = Instant::now();
@@ -58,7 +58,7 @@ fn wait_for_accounting(cable: &PppoeTestNetwork, user: &str) -> Value {
     }
 }
 
-/// How many sessions the AAA server's store has, and how many of them have no end.
+/// Returns the number of sessions in the AAA server's store, and of those without an end.
 fn count_stored_sessions(cable: &PppoeTestNetwork) -> (i64, i64) {
     let store =
         Connection::open_with_flags(cable.temp_dir.path("state/usher.db"), OpenFlags::SQLITE_OPEN_READ_ONLY);
@@ -85,7 +85,7 @@ fn an_embedded_aaa_server_decides_logins_and_ends_with_its_host() {
         "[aaa]\nnas_identifier = \"campus.test\"\naccounting = true\nserver = \"aaa.toml\"\n[aaa.dynamic]\n";
     let cable = embedded_aaa_network(asked, "");
     let mut concentrator = cable.start_concentrator("ac");
-    drop(cable.as_user("refused", "ann", "mschapv2", "wrong", &[], "does not let this user in"));
+    drop(cable.as_user("refused", "ann", "mschapv2", "wrong", &[], "rejected this user name and password"));
     let tls = ["--ca", "root.pem", "--server-name", "aaa.usher.test"];
     let own = [&tls[..], &["--certificate", "client.pem", "--key", "client.key"]].concat();
     let mut client = cable.as_user("client", "station@usher.test", "eap", "password", &own, "connected");
@@ -93,11 +93,11 @@ fn an_embedded_aaa_server_decides_logins_and_ends_with_its_host() {
     assert_eq!(session["user"], "station@usher.test", "{}", concentrator.log());
     let known = wait_for_accounting(&cable, "station@usher.test");
     assert_eq!(known["id"], session["session"]);
-    // The AAA server ends it by the same way by which it would end another access server's.
+    // The AAA server ends the session as one of any other access server: by dynamic authorization.
     run_aaa_command(&cable, &["session", "disconnect", known["unique"].as_str().unwrap()]);
     client.wait_for("ended");
     drop(client);
-    // What is written into its file is read with the concentrator's.
+    // A reload of the concentrator reads the AAA server's file, too.
     cable.temp_dir.write_private(
         "aaa.toml",
         &format!("{AAA}[[user]]\nname = \"bob\"\npassword = \"a long password\"\n"),
@@ -108,7 +108,7 @@ fn an_embedded_aaa_server_decides_logins_and_ends_with_its_host() {
     wait_for_accounting(&cable, "bob");
     wait_until_stored(&cable, (2, 1));
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
-    // The end of each session was told to it before it ended.
+    // The concentrator reported the end of each session before it ended itself.
     assert_eq!(count_stored_sessions(&cable), (2, 0), "{}", concentrator.log());
     drop(client);
 }
@@ -133,7 +133,7 @@ fn a_diameter_aaa_server_decides_logins_and_keeps_accounting() {
     {
         let name = format!("{user}-{protocol}-{}", more.len());
         let mut client = cable.as_user(&name, user, protocol, "password", more, "connected");
-        // What a tunnel shows is known by a name of the server's own alone, which says none unless it is asked to.
+        // The concentrator learns the user of a tunnel only from the server, which sends no name by default.
         let nameless = (user, protocol) == ("ann", "eap");
         let shown = cable.wait_for_session()["user"].as_str().unwrap().to_owned();
         assert!(
@@ -145,6 +145,6 @@ fn a_diameter_aaa_server_decides_logins_and_keeps_accounting() {
         ended += 1;
         wait_until_stored(&cable, (ended, 0));
     }
-    drop(cable.as_user("refused", "ann", "chap", "wrong", &[], "does not let this user in"));
+    drop(cable.as_user("refused", "ann", "chap", "wrong", &[], "rejected this user name and password"));
     assert_eq!((concentrator.terminate(), server.terminate()), (Some(0), Some(0)));
 }

@@ -1,5 +1,5 @@
-//! strongSwan's charon at the other end, in both roles. It takes a NAT to be between the two, as it does whenever it protects
-//! packets in user space, so that all packets are within UDP.
+//! strongSwan's charon as the peer, in both roles. charon protects packets in user space and therefore assumes
+//! a NAT, so UDP encapsulates all packets.
 
 use super::traffic::{DatagramFlow, echo_stream};
 use super::*;
@@ -7,7 +7,7 @@ use super::*;
 pub(super) const SECRETS: &str =
     "secrets { ike-1 { id-a = gw.test\n id-b = ini.test\n secret = \"a shared secret\" } }\n";
 
-/// charon as a gateway: 10.2.0.1 is behind it.
+/// Returns the configuration of charon as a gateway, with 10.2.0.1 behind it.
 fn charon_gateway_config() -> String {
     format!(
         "connections {{ in {{ version = 2\n proposals = aes128-sha256-x25519\n pools = v4\n mobike = yes\n rekey_time = 0\n\
@@ -17,7 +17,7 @@ fn charon_gateway_config() -> String {
     )
 }
 
-/// charon as a client.
+/// Returns the configuration of charon as a client.
 fn charon_client_config() -> String {
     format!(
         "connections {{ out {{ version = 2\n proposals = aes128-sha256-x25519\n vips = 0.0.0.0\n mobike = yes\n rekey_time = 0\n\
@@ -26,7 +26,7 @@ fn charon_client_config() -> String {
     )
 }
 
-/// Leads traffic to charon's device, which it makes itself.
+/// Routes traffic to charon's device, which charon creates.
 #[track_caller]
 pub(super) fn route_to_charon(charon: &CharonNamespace, to: &str, source: &str) {
     let name = charon.name();
@@ -40,23 +40,23 @@ pub(super) fn run_swanctl(charon: &CharonNamespace, words: &[&str]) {
     assert!(said.contains("completed successfully"), "{words:?}: {said}\n{}", charon.charon_log());
 }
 
-/// A capture of what goes over the cable.
+/// Starts a capture of the link.
 pub(super) fn start_capture(place: &TempDir, cable: &TunnelTestNetwork) -> RunningProgram {
-    // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
+    // Without this limit, the capture shows datagrams that a single system call sent as one packet.
     run_ip(&format!("-n {} link set eth0 gso_max_segs 1", cable.a));
     let mut command = cable.program_in(&cable.a, "dumpcap");
-    // With room for what comes while it does not run.
+    // The buffer holds packets that arrive while dumpcap is not scheduled.
     command.args(["-q", "-B", "32", "-i", "eth0", "-w", "capture.pcapng"]);
     place.start_program("dumpcap", &mut command, "File: ")
 }
 
-/// What tshark makes of the packets of ESP in a capture, by the keys of our log: how many there are, how many of them it has
-/// found good, and how many bad.
+/// Returns the number of ESP packets in a capture, and how many of them tshark finds good and bad by the keys
+/// of our log.
 fn count_decrypted_packets(place: &TempDir) -> (usize, usize, usize) {
     let keys = std::fs::read_to_string(place.path("client.esp_sa")).unwrap();
     let mut command = find_program("tshark");
-    // What is inside is left alone: where a segment of TCP came twice, tshark's reassembly ends before it says what it thought of
-    // the packet around it.
+    // Does not dissect TCP: at a repeated segment tshark's reassembly ends before tshark prints the result for
+    // the ESP packet.
     command.args(["--disable-protocol", "tcp"]);
     command.args(["-n", "-r", "capture.pcapng", "-Y", "esp", "-T", "fields", "-E", "occurrence=f"]);
     command.args(["-e", "esp.icv_good", "-e", "esp.icv_bad", "-o", "esp.enable_encryption_decode:TRUE"]);
@@ -163,11 +163,11 @@ fn charon_as_client_and_our_gateway_rekey_under_load() {
     assert!(now["sas"][0]["carried"]["received_packets"].as_u64() > Some(tally.sent as u64), "{now}");
 }
 
-/// The client's address changes, and the traffic goes on.
+/// Traffic goes on after the client's address has changed.
 #[test]
 fn traffic_goes_on_after_either_client_has_moved() {
     let place = TempDir::new();
-    // Ours.
+    // Our client moves.
     let charon = CharonNamespace::new(&charon_gateway_config());
     let cable = TunnelTestNetwork::with_charon(&charon);
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
@@ -183,7 +183,7 @@ fn traffic_goes_on_after_either_client_has_moved() {
     let spis = gateway_status(&place, "client")["sas"][0]["spis"].clone();
     run_ip(&format!("-n {a} addr add 192.0.2.11/24 dev eth0"));
     run_ip(&format!("-n {a} addr del 192.0.2.1/24 dev eth0"));
-    // The second address went with the first, of whose network it was.
+    // The kernel removed the second address with the first of the same network.
     try_ip(&format!("-n {a} addr add 192.0.2.11/24 dev eth0"));
     ours.wait_for("moved");
     echo_stream((a, "10.9.0.1"), (b, "10.2.0.1"), 1 << 20);
@@ -193,7 +193,7 @@ fn traffic_goes_on_after_either_client_has_moved() {
     drop(ours);
     drop(cable);
     drop(charon);
-    // charon.
+    // charon moves.
     let charon = CharonNamespace::new(&charon_client_config());
     let cable = TunnelTestNetwork::with_charon(&charon);
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
@@ -219,7 +219,7 @@ fn traffic_goes_on_after_either_client_has_moved() {
     assert!(now["sas"][0]["remote"].as_str().unwrap().starts_with("192.0.2.12:"), "{now}");
 }
 
-/// Both prove anew who they are, and traffic is not interrupted.
+/// Reauthentication does not interrupt traffic.
 #[test]
 fn traffic_goes_on_while_our_client_proves_anew_who_it_is() {
     let place = TempDir::new();
@@ -240,8 +240,8 @@ fn traffic_goes_on_while_our_client_proves_anew_who_it_is() {
     route_to_charon(&charon, "10.1.0.0/16", "10.2.0.1");
     echo_stream((a, "10.1.0.1"), (b, "10.2.0.1"), 100_000);
     let counted = || gateway_status(&place, "client")["counters"]["reauthentications"].as_u64().unwrap();
-    // One may be on its way to the SA that has just been taken away, each time. On a busy machine more are on their way, and
-    // not each time.
+    // At each reauthentication, one datagram may be in flight to the deleted SA. A busy machine may have more
+    // in flight, but not every time.
     let begun = Instant::now();
     loop {
         let before = counted();
@@ -259,8 +259,8 @@ fn traffic_goes_on_while_our_client_proves_anew_who_it_is() {
     assert_eq!(now["sas"].as_array().unwrap().len(), 1, "{now}");
 }
 
-/// Three CHILD_SAs under one IKE_SA, which the one side and the other have asked for; each carries its own traffic.
-/// IPv6 Ready: EN.I.1.2.5.1.
+/// Three CHILD_SAs under one IKE_SA, requested by both sides; each carries its own traffic. IPv6 Ready:
+/// EN.I.1.2.5.1.
 #[test]
 fn both_sides_add_child_sas_to_one_ike_sa_and_all_carry_traffic() {
     let child = |name: &str, local: &str, remote: &str| {
@@ -290,7 +290,8 @@ fn both_sides_add_child_sas_to_one_ike_sa_and_all_carry_traffic() {
         child("third", "10.1.0.0/16", "10.3.0.0/16"),
     ]
     .concat();
-    // charon begins, and asks for two, and we for the third when a packet needs it; then we begin and ask for all.
+    // First charon initiates with two CHILD_SAs, and we add the third when a packet needs it. Then we initiate
+    // all three.
     for how in ["on_demand = true\n", "start = true\n"] {
         let place = TempDir::new();
         let charon = CharonNamespace::new(&theirs);

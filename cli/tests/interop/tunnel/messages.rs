@@ -1,18 +1,18 @@
-//! What Debian's tshark makes of messages that no other peer there has: further key exchanges (RFC 9370) before and after the beginning,
-//! and an IKE_SA that is taken up again (RFC 5723).
+//! Debian's tshark decrypts messages that Debian's other peers do not support: additional key exchanges (RFC
+//! 9370) in the initial exchange and later, and resumption of an IKE_SA (RFC 5723).
 
 use super::charon::start_capture;
 use super::*;
 
-/// Types of exchanges (RFC 7296 3.1, RFC 5723, RFC 9242, RFC 9370).
+/// Exchange types (RFC 7296 3.1, RFC 5723, RFC 9242, RFC 9370).
 const IKE_AUTH: u8 = 35;
 const CREATE_CHILD_SA: u8 = 36;
 const IKE_SESSION_RESUME: u8 = 38;
 const IKE_INTERMEDIATE: u8 = 43;
 const IKE_FOLLOWUP_KE: u8 = 44;
 
-/// For each message of a capture: the number of its frame, its type of exchange, and whether tshark has found it good by these keys.
-/// `None`: it says nothing, as of a message in the clear.
+/// Returns for each message of a capture its frame number, exchange type, and whether tshark finds it good by
+/// these keys. `None`: tshark has no result, as for a message in the clear.
 fn read_messages(place: &TempDir, keys: &[String]) -> Vec<(u32, u8, Option<bool>)> {
     let mut command = find_program("tshark");
     command.args(["-n", "-V", "-r", "capture.pcapng", "-Y", "isakmp"]);
@@ -39,7 +39,8 @@ fn read_messages(place: &TempDir, keys: &[String]) -> Vec<(u32, u8, Option<bool>
     all
 }
 
-/// Lines of a log of keys, without those whose SPIs another line has too: the first of these stays, or the last.
+/// Returns the lines of a key log with distinct SPIs. The first or the last of several lines with the same SPIs
+/// stays.
 fn select_key_lines(lines: &[String], last: bool) -> Vec<String> {
     let spis = |line: &String| line.split(',').take(2).map(str::to_owned).collect::<Vec<_>>();
     let other = |n: usize, line: &String| {
@@ -76,12 +77,12 @@ fn tshark_decrypts_further_key_exchanges_and_resumption() {
     wait_until("the IKE_SA is replaced", || counted("ike_rekeyed") == 1);
     query_gateway(&place, "client", &["rekey", "--children"]);
     wait_until("the CHILD_SA is replaced", || counted("ike_children") == 2);
-    // The client loses what it has, and takes it up again.
+    // The client loses its IKE_SA and resumes it.
     gateway.signal("STOP");
-    client.wait_for("the other side does not answer");
+    client.wait_for("the peer does not answer");
     gateway.signal("CONT");
     wait_until("it is taken up again", || counted("ike_resumed") == 1);
-    // What belongs to the second IKE_SA is the last that has to be in the file.
+    // Messages of the second IKE_SA are the last to reach the file.
     wait_until("it is captured", || {
         let filter = format!("isakmp.exchangetype == {IKE_AUTH}");
         let words = ["-n", "-r", "capture.pcapng", "-Y", &filter, "-T", "fields", "-e", "frame.number"];
@@ -92,15 +93,15 @@ fn tshark_decrypts_further_key_exchanges_and_resumption() {
     dumpcap.terminate();
     let log = std::fs::read_to_string(place.path("client.ikev2")).unwrap();
     let lines: Vec<String> = log.lines().map(str::to_owned).collect();
-    // Keys change within an IKE_SA that begins with a further key exchange, which this tshark does not know: it is asked once by
-    // those before, and once by those after.
+    // With an additional key exchange, keys change within an IKE_SA. This tshark does not support that, so it
+    // runs once with the keys before and once with those after.
     let (before, after) = (
         read_messages(&place, &select_key_lines(&lines, false)),
         read_messages(&place, &select_key_lines(&lines, true)),
     );
     assert_eq!(before.len(), after.len());
     let count = |kind: u8| before.iter().filter(|(_, of, _)| *of == kind).count();
-    // A question and an answer at least; of two IKE_SAs that began, the second without a key exchange.
+    // At least a request and a response of each. The second IKE_SA starts without a key exchange.
     for kind in [IKE_AUTH, CREATE_CHILD_SA, IKE_SESSION_RESUME, IKE_INTERMEDIATE, IKE_FOLLOWUP_KE] {
         assert!(count(kind) >= 2, "{kind}: {before:?}");
     }

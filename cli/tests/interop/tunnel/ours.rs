@@ -1,10 +1,11 @@
-//! Ours at both ends, without a NAT: packets of ESP that are in no UDP.
+//! Usher at both ends, without a NAT: ESP without UDP encapsulation.
 
 use super::traffic::{DatagramFlow, bind_udp, echo_stream, wait_for_silence};
 use super::*;
 use crate::place::SECRET;
 
-/// The gateway, `b`: 10.2.0.0/16 and 2001:db8:2::/48 are behind it, its users are of 10.9.0.0/24 and 2001:db8:9::/112.
+/// Returns the configuration of the gateway, `b`. 10.2.0.0/16 and 2001:db8:2::/48 are behind it; users get
+/// addresses of 10.9.0.0/24 and 2001:db8:9::/112.
 fn gateway_config(more: &str) -> String {
     format!(
         "{}pools = [\"inner\", \"inner6\"]\ndns = [\"10.2.0.53\"]\ndomains = [\"corp.test\"]\n[[connection.child]]\nname = \"net\"\n\
@@ -23,7 +24,7 @@ fn client_config(to: &str, more: &str) -> String {
 }
 
 impl TunnelTestNetwork {
-    /// Networks behind both ends.
+    /// Adds networks behind both ends.
     fn add_inner_networks(&self) {
         for (n, name) in (1..).zip([&self.a, &self.b]) {
             run_ip(&format!("-n {name} addr add 10.{n}.0.1/32 dev lo"));
@@ -33,7 +34,7 @@ impl TunnelTestNetwork {
     }
 }
 
-/// The inner addresses of the only IKE_SA.
+/// Returns the virtual addresses of the only IKE_SA.
 fn inner_addresses(place: &TempDir, name: &str) -> [String; 2] {
     let mut found = Vec::new();
     wait_until("it has addresses", || {
@@ -59,7 +60,7 @@ fn tunnels_carry_both_ip_versions_and_leave_nothing_behind() {
         let [v4, v6] = inner_addresses(&place, "client");
         echo_stream((a, &v4), (b, "10.2.0.1"), 2 << 20);
         echo_stream((a, &v6), (b, "2001:db8:2::1"), 2 << 20);
-        // The gateway reaches its user, too.
+        // The gateway also reaches its user.
         echo_stream((b, "10.2.0.1"), (a, &v4), 100_000);
         let flow = DatagramFlow::start_flow((a, &v4), (b, "10.2.0.1"));
         for words in [&["rekey", "--children"][..], &["rekey"]] {
@@ -77,7 +78,8 @@ fn tunnels_carry_both_ip_versions_and_leave_nothing_behind() {
         let tally = flow.finish_flow();
         wait_for_silence([a, b]);
         assert!(tally.sent > 100 && tally.lost.is_empty(), "{to}: {tally:?}");
-        // What one side has sent the other has received, but for what its sockets had no room for: TCP has sent that again.
+        // Each side has received what the other sent, except drops at full sockets, which TCP has
+        // retransmitted.
         let (here, there) = (gateway_status(&place, "client"), gateway_status(&place, "gateway"));
         let carried = |of: &serde_json::Value, what: &str| of["sas"][0]["carried"][what].as_u64().unwrap();
         assert!(carried(&there, "received_octets") > 4 << 20, "{there}");
@@ -111,22 +113,22 @@ fn tunnels_carry_both_ip_versions_and_leave_nothing_behind() {
     }
 }
 
-/// What a connection is to protect does not leave as it is before there is a CHILD_SA, nor after the last has ended; unless somebody
-/// has said so.
+/// Packets that a connection protects never leave in the clear, neither before the first CHILD_SA nor after the
+/// last, unless the configuration permits it.
 #[test]
 fn without_a_child_sa_nothing_leaves_as_it_is() {
-    for (word, leaves) in [("", false), ("unprotected = \"forward\"\n", true)] {
+    for (word, leaves) in [("", false), ("without_child_sa = \"forward\"\n", true)] {
         let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
         cable.add_inner_networks();
         let (a, b) = (cable.a.as_str(), cable.b.as_str());
-        // In the clear there is a way to the network behind the gateway, and back.
+        // Routes lead to the network behind the gateway and back, in the clear.
         run_ip(&format!("-n {a} route add 10.2.0.0/16 via 192.0.2.2"));
         let there = bind_udp(b, "10.2.0.1", 7000);
         there.set_nonblocking(true).unwrap();
         let sent = std::cell::Cell::new(0_u32);
         let send = || {
             sent.set(sent.get() + 1);
-            // A source of its own each time: what is led to the device may have another.
+            // A new socket each time: a route to the device may select another source address.
             let here = bind_udp(a, "0.0.0.0", 0);
             let _ = here.send_to(&sent.get().to_be_bytes(), "10.2.0.1:7000");
         };
@@ -166,13 +168,14 @@ fn without_a_child_sa_nothing_leaves_as_it_is() {
     }
 }
 
-/// A route past the device to the other side's address would take packets to a user out in the clear, where that is a user's inner one.
+/// A route past the device to the peer's address must not send a user's packets in the clear, if that address
+/// is also a virtual address.
 #[test]
 fn no_route_leads_past_the_tunnel_to_an_address_of_a_pool() {
     let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
     cable.add_inner_networks();
     let (a, b) = (cable.a.clone(), cable.b.clone());
-    // The client's own address is one of those that the gateway gives.
+    // The client's own address is in the gateway's pool.
     run_ip(&format!("-n {a} addr add 10.9.0.77/32 dev lo"));
     run_ip(&format!("-n {b} route add 10.9.0.77/32 via 192.0.2.1"));
     let _gateway = cable.start_usher(&place, &b, "gateway", &["serve"], &gateway_config(""));
@@ -190,7 +193,7 @@ fn no_route_leads_past_the_tunnel_to_an_address_of_a_pool() {
     assert!(get.contains("dev esp"), "{get}");
 }
 
-/// Transport mode: what two hosts say to each other, with their own addresses (RFC 4301 3.3).
+/// Transport mode between two hosts, with their own addresses (RFC 4301 3.3).
 #[test]
 fn transport_mode_protects_what_two_hosts_say_to_each_other() {
     let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
@@ -219,7 +222,7 @@ fn transport_mode_protects_what_two_hosts_say_to_each_other() {
     }
 }
 
-/// What a program left that was killed does not stand in the way of the next.
+/// The remains of a killed program do not hinder the next one.
 #[test]
 fn a_gateway_that_was_killed_begins_again_and_leaves_nothing() {
     let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
@@ -240,7 +243,7 @@ fn a_gateway_that_was_killed_begins_again_and_leaves_nothing() {
     assert_eq!((second.terminate(), rules()), (Some(0), 0));
 }
 
-/// As the ping of the third founding study: the first packet brings its CHILD_SA about, and arrives.
+/// As the ping of the third founding study: the first packet triggers its CHILD_SA, and arrives.
 #[test]
 fn the_first_packet_begins_its_connection_and_arrives() {
     let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
@@ -266,7 +269,7 @@ fn the_first_packet_begins_its_connection_and_arrives() {
     assert_eq!(gateway_status(&place, "client")["sas"].as_array().unwrap().len(), 0, "nothing needs it yet");
     let (ours, theirs) = (bind_udp(a, "10.1.0.1", 0), bind_udp(b, "10.2.0.1", 7000));
     let mut buf = [0; 100];
-    // What is discarded begins nothing.
+    // A discarded packet triggers no exchange.
     ours.send_to(b"nobody hears", "10.2.9.1:7000").unwrap();
     wait_until("it is dropped", || {
         gateway_status(&place, "client")["counters"]["esp_discarded"].as_u64() >= Some(1)
@@ -279,15 +282,15 @@ fn the_first_packet_begins_its_connection_and_arrives() {
         let (length, from) = theirs.recv_from(&mut buf).unwrap();
         assert_eq!((&buf[..length], from), (word, ours.local_addr().unwrap()));
     }
-    // The second of its CHILD_SAs comes in the same way.
+    // A packet triggers the second CHILD_SA, too.
     let third = bind_udp(b, "10.3.0.1", 7000);
     ours.send_to(b"third", "10.3.0.1:7000").unwrap();
     assert_eq!(third.recv(&mut buf).unwrap(), 5);
     let now = gateway_status(&place, "client");
     assert_eq!(now["sas"].as_array().unwrap().len(), 1);
     assert_eq!(now["sas"][0]["children"].as_array().unwrap().len(), 2);
-    assert_eq!((&now["counters"]["acquired"], &now["counters"]["esp_not_held"]), (&2.into(), &0.into()));
-    // It ends, and the next packet begins it again.
+    assert_eq!((&now["counters"]["acquired"], &now["counters"]["esp_queue_dropped"]), (&2.into(), &0.into()));
+    // The IKE_SA ends, and the next packet starts it again.
     query_gateway(&place, "gateway", &["down", "--all"]);
     wait_until("it has ended", || gateway_status(&place, "client")["sas"].as_array().unwrap().is_empty());
     ours.send_to(b"again", "10.2.0.1:7000").unwrap();
@@ -310,18 +313,20 @@ fn packets_that_wait_in_vain_are_dropped_and_told() {
     let mut client = cable.start_usher(&place, a, "client", &["serve"], &text);
     let ours = bind_udp(a, "10.1.0.1", 0);
     ours.send_to(b"in vain", "10.2.0.1:7000").unwrap();
-    client.wait_for("there will be no CHILD_SA for packets that wait");
-    wait_until("it waits no more", || gateway_status(&place, "client")["counters"]["esp_not_held"] == 1);
-    // Whoever has refused is not asked for each packet.
+    client.wait_for("no CHILD_SA for queued packets");
+    wait_until("it waits no more", || gateway_status(&place, "client")["counters"]["esp_queue_dropped"] == 1);
+    // After a rejection, packets do not each start another attempt.
     for _ in 0..20 {
         ours.send_to(b"in vain", "10.2.0.1:7000").unwrap();
     }
-    wait_until("they wait no more", || gateway_status(&place, "client")["counters"]["esp_not_held"] == 21);
+    wait_until("they wait no more", || {
+        gateway_status(&place, "client")["counters"]["esp_queue_dropped"] == 21
+    });
     let now = gateway_status(&place, "client");
     assert_eq!(now["counters"]["initiated"], 1, "{now}");
 }
 
-/// Two programs do not share port 4500 unawares, and a device that cannot be made is a sentence.
+/// Two programs cannot share port 4500 by accident, and the program reports a device that it cannot create.
 #[test]
 fn what_stands_in_the_way_is_said() {
     let (place, cable) = (TempDir::new(), TunnelTestNetwork::new());
@@ -342,7 +347,7 @@ fn what_stands_in_the_way_is_said() {
     let said = third.output().unwrap();
     let text = [said.stdout, said.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    assert!(said.status.code() == Some(1) && text.contains("no TUN device \"lo\""), "{text}");
+    assert!(said.status.code() == Some(1) && text.contains("cannot create TUN device \"lo\""), "{text}");
 }
 
 #[test]
@@ -368,14 +373,14 @@ fn the_aaa_server_is_told_what_a_session_has_carried() {
         .replace("remote_auth = \"psk\"", "remote_auth = \"eap\"");
     let mut gateway = cable.start_usher(&place, b, "gateway", &["serve"], &text);
     let eap = "eap_identity = \"ann\"\neap_methods = [\"mschapv2\"]\npassword = \"a long password\"\n";
-    // Who it says it is the gateway gives to the AAA server.
+    // The gateway sends the client's identity to the AAA server.
     let text = client_config("192.0.2.2", eap)
         .replace("local_auth = \"psk\"", "local_auth = \"eap\"")
         .replace("local_id = \"ini.test\"", "local_id = \"ann\"");
     let mut client = cable.start_usher(&place, a, "client", &["serve"], &text);
     let [v4, _] = inner_addresses(&place, "client");
     echo_stream((a, &v4), (b, "10.2.0.1"), 1 << 20);
-    // A rekeyed CHILD_SA counts, too.
+    // Octets of a rekeyed CHILD_SA count, too.
     query_gateway(&place, "gateway", &["rekey", "--children"]);
     wait_until("it is replaced", || {
         let carried =
@@ -386,7 +391,7 @@ fn the_aaa_server_is_told_what_a_session_has_carried() {
     wait_for_silence([a, b]);
     let carried = gateway_status(&place, "gateway")["sas"][0]["carried"].clone();
     assert_eq!(client.terminate(), Some(0));
-    gateway.wait_for("the other side ended it");
+    gateway.wait_for("the peer ended it");
     let database = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
     let mut kept = (0, 0);
     wait_until("the record of its end is kept", || {

@@ -1,11 +1,11 @@
-//! What is between the two networks: IPv6, and a NAT that forgets what it had, with strongSwan's charon at the other end in both
-//! roles.
+//! IPv6 or a NAT that loses its mappings lies between the two networks. strongSwan's charon is the peer, in
+//! both roles.
 
 use super::charon::{SECRETS, route_to_charon, run_swanctl};
 use super::traffic::{echo_stream, run_in_namespace};
 use super::*;
 
-/// charon with a network of each side, to an address and from it.
+/// Returns charon's configuration: a tunnel between two networks, to and from an address.
 fn site_config(remote: &str, more: &str) -> String {
     let (own, other) = ("local { auth = psk\n id = gw.test }", "remote { auth = psk\n id = ini.test }");
     let child = "local_ts = 10.2.0.0/16\n remote_ts = 10.1.0.0/16\n esp_proposals = aes128gcm16-x25519\n rekey_time = 0";
@@ -15,7 +15,7 @@ fn site_config(remote: &str, more: &str) -> String {
     )
 }
 
-/// Ours, which is at the other end of it.
+/// Returns our configuration of the other end.
 fn our_site_config(more: &str) -> String {
     format!(
         "{}mobike = false\nproposals = [\"aes128-sha256-x25519\"]\n{more}[[connection.child]]\nname = \"net\"\n\
@@ -24,7 +24,7 @@ fn our_site_config(more: &str) -> String {
     )
 }
 
-/// Both carry what the other sends.
+/// Checks that both ends carry traffic of the other.
 #[track_caller]
 fn check_both_directions(cable: &TunnelTestNetwork) {
     let (a, b) = (cable.a.as_str(), cable.b.as_str());
@@ -65,7 +65,7 @@ fn ipv6_is_between_our_side_and_charon_in_both_roles() {
     assert_eq!(side.terminate(), Some(0));
 }
 
-/// A router between a host at 10.50.0.2 and one at 192.0.2.2, which gives what the first sends an address of its own.
+/// A router between hosts at 10.50.0.2 and 192.0.2.2, which translates the first host's address to its own.
 struct NatRouter(String);
 
 impl NatRouter {
@@ -93,7 +93,7 @@ impl NatRouter {
         }
         Self(router)
     }
-    /// Its own address becomes another, and with the old one goes every mapping.
+    /// Changes the router's own address; all mappings end with the old one.
     #[track_caller]
     fn change_address(&self, from: &str, to: &str) {
         run_ip(&format!("-n {} addr del {from}/24 dev out", self.0));
@@ -101,7 +101,8 @@ impl NatRouter {
     }
 }
 
-/// RFC 7296 2.23, RFC 3948: all goes by port 4500, keepalives hold the mapping, and charon follows when that is another.
+/// RFC 7296 2.23, RFC 3948: all packets use port 4500, keepalives hold the mapping, and charon follows a new
+/// mapping.
 #[test]
 fn charon_follows_the_nat_mapping_of_our_client() {
     let place = TempDir::new();
@@ -139,7 +140,7 @@ fn charon_follows_the_nat_mapping_of_our_client() {
     assert_eq!(client.terminate(), Some(0));
 }
 
-/// The same the other way round: our gateway follows by packets of ESP, and by IKE.
+/// The reverse: our gateway follows a new mapping, by ESP packets and by IKE.
 #[test]
 fn our_gateway_follows_the_nat_mapping_of_charon() {
     let place = TempDir::new();
@@ -157,9 +158,9 @@ fn our_gateway_follows_the_nat_mapping_of_charon() {
     assert!(of(&first).starts_with("192.0.2.9:"), "{first}");
     assert_eq!(first["sas"][0]["children"][0]["encapsulated"], true, "{first}");
     nat.change_address("192.0.2.9", "192.0.2.10");
-    // Packets are believed at once, before IKE has said anything.
+    // The gateway follows ESP packets at once, before any IKE message.
     echo_stream((&cable.b, "10.2.0.1"), (&cable.a, "10.1.0.1"), 200_000);
-    gateway.wait_for("packets come from another address");
+    gateway.wait_for("packets of the peer arrive from a new address");
     charon.run_swanctl(&["--rekey", "--child", "net"]);
     wait_until("IKE has come from there, too", || {
         of(&gateway_status(&place, "gateway")).starts_with("192.0.2.10:")

@@ -1,4 +1,4 @@
-//! What is sent through a tunnel, and what of it arrives.
+//! Traffic through a tunnel, and checks of its arrival.
 
 use crate::place::TEST_TIMEOUT;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Does something in a namespace.
+/// Runs a closure in a namespace.
 pub(super) fn run_in_namespace<T: Send + 'static>(
     space: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -34,7 +34,8 @@ pub(super) fn bind_udp(space: &str, address: &str, port: u16) -> UdpSocket {
     })
 }
 
-/// Sends so many octets by TCP from one address to another, and has them sent back; both times they must arrive as they were.
+/// Sends this number of octets by TCP from one address to another and back; they must arrive unchanged both
+/// times.
 #[track_caller]
 pub(super) fn echo_stream((from, source): (&str, &str), (to, target): (&str, &str), octets: usize) {
     let target: IpAddr = target.parse().unwrap();
@@ -60,17 +61,17 @@ pub(super) fn echo_stream((from, source): (&str, &str), (to, target): (&str, &st
     echo.join().unwrap();
 }
 
-/// What became of datagrams that were sent and answered.
+/// Counts of sent and lost datagrams.
 #[derive(Debug, Default)]
 pub(super) struct FlowTally {
     pub(super) sent: usize,
     pub(super) lost: Vec<u32>,
 }
 
-/// Most datagrams that are under way at a time: fewer than any queue holds while its reader does not run.
+/// Maximum datagrams in flight: below the capacity of any queue whose reader is not scheduled.
 const MAX_IN_FLIGHT: usize = 32;
 
-/// Datagrams that go from one address to another every few milliseconds, with numbers, and are answered.
+/// Numbered datagrams from one address to another every few milliseconds, which the receiver echoes.
 pub(super) struct DatagramFlow {
     is_over: Arc<AtomicBool>,
     is_answered: Arc<AtomicBool>,
@@ -84,7 +85,7 @@ struct FlowSender {
     socket: UdpSocket,
     target: SocketAddr,
     sent: u32,
-    /// Those that nobody has answered yet.
+    /// Numbers of datagrams without an answer.
     unanswered: BTreeSet<u32>,
     answered: Arc<AtomicUsize>,
 }
@@ -93,12 +94,12 @@ impl FlowSender {
     fn send_datagram(&mut self) {
         let mut datagram = [7; 600];
         datagram[..4].copy_from_slice(&self.sent.to_be_bytes());
-        // Without a route for a moment it is lost, and counted.
+        // Without a route, the datagram counts as lost.
         let _ = self.socket.send_to(&datagram, self.target);
         self.unanswered.insert(self.sent);
         self.sent += 1;
     }
-    /// Takes answers for so long.
+    /// Receives answers for this time.
     fn receive_answers(&mut self, time: Duration) {
         let (mut buf, until) = ([0; 2000], Instant::now() + time);
         while Instant::now() < until {
@@ -110,13 +111,13 @@ impl FlowSender {
             }
         }
     }
-    /// Sends until the flow is over, and then until a datagram is answered. What nobody has answered by then is lost: datagrams
-    /// go one way, one behind the other.
+    /// Sends until the flow is over, and then until a further datagram is answered. Datagrams take one path in
+    /// order, so all unanswered ones before it are lost.
     fn run_sender(mut self, is_over: &AtomicBool) -> FlowTally {
         while !is_over.load(Ordering::Relaxed) {
             self.send_datagram();
             self.receive_answers(Duration::from_millis(4));
-            // Answers that do not come for long are lost, and are not waited for.
+            // Waits only this long for answers; later ones are lost.
             let begun = Instant::now();
             while self.unanswered.len() >= MAX_IN_FLIGHT && begun.elapsed() < Duration::from_millis(50) {
                 self.receive_answers(Duration::from_millis(4));
@@ -156,7 +157,7 @@ impl DatagramFlow {
         });
         Self { is_over, is_answered, answered, sender, echo }
     }
-    /// Waits until so many more datagrams are answered.
+    /// Waits until this number of further datagrams is answered.
     #[track_caller]
     pub(super) fn wait_for_answers(&self, count: usize) {
         let wanted = self.answered.load(Ordering::Relaxed) + count;
@@ -175,13 +176,13 @@ impl DatagramFlow {
     }
 }
 
-/// Waits until no connection within these namespaces has anything more to send.
+/// Waits until no TCP connection in these namespaces has data to send.
 #[track_caller]
 pub(super) fn wait_for_silence(spaces: [&str; 2]) {
     let is_silent = || {
         ["tcp", "tcp6"].iter().all(|file| {
             let table = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-            // The state is the fourth word of each line but the first: 06 is TIME-WAIT, 0A is LISTEN.
+            // The fourth word of each line after the first is the state: 06 is TIME-WAIT, 0A is LISTEN.
             let states = table.lines().skip(1).map(|line| line.split_whitespace().nth(3).map(str::to_owned));
             states.flatten().all(|state| ["06", "0A"].contains(&&*state))
         })

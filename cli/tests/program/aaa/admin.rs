@@ -92,7 +92,7 @@ fn session_commands_create_no_store_if_no_server_has_run() {
     for words in ["list", "show 5f2a"] {
         let words = format!("usher aaa session {words} --config aaa.toml");
         let said = place.run_shell(&words).with_code(1).err;
-        assert!(said.contains("no server runs here") && said.contains("usher aaa serve"), "{said}");
+        assert!(said.contains("no server is running") && said.contains("usher aaa serve"), "{said}");
     }
     assert!(!place.run_shell("find . -name usher.db").with_code(0).out.contains("usher.db"));
 }
@@ -214,7 +214,7 @@ fn sessions_outlive_the_server() {
     // From the store, and by the next server.
     is(list());
     let shown = place.run_usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
-    assert!(shown.err.contains("no server runs here"), "{}", shown.err);
+    assert!(shown.err.contains("no server is running"), "{}", shown.err);
     let started = shown.out.lines().find(|line| line.starts_with("started")).unwrap_or_default();
     assert!(started.contains("T") && started.trim_end().ends_with('Z'), "{}", shown.out);
     // FreeRADIUS also writes sessions without a start.
@@ -223,7 +223,7 @@ fn sessions_outlive_the_server() {
     let began: i64 = raw.query_row("SELECT acctstarttime FROM radacct", [], |row| row.get(0)).unwrap();
     set("NULL");
     let shown = place.run_usher(&["aaa", "session", "show", "5f2a", "--config", "aaa.toml"]).with_code(0);
-    assert!(shown.out.contains("not known") && !shown.out.contains("1970"), "{}", shown.out);
+    assert!(shown.out.contains("unknown") && !shown.out.contains("1970"), "{}", shown.out);
     assert!(list()[0]["started"].is_null());
     set(&began.to_string());
     drop(raw);
@@ -296,7 +296,7 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
     assert_eq!(said, "ann changed\n");
     let asked = DisconnectNas::start(true);
     let said = usher("set ann --password-file - --disconnect").with_code(0).out;
-    assert_eq!(said, "ann changed; sessions that have ended, as their NASs say: 2\n");
+    assert_eq!(said, "ann changed; sessions ended, as their NASs confirm: 2\n");
     assert_eq!(asked.request_count(), 2);
     // Sessions stay listed until their NAS reports the end. A command for one of them says so.
     let session = |words: &str| {
@@ -305,7 +305,10 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
     assert_eq!(session("list").matches(&address).count(), 3);
     let asked = DisconnectNas::start(true);
     let said = session("disconnect 1");
-    assert_eq!(said, "1 has ended, as its NAS says; it is listed until the NAS's Accounting-Stop comes\n");
+    assert_eq!(
+        said,
+        "1 has ended, as its NAS confirms; it is listed until the NAS sends its Accounting-Stop\n"
+    );
     assert_eq!(asked.request_count(), 1);
     let asked = DisconnectNas::start(true);
     assert!(session("disconnect 2 --json").contains("disconnect-acknowledged"));
@@ -320,7 +323,7 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
     assert_eq!(server.terminate(), Some(0));
     // Without a server, no NAS can be asked.
     usher("add ann --password-file -").with_code(0);
-    assert!(usher("del ann --disconnect").with_code(1).err.contains("no server runs"));
+    assert!(usher("del ann --disconnect").with_code(1).err.contains("no server is running"));
 }
 
 /// A dead NAS leaves its sessions, each with a slot of its user's session limit and an address of the pool.
@@ -352,12 +355,12 @@ fn sessions_of_a_nas_that_died_are_forgotten() {
     let session = |words: &str| place.run_shell(&format!("usher aaa session {words} --config aaa.toml"));
     let said = session("forget aaaa00").with_code(1).err;
     assert!(
-        said.contains("may be several sessions") && said.contains("ann") && said.contains("bob"),
+        said.contains("matches several sessions") && said.contains("ann") && said.contains("bob"),
         "{said}"
     );
     assert!(session("forget aaaa").with_code(1).err.contains("there is no open session aaaa"));
     assert!(session("forget --user eve").with_code(1).err.contains("no such session is open"));
-    assert!(session("forget --nas elsewhere").with_code(1).err.contains("no client's name"));
+    assert!(session("forget --nas elsewhere").with_code(1).err.contains("nor the name of a client"));
     session("forget").with_code(2);
     let all = session("list --json").with_code(0).stdout_json();
     let short = |n: usize| all[n]["short"].as_str().unwrap().to_owned();
@@ -384,7 +387,7 @@ fn sessions_of_a_nas_that_died_are_forgotten() {
     assert_eq!(server.terminate(), Some(0));
     // Works without a server, too.
     let said = session("forget cccc0001").with_code(0);
-    assert!(said.err.contains("no server runs here"), "{}", said.err);
+    assert!(said.err.contains("no server is running"), "{}", said.err);
     assert_eq!(cause("cccc0001"), (true, Some("Admin-Reset".to_owned())));
     session("forget cccc0001").with_code(1);
 }

@@ -250,9 +250,11 @@ fn table_rows<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a st
 /// Checks that the operators' page documents each metric with its labels, and the counters' page each kind of event.
 /// `usher-daemon` tests the reverse.
 fn check_documented(exposition: &str) {
-    let (operation, counters) =
-        (include_str!("../../../../docs/aaa-server.md"), include_str!("../../../../docs/counters.md"));
-    let work = include_str!("../../../../docs/study-files.md");
+    let (operation, counters) = (
+        include_str!("../../../../docs/reference/aaa-server.md"),
+        include_str!("../../../../docs/reference/counters.md"),
+    );
+    let work = include_str!("../../../../docs/reference/study-files.md");
     let metrics: BTreeMap<&str, &str> = table_rows(operation, "metric").map(|row| (row[0], row[1])).collect();
     let mut seen = 0;
     for sample in exposition.lines().filter_map(|line| line.strip_prefix("usher_aaa_")) {
@@ -267,13 +269,17 @@ fn check_documented(exposition: &str) {
             .filter_map(|label| label.split_once("=\"").map(|(key, _)| key))
             .filter(|key| *key != "le")
             .collect();
-        assert_eq!(metrics.get(name), Some(&keys.join(", ").as_str()), "{sample}: docs/aaa-server.md");
+        assert_eq!(
+            metrics.get(name),
+            Some(&keys.join(", ").as_str()),
+            "{sample}: docs/reference/aaa-server.md"
+        );
         if let Some(kind) = labels.strip_prefix("kind=\"").and_then(|kind| kind.strip_suffix('"')) {
             let (page, written) = match name {
                 // Kinds of work are those that studies charge.
-                "work_total" => ("docs/study-files.md", work.contains(&format!("`{kind}`"))),
+                "work_total" => ("docs/reference/study-files.md", work.contains(&format!("`{kind}`"))),
                 _ => (
-                    "docs/counters.md",
+                    "docs/reference/counters.md",
                     table_rows(counters, &format!("kind of `{name}`")).any(|row| row[0] == kind),
                 ),
             };

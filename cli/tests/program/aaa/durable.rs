@@ -333,7 +333,7 @@ fn a_server_starts_while_its_database_is_away() {
     assert!(!stored_client_is_served(s.ports.acct));
 
     s.cluster.start();
-    server.wait_for_log("the store's clients are served");
+    server.wait_for_log("the store's clients are loaded");
     wait_or_fail(|| server.log(), || stored_client_is_served(s.ports.acct));
     assert!(nas.report_records(6_000, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
     s.gets_in("ann");

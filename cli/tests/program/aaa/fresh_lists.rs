@@ -42,10 +42,10 @@ fn a_list_reaches_a_server_whose_secrets_are_its_own() {
     // The list was made, but the notification failed. The timer's next run repeats it once.
     revoke_quietly(&pki, "ann");
     let said = cert(&["crl", "--expiring", "10"]);
-    assert!(said.contains("does not have it yet") && said.contains("has read it"), "{said}");
+    assert!(said.contains("has not read it yet") && said.contains("has read it"), "{said}");
     assert!(!logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
     let said = cert(&["crl", "--expiring", "10"]);
-    assert!(said.contains("holds for more than 10 days") && !said.contains("read it"), "{said}");
+    assert!(said.contains("is valid for more than 10 days") && !said.contains("read it"), "{said}");
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
     assert!(cert(&["revoke", "bob"]).contains("has read it"));
     assert!(!logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());

@@ -7,7 +7,7 @@ use crate::place::TempDir;
 #[test]
 fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
-    let limits = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 3\nfailures_hold = \"1 h\"\n";
+    let limits = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 3\nlockout_time = \"1 h\"\n";
     let server = DaemonProcess::start(&place, &ports.server_config(4, limits));
     for name in ["slow", "other"] {
         let add = "usher aaa user add NAME --hash argon2 --password-file - --config aaa.toml";
@@ -17,7 +17,7 @@ fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
     for _ in 0..3 {
         pap_login(ports.auth, "slow", "wrong").with_code(1);
     }
-    server.wait_for_log("too many failed logins under this name: held back user=slow");
+    server.wait_for_log("too many failed logins under this name: locked out user=slow");
     // Each from another port, to reach all shards.
     for n in 0..12 {
         let said = pap_login(ports.auth, "slow", if n % 2 == 0 { "right" } else { "wrong" }).with_code(1);
@@ -57,8 +57,8 @@ fn empty_and_too_costly_passwords_are_rejected_with_their_cause() {
     }
     pap_login(ports.auth, "greedy", "x").with_code(1);
     pap_login(ports.auth, "empty", "x").with_code(1);
-    server.wait_for_log("the Argon2 hash asks for t=4000000 passes over m=262144 KiB");
-    server.wait_for_log("the password is empty, so that everybody has it");
+    server.wait_for_log("the Argon2 hash needs t=4000000 passes over m=262144 KiB");
+    server.wait_for_log("the password is empty, so everybody knows it");
     server.wait_for_log("reject user=\"greedy\" method=\"pap\"");
     wait_for_metric(ports.metrics, "usher_aaa_aaa_events_total{kind=\"rejected_bad_rows\"}", 2.0);
     assert_eq!(server.terminate(), Some(0));

@@ -67,7 +67,7 @@ fn a_list_that_user_certificates_name_is_fetched_checked_kept() {
         revocation_config(&ports, &pki, &lists) + &user("eve") + &user("dan")
     };
     let learnt = |daemon: &DaemonProcess, url: &str| {
-        let said = "a user's certificate says where its issuer's revocation list is";
+        let said = "a user's certificate names a revocation list of its issuer";
         daemon.log().lines().any(|line| line.contains(said) && line.contains(url))
     };
 
@@ -89,7 +89,7 @@ fn a_list_that_user_certificates_name_is_fetched_checked_kept() {
     assert!(logs_in(&place, &pki, &ports, "bob"), "nobody knows of a list yet: {}", daemon.log());
     wait_for_daemon(&daemon, || learnt(&daemon, &url));
     assert!(!learnt(&daemon, &of_namesake), "{}", daemon.log());
-    daemon.wait_for_log("the issuer of the certificates that name it has not signed this list");
+    daemon.wait_for_log("the certificates' issuer has not signed this list");
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
     *given.lock().unwrap() = Some(user_revocation_list(&pki));
     wait_for_daemon(&daemon, || !logs_in(&place, &pki, &ports, "bob"));

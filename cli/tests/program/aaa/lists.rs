@@ -30,7 +30,7 @@ pub(super) fn create_authority() -> TempDir {
 /// Publishes the authority's list with a validity of `seconds`.
 pub(super) fn publish_list(place: &TempDir, seconds: u64) {
     let mut authority = CertificateAuthority::open(&place.path("pki")).unwrap();
-    authority.publish_for(now(), usher_core::Duration::from_secs(seconds)).unwrap();
+    authority.publish_list_with_lifetime(now(), usher_core::Duration::from_secs(seconds)).unwrap();
 }
 
 pub(super) const USERS: &str = "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann\"\npassword = \"right\"\n[[user]]\nname = \"bob\"\npassword = \"right\"\n";
@@ -78,12 +78,12 @@ fn an_expiring_list_warns_rejects_with_a_cause_and_is_reread() {
         })
     };
     let daemon = [12, 24, 48, 96].into_iter().find_map(served_in_time).expect("a server starts in a minute");
-    daemon.wait_for_log("is out of date in");
+    daemon.wait_for_log("expires in");
     let said = daemon.log();
-    let line = said.lines().find(|line| line.contains("is out of date in")).unwrap();
+    let line = said.lines().find(|line| line.contains("expires in")).unwrap();
     assert!(line.contains("WARN") && line.contains(&list) && line.contains("Usher AAA"), "{line}");
-    assert!(place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0).err.contains("out of date"));
-    daemon.wait_for_log("is out of date: nobody");
+    assert!(place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0).err.contains("expires in"));
+    daemon.wait_for_log("has expired: certificates");
     assert!(!logs_in(&place, &pki, &ports, "ann"));
     daemon.wait_for_log("crl-expired");
     let page = get_page(ports.metrics, "/metrics");
@@ -91,7 +91,7 @@ fn an_expiring_list_warns_rejects_with_a_cause_and_is_reread() {
     let end: u64 = end.rsplit_once(' ').unwrap().1.parse().unwrap();
     assert!(end <= now().unix_secs());
     let status = place.run_usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
-    assert!(status.contains("revocation list") && status.contains("is out of date"), "{status}");
+    assert!(status.contains("revocation list") && status.contains("has expired"), "{status}");
     let folder = pki.path("pki").display().to_string();
     let crl = |more: &[&str]| {
         let all = ["aaa", "cert", "--dir", &folder, "crl", "--config", "aaa.toml"];
@@ -99,7 +99,7 @@ fn an_expiring_list_warns_rejects_with_a_cause_and_is_reread() {
     };
     assert!(crl(&["--expiring", "10"]).contains("the running server has read it"));
     assert!(logs_in(&place, &pki, &ports, "ann"), "{}", daemon.log());
-    assert!(crl(&["--expiring", "10"]).contains("holds for more than 10 days"));
+    assert!(crl(&["--expiring", "10"]).contains("is valid for more than 10 days"));
     assert_eq!(daemon.terminate(), Some(0));
 }
 

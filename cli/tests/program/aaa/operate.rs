@@ -50,7 +50,7 @@ fn a_reload_changes_level_and_format_of_the_log() {
     until(2.0);
     pap_login(ports.auth, "ann", "wrong").with_code(1);
     server.wait_for_log("\"cause\":\"wrong-password\"");
-    assert!(!server.log().contains("takes effect when the server is started again"), "{}", server.log());
+    assert!(!server.log().contains("take effect after a restart"), "{}", server.log());
     let plain = |line: &&str| line.contains("ann") && !line.starts_with('{');
     assert_eq!(server.log().lines().filter(plain).count(), before, "{}", server.log());
     assert_eq!(server.terminate(), Some(0));
@@ -69,7 +69,7 @@ fn what_a_reload_leaves_for_the_next_start_is_named_each_time() {
     let more = config.replace("shards = 1", "shards = 2") + pool;
     write_private(&place, "aaa.toml", &more);
     for _ in 0..2 {
-        let said = "reloaded, but for what has changed of shards, pool: that takes effect when the server is started again\n";
+        let said = "reloaded; changes of shards, pool take effect after a restart\n";
         assert_eq!(reload(&[]), said);
     }
     let json: serde_json::Value = serde_json::from_str(&reload(&["--json"])).unwrap();
@@ -96,7 +96,7 @@ fn a_check_says_what_is_right_and_yet_not_what_was_meant() {
         "aaa.toml",
         &ports.server_config(1, &format!("{ANN}[[realm]]\nname = \"DEFAULT\"\nrefuse = true\n")),
     );
-    assert!(check().contains("every realm that is not named, is \"*\" here"), "{}", check());
+    assert!(check().contains("every realm without an entry, write \"*\""), "{}", check());
     write_private(&place, "aaa.toml", &ports.server_config(1, ANN));
     // The service runs as the state directory's owner. Root can read files that this user cannot.
     place.run_shell("mkdir state; chown 1:1 state; chmod 755 .").with_code(0);

@@ -198,8 +198,8 @@ fn a_test_login_says_why_the_tls_to_its_server_ends() {
             let by_tls = ["--tls", "--server-name", trusted.1, "--ca", &files[0]];
             let own = ["--certificate", &files[1], "--key", &files[2]];
             let said = place.run_usher(&[&login[..], &by_tls, &own, by].concat()).with_code(1);
-            assert!(said.out.contains("TLS ends: ") && said.out.contains(fault), "{fault}: {said:?}");
-            assert!(said.out.contains("cause, as this side sees it: "), "{said:?}");
+            assert!(said.out.contains("TLS fails: ") && said.out.contains(fault), "{fault}: {said:?}");
+            assert!(said.out.contains("cause, as seen by the client: "), "{said:?}");
             assert!(!said.out.contains("No answer"), "{said:?}");
         }
     }
@@ -227,8 +227,8 @@ fn answers_that_are_not_believed_are_no_silence() {
     write_private(&place, "secret", "one secret of ours");
     write_private(&place, "right", "right");
     for (signed, why) in [
-        (true, "they were made with another secret"),
-        (false, "they have no Message-Authenticator, as those of servers from before 2024"),
+        (true, "the server has another shared secret"),
+        (false, "they have no Message-Authenticator; servers from before 2024 send none"),
     ] {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
@@ -257,7 +257,7 @@ fn answers_that_are_not_believed_are_no_silence() {
         let said = place.run_usher(&login).with_code(1);
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[], address).unwrap();
         other.join().unwrap();
-        assert!(said.out.contains(&format!("answers came and were dropped: {why}.")), "{said:?}");
+        assert!(said.out.contains(&format!("answers were dropped: {why}.")), "{said:?}");
         assert!(!said.out.contains("No answer"), "{said:?}");
     }
 }

@@ -64,12 +64,12 @@ fn an_aaa_server_logs_why_it_refuses_a_server_certificate() {
         (with_expired(), untrusted_authority(), TempDir::new(), ServerPorts::reserve_free());
     let good = "home.hotel.example";
     let servers = [
-        ("stranger", TlsServer::start(&other, good), good, "is of an authority that is not trusted here ("),
+        ("stranger", TlsServer::start(&other, good), good, "is from an authority that is not trusted here ("),
         (
             "namesake",
             TlsServer::start(&pki, good),
             "another.example",
-            "it is of home.hotel.example, and should be of another.example",
+            "is for home.hotel.example and should be for another.example",
         ),
         ("elder", TlsServer::start(&pki, "expired"), good, "has expired ("),
     ];
@@ -97,15 +97,18 @@ fn an_aaa_server_logs_why_it_refuses_a_server_certificate() {
     for (name, _, _, why) in &servers {
         pap_login(ports.auth, &format!("ann@{name}.example"), "right").with_code(1);
         front.wait_for_log(&format!(
-            "a home server is dead: nothing is sent to it until it is back home_server=\"{name}\""
+            "a home server is dead: it gets no requests until it is back home_server=\"{name}\""
         ));
         let log = front.log();
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(*why)).collect();
         let told = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-        assert_eq!(told(&format!("a server is not reached by TLS server=\"{name}\"")), 1, "{log}");
-        assert_eq!(told("no connection to it can be had: the server's certificate"), 1, "{log}");
+        assert_eq!(told(&format!("TLS connection to a server failed server=\"{name}\"")), 1, "{log}");
+        assert_eq!(told("cannot connect to it: the server's certificate"), 1, "{log}");
     }
-    front.wait_for_log(&format!("a server is not reached by TLS server=\"{good}\" address={}", peer.address));
+    front.wait_for_log(&format!(
+        "TLS connection to a server failed server=\"{good}\" address={}",
+        peer.address
+    ));
     let status = place.run_usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
     for (name, _, _, why) in &servers {
         let line = status.lines().find(|line| line.contains("not reached by TLS") && line.contains(name));
@@ -125,7 +128,7 @@ fn gateway_and_load_generator_report_why_a_certificate_fails() {
     let (host, port, nat_port) = (own_address(), own_port(), own_port());
     let own = "certificate = \"pki/issued/front.example.net.crt\"\nkey = \"pki/issued/front.example.net.key\"\nca = \"pki/ca.crt\"\n";
     let text = format!(
-        "[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"ike.sock\"\n[data]\ncarry = \"none\"\n\
+        "[listen]\naddresses = [\"{host}\"]\nport = {port}\nnat_port = {nat_port}\ncontrol = \"ike.sock\"\n[data]\nmode = \"none\"\n\
          [aaa.diameter]\nidentity = \"front.example.net\"\nrealm = \"example.net\"\n\
          [[aaa.diameter.peer]]\nidentity = \"home.hotel.example\"\naddress = \"{}\"\ntransport = \"tls\"\n[aaa.tls]\n{own}",
         server.address
@@ -133,8 +136,8 @@ fn gateway_and_load_generator_report_why_a_certificate_fails() {
     write_private(&pki, "ike.toml", &text);
     let gateway =
         DaemonProcess::run_command(&mut pki.usher_command(&["ike", "serve", "--config", "ike.toml"]));
-    gateway.wait_for_log("a server is not reached by TLS server=\"home.hotel.example\"");
-    assert!(gateway.log().contains("is of an authority that is not trusted here ("), "{}", gateway.log());
+    gateway.wait_for_log("TLS connection to a server failed server=\"home.hotel.example\"");
+    assert!(gateway.log().contains("is from an authority that is not trusted here ("), "{}", gateway.log());
     assert_eq!(gateway.terminate(), Some(0));
     let at = server.address.to_string();
     let files = [
@@ -161,7 +164,7 @@ fn gateway_and_load_generator_report_why_a_certificate_fails() {
     ];
     let said = pki.run_usher(&[&login[..], &files].concat());
     assert!(
-        said.code == Some(1) && said.err.contains("is of an authority that is not trusted here ("),
+        said.code == Some(1) && said.err.contains("is from an authority that is not trusted here ("),
         "{said:?}"
     );
 }

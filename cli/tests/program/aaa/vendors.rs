@@ -134,7 +134,7 @@ fn dictionaries_apply_to_the_store_its_commands_and_its_import() {
         "eve\tCleartext-Password := \"right\"\n\tAruba-User-Vlan = 20,\n\tMikrotik-Rate-Limit := \"1M/2M\",\n\
          \tCisco-AVPair += \"a=1\",\n\tCisco-AVPair += \"b=2\",\n\tAttr-26.64999.300 = 0x00000003,\n\tNorthwind-Note = \"x\"\n",
     );
-    assert!(usher("user import users").with_code(0).out.contains("1 users taken over, 0 lines"));
+    assert!(usher("user import users").with_code(0).out.contains("1 users imported, 0 lines"));
     let said = pap_login(ports.auth, "eve", "right").with_code(0).out;
     expect_lines(
         &said,
@@ -170,7 +170,7 @@ fn an_import_that_would_let_in_more_takes_nothing() {
     place.write("users", "eve\tCleartext-Password := \"right\"\n$INCLUDE more\n");
     let said = usher("import users").with_code(3).err;
     assert!(
-        said.contains("more:1: this DEFAULT stands above") && said.contains("nothing was taken over"),
+        said.contains("more:1: this DEFAULT stands above") && said.contains("no entry was imported"),
         "{said}"
     );
     let said = usher("import users --json").with_code(3).out;
@@ -178,9 +178,9 @@ fn an_import_that_would_let_in_more_takes_nothing() {
     assert!(!usher("list").with_code(0).out.contains("eve"));
 
     place.write("more", "kai\tCleartext-Password := \"right\"\n\tFilter-Id = \"%{User-Name}\"\n");
-    assert!(usher("import users").with_code(3).err.contains("say --leave-out"));
+    assert!(usher("import users").with_code(3).err.contains("use --leave-out"));
     let said = usher("import users --leave-out").with_code(3);
-    assert!(said.out.contains("2 users taken over, 1 lines"), "{} {}", said.out, said.err);
+    assert!(said.out.contains("2 users imported, 1 lines"), "{} {}", said.out, said.err);
     let said = usher("list").with_code(0).out;
     assert!(said.contains("eve") && said.contains("kai"), "{said}");
 }
@@ -217,8 +217,8 @@ fn an_unreadable_reply_item_has_its_cause_and_may_be_left_out() {
     write_private(&place, "aaa.toml", &lenient);
     place.run_usher(&["aaa", "reload", "--config", "aaa.toml"]).with_code(0);
     expect_lines(&pap_login(ports.auth, "ann", "right").with_code(0).out, &["Session-Timeout = 600"]);
-    trace.wait_for_lines("left out, since it cannot be understood: radreply, `Nortwind-Tier = (hidden)`", 1);
-    server.wait_for_log("a row of a reply cannot be understood and is left out");
+    trace.wait_for_lines("left out, since it cannot be parsed: radreply, `Nortwind-Tier = (hidden)`", 1);
+    server.wait_for_log("cannot parse a reply row in the store: it is left out");
     assert!(metric_value(&get_page(ports.metrics, "/metrics"), "usher_aaa_reply_rows_left_out_total") >= 1.0);
     // An unknown check item rejects the user, whatever the setting for replies.
     pap_login(ports.auth, "bob", "right").with_code(1);

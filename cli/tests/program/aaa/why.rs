@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use usher_aaa::RejectCause;
 use usher_core::WallTime;
-use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
+use usher_pki::{AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, KeyKind};
 
 /// A running `usher aaa trace`.
 pub(super) struct TraceProcess {
@@ -126,7 +126,7 @@ impl TraceFixture {
     /// Expects a reject by a check item of the user. All outputs name the item.
     #[track_caller]
     fn refused_by_row(&self, user: &str, row: &str) {
-        let text = "the request is not as the user's checks want it";
+        let text = "the request fails the user's checks";
         let said = self.expect_reject("checks", text, user, &RIGHT);
         let told = format!("rejected, checks: {text} {row}");
         assert!(said.out.contains(&told), "{said:?}");
@@ -206,7 +206,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     let user = |name: &str, rows: &str| {
         format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\ncheck = [{rows}]\n")
     };
-    let mut more = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 9\nfailures_hold = \"1 h\"\n\
+    let mut more = "[users]\nstore = \"sqlite\"\n[limits]\nfailures = 9\nlockout_time = \"1 h\"\n\
                     [methods]\norder = [\"eap-md5\", \"pap\", \"chap\"]\n\
                     [[realm]]\nname = \"gone.example\"\nrefuse = true\n\
                     [[pool]]\nname = \"one\"\nranges = [\"192.0.2.1-192.0.2.1\"]\n\
@@ -225,14 +225,14 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     more += &user("second", "\"Pool-Name := one\"");
     let s = TraceFixture::start(&more);
     s.run_login_test("ann", &RIGHT).with_code(0);
-    s.expect_reject("unknown-user", "nobody of that name", "nobody", &RIGHT);
+    s.expect_reject("unknown-user", "no user has this name", "nobody", &RIGHT);
     s.expect_reject("wrong-password", "wrong password", "ann", &WRONG);
     s.expect_reject("wrong-password", "wrong password", "ann", &method_arguments("eap-md5", WRONG));
     s.run_login_test("ann", &RIGHT).with_code(0);
-    s.expect_reject("no-password", "the user has no password", "none", &RIGHT);
+    s.expect_reject("no-password", "the method needs a password", "none", &RIGHT);
     s.expect_reject(
         "password-form",
-        "the user's password is kept in a form",
+        "this method cannot use the stored form",
         "hashed",
         &method_arguments("chap", RIGHT),
     );
@@ -247,7 +247,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
         s.expect_reject("no-method", "no method in common", "ann", &method_arguments("eap-gtc", RIGHT));
     assert!(said.out.contains("(the device wants GTC)"), "{said:?}");
     s.expect_reject("locked", "the user is locked", "locked", &RIGHT);
-    s.expect_reject("expired", "the user's time is over", "over", &RIGHT);
+    s.expect_reject("expired", "the user has expired", "over", &RIGHT);
     s.refused_by_row(
         "wired",
         "(`NAS-Port-Type == Ethernet` does not hold: the request has no such attribute)",
@@ -259,14 +259,14 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     for _ in 0..9 {
         s.run_login_test("held", &WRONG).with_code(1);
     }
-    s.daemon.wait_for_log("too many failed logins under this name: held back user=held");
+    s.daemon.wait_for_log("too many failed logins under this name: locked out user=held");
     s.expect_reject("failures", "too many failed logins", "held", &RIGHT);
     s.run_login_test("first", &RIGHT).with_code(0);
-    s.expect_reject("pool-empty", "the address pool has nothing left", "second", &RIGHT);
+    s.expect_reject("pool-empty", "the address pool is exhausted", "second", &RIGHT);
     let start =
         "User-Name=once,Acct-Status-Type=Start,Acct-Session-Id=a1,NAS-IP-Address=127.0.0.1,NAS-Port=1";
     run_radclient(s.ports.acct, "acct", start).with_code(0);
-    s.expect_reject("sessions", "the user has as many sessions", "once", &RIGHT);
+    s.expect_reject("sessions", "the user already has the maximum", "once", &RIGHT);
     // Writes to the database directly.
     let store = rusqlite::Connection::open(s.temp_dir.path("state/usher.db")).unwrap();
     let row = "INSERT INTO radcheck (username, attribute, op, value) VALUES (?1, ?2, ':=', ?3)";
@@ -289,7 +289,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
         "talkative",
         &RIGHT,
     );
-    assert!(said.out.contains("octets of attributes, and "), "{said:?}");
+    assert!(said.out.contains("octets of attributes, but only "), "{said:?}");
     // Another program left this value empty.
     let odd = "INSERT INTO radcheck (username, attribute, op, value) VALUES ('unsaid', 'Cleartext-Password', '', 'right')";
     store.execute(odd, []).unwrap();
@@ -297,7 +297,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     s.expect_reject("bad-rows", "the user's rows in the store", "strange", &RIGHT);
     s.expect_reject("pool-unknown", "the user's address pool is not configured", "elsewhere", &RIGHT);
     store.execute("ALTER TABLE radcheck RENAME TO gone", []).unwrap();
-    let said = s.expect_login_end("none", "store-away", "the store cannot be asked", "late", &RIGHT);
+    let said = s.expect_login_end("none", "store-away", "the store is not available", "late", &RIGHT);
     assert!(said.out.contains("No answer from"), "{said:?}");
     let names = s.trace.traced_lines();
     assert!(names.contains("Access-Request from 127.0.0.1, client tests"), "{names}");
@@ -332,7 +332,7 @@ impl TestPki {
         let (key, now) = (KeyKind::EcdsaP256, WallTime::from_unix_secs(now() - 100 * DAY));
         CertificateAuthority::init(
             &self.authority_folder(folder),
-            &InitOptions { name: name.into(), key, days: 900, now },
+            &AuthorityInitOptions { name: name.into(), key, days: 900, now },
         )
         .unwrap()
     }
@@ -430,27 +430,27 @@ fn causes_of_certificates_are_told_apart() {
         ("certificate-not-yet-valid", "the device's certificate, or its", "young", by("pki", "young")),
         (
             "certificate-unknown-ca",
-            "the device's certificate is of an authority",
+            "the device's certificate is from an authority",
             "ann",
             by("foreign", "ann"),
         ),
         ("certificate-signature", "a signature of the device's", "ann", by("double", "ann")),
         ("certificate-revoked", "the device's certificate is revoked: it is on", "thief", by("pki", "thief")),
         ("certificate-purpose", "the device's certificate is for another purpose", "www", by("pki", "www")),
-        ("certificate-other-name", "the device's certificate is of another name", "bob", by("pki", "ann")),
+        ("certificate-other-name", "the device's certificate has another name", "bob", by("pki", "ann")),
     ] {
         let said = s.expect_reject(cause, text, user, &as_arguments(&arguments));
         // For a handshake failure, an alert informs this side, too.
-        let alert = "TLS ends: the server complains by TLS alert ";
+        let alert = "TLS fails: the server sent TLS alert ";
         assert_eq!(said.out.contains(alert), cause != "certificate-other-name", "{said:?}");
     }
     let said = s.expect_reject(
         "alert-unknown-ca",
-        "the device complains by TLS alert unknown_ca: it does not know the authority of our certificate",
+        "the device sent TLS alert unknown_ca: it does not know the authority of our certificate",
         "ann",
         &as_arguments(&pki.certificate_arguments("pki", "ann", "foreign")),
     );
-    let here = "TLS ends: the server's certificate is of an authority that is not trusted here";
+    let here = "TLS fails: the server's certificate is from an authority that is not trusted here";
     assert!(said.out.contains(here), "{said:?}");
     // The same within tunnels, whose users are looked up by the inner name.
     let ca = pki.authority_folder("pki").join("ca.crt").display().to_string();
@@ -470,7 +470,7 @@ fn causes_of_certificates_are_told_apart() {
     s.expect_reject("crl-expired", outdated, "ann", &as_arguments(&by("pki", "ann")));
     drop(s);
     let s = TraceFixture::start(&(pki.tls_section("ended", "") + &everybody));
-    let expired = "the device complains by TLS alert certificate_expired";
+    let expired = "the device sent TLS alert certificate_expired";
     s.expect_reject("alert-certificate-expired", expired, "ann", &as_arguments(&by("pki", "ann")));
 }
 
@@ -491,11 +491,11 @@ fn causes_of_issuers_that_are_asked_are_told_apart() {
     let refused = |s: &TraceFixture, cause: &str, text: &str| {
         s.expect_reject(cause, text, "ann@hotel.example", &arguments);
     };
-    refused(&with(""), "ocsp-no-responder", "there is no OCSP responder to ask");
+    refused(&with(""), "ocsp-no-responder", "no OCSP responder is known");
     let silent = with(&asking(&format!("http://{}", own_socket())));
     refused(&silent, "ocsp-silent", "the OCSP responder for the device's certificate does not answer");
     for (entry, cause, text) in [
-        ("R", "ocsp-revoked", "the device's certificate is revoked: its issuer's OCSP responder says so"),
+        ("R", "ocsp-revoked", "the device's certificate is revoked (OCSP)"),
         ("", "ocsp-unknown", "the OCSP responder does not know the device's certificate"),
     ] {
         let responder = OcspResponder::start(&pki, entry);
@@ -532,10 +532,10 @@ fn causes_of_home_servers_are_told_apart() {
     ];
     let s = TraceFixture::start(&more.concat());
     s.run_login_test("ann@hotel.example", &RIGHT).with_code(0);
-    s.expect_reject("home-server", "the home server says no", "ann@hotel.example", &WRONG);
-    s.expect_login_end("none", "home-silent", "no home server answers", "ann@dead.example", &RIGHT);
-    let said = s.expect_reject("home-silent", "no home server answers", "ann@told.example", &RIGHT);
-    assert!(said.out.contains("Access-Reject: ann@told.example is turned away"), "{said:?}");
+    s.expect_reject("home-server", "the home server rejected the login", "ann@hotel.example", &WRONG);
+    s.expect_login_end("none", "home-silent", "no home server answered", "ann@dead.example", &RIGHT);
+    let said = s.expect_reject("home-silent", "no home server answered", "ann@told.example", &RIGHT);
+    assert!(said.out.contains("Access-Reject: ann@told.example is rejected"), "{said:?}");
     assert_eq!((s.daemon.terminate(), home.terminate()), (Some(0), Some(0)));
 }
 
@@ -554,7 +554,7 @@ fn several_look_at_once_and_too_many_are_told() {
     assert!(said.err.contains("8 traces run already; end one of them first"), "{said:?}");
     // Without a trace, `aaa test` says where to look.
     let said = s.run_login_test("ann", &WRONG).with_code(1);
-    assert!(said.out.contains("told by: usher aaa trace ann"), "{said:?}");
+    assert!(said.out.contains("run on its machine: usher aaa trace ann"), "{said:?}");
     // A trace that ends frees its slot.
     drop(last);
     wait_or_fail(
@@ -569,7 +569,7 @@ fn several_look_at_once_and_too_many_are_told() {
 /// The page lists every cause, and no others.
 #[test]
 fn the_page_has_every_cause() {
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/why-refused.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/howto/why-refused.md");
     let page = std::fs::read_to_string(page).unwrap();
     let tables = page.split_once("\n## The name").unwrap().1;
     let first = tables.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
@@ -577,7 +577,7 @@ fn the_page_has_every_cause() {
         first.flat_map(|(names, _)| names.split(", ")).map(|n| n.trim_matches('`')).collect();
     let listed: BTreeSet<&str> = names.iter().copied().collect();
     assert_eq!(listed.len(), names.len(), "each once");
-    let all = RejectCause::all_names();
+    let all = RejectCause::all_cause_names();
     assert_eq!(listed.difference(&all).collect::<Vec<_>>(), Vec::<&&str>::new(), "no reason has this name");
     assert_eq!(
         all.difference(&listed).collect::<Vec<_>>(),
@@ -595,7 +595,7 @@ fn every_cause_is_brought_about_or_has_a_reason() {
         ["(\"", ", \"", " \""].iter().any(|before| sources.contains(&format!("{before}{cause}\"")))
     };
     let elsewhere: BTreeSet<&str> = packets::UNTRIGGERED_CAUSES.iter().map(|(cause, _)| *cause).collect();
-    for cause in RejectCause::all_names() {
+    for cause in RejectCause::all_cause_names() {
         // Alerts are tested by number.
         let excused = cause.starts_with("alert-") || elsewhere.contains(cause);
         assert!(excused || tried(cause), "{cause} is neither tried nor excused");

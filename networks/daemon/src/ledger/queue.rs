@@ -28,7 +28,7 @@ impl LedgerClient {
 /// The owner of an entry's turn. Each kind has its own turns, so that many records do not evict failed attempts. A
 /// client's records and admissions keep their common order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum EntryOwner {
+pub(crate) enum LedgerEntryOwner {
     /// Failed logins of a client.
     Failures(LedgerClient),
     /// Records and admissions of a client.
@@ -41,15 +41,15 @@ pub(crate) enum EntryOwner {
 const BEFORE: usize = 1024;
 
 #[derive(Default)]
-struct QueuedEntries {
-    clients: FairQueue<EntryOwner, LedgerEntry>,
+struct QueuedLedgerEntries {
+    clients: FairQueue<LedgerEntryOwner, LedgerEntry>,
     /// Entries of the server itself, each with the number of client entries that go before it.
     own: VecDeque<(u64, LedgerEntry)>,
     /// Number of client entries taken.
     client_entries_taken: u64,
 }
 
-impl QueuedEntries {
+impl QueuedLedgerEntries {
     fn take_next(&mut self) -> Option<LedgerEntry> {
         if self.clients.is_empty()
             || self.own.front().is_some_and(|(after, _)| *after <= self.client_entries_taken)
@@ -63,7 +63,7 @@ impl QueuedEntries {
 
 /// The queue; see the [module](self).
 pub(crate) struct LedgerQueue {
-    waiting: Mutex<QueuedEntries>,
+    waiting: Mutex<QueuedLedgerEntries>,
     wakeup: Condvar,
     most: usize,
 }
@@ -73,19 +73,19 @@ impl LedgerQueue {
     pub(crate) fn new(most: usize) -> Self {
         Self { waiting: Mutex::default(), wakeup: Condvar::new(), most }
     }
-    fn lock(&self) -> MutexGuard<'_, QueuedEntries> {
+    fn lock(&self) -> MutexGuard<'_, QueuedLedgerEntries> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Queues an entry. If the queue is full, returns the dropped one: this entry, or the newest of the client with
     /// the most.
     #[must_use]
-    pub(crate) fn push(&self, whose: EntryOwner, entry: LedgerEntry) -> Option<LedgerEntry> {
+    pub(crate) fn push(&self, whose: LedgerEntryOwner, entry: LedgerEntry) -> Option<LedgerEntry> {
         let displaced = self.lock().clients.push(whose, entry, self.most);
         self.wakeup.notify_one();
         displaced.map(|(_, entry)| entry)
     }
     /// Queues an entry of the server itself. It needs no place and waits for a bounded number of earlier entries.
-    pub(crate) fn put_own(&self, entry: LedgerEntry) {
+    pub(crate) fn queue_server_entry(&self, entry: LedgerEntry) {
         let mut waiting = self.lock();
         let after = waiting.client_entries_taken + waiting.clients.len().min(BEFORE) as u64;
         waiting.own.push_back((after, entry));
@@ -135,12 +135,14 @@ mod tests {
     #[test]
     fn a_record_flood_displaces_no_failed_login_of_its_client() {
         let queue = LedgerQueue::new(4);
-        assert!(queue.push(EntryOwner::Failures(test_client(1)), failed_entry("guess")).is_none());
-        let flood = |n: u32| queue.push(EntryOwner::Sessions(test_client(1)), failed_entry(&n.to_string()));
+        assert!(queue.push(LedgerEntryOwner::Failures(test_client(1)), failed_entry("guess")).is_none());
+        let flood =
+            |n: u32| queue.push(LedgerEntryOwner::Sessions(test_client(1)), failed_entry(&n.to_string()));
         let displaced: Vec<_> = (0..6).filter_map(|n| entry_user(flood(n))).collect();
         assert_eq!(displaced, ["3", "4", "5"]);
         assert_eq!(
-            entry_user(queue.push(EntryOwner::Failures(test_client(1)), failed_entry("again"))).as_deref(),
+            entry_user(queue.push(LedgerEntryOwner::Failures(test_client(1)), failed_entry("again")))
+                .as_deref(),
             Some("2")
         );
         let order: Vec<_> = std::iter::from_fn(|| entry_user(queue.pop())).collect();
@@ -152,10 +154,10 @@ mod tests {
         let queue = LedgerQueue::new(4);
         let all = LedgerClient::from_network(Some(([0, 0, 0, 0].into(), 0)));
         for n in 0..4 {
-            assert!(queue.push(EntryOwner::Sessions(all), failed_entry(&n.to_string())).is_none());
+            assert!(queue.push(LedgerEntryOwner::Sessions(all), failed_entry(&n.to_string())).is_none());
         }
-        let displaced =
-            queue.push(EntryOwner::Sessions(LedgerClient::from_network(None)), failed_entry("diameter"));
+        let displaced = queue
+            .push(LedgerEntryOwner::Sessions(LedgerClient::from_network(None)), failed_entry("diameter"));
         assert_eq!(entry_user(displaced).as_deref(), Some("3"), "who floods makes room");
         let order: Vec<_> = std::iter::from_fn(|| entry_user(queue.pop())).collect();
         assert!(order.contains(&"diameter".to_owned()), "{order:?}");
@@ -164,9 +166,10 @@ mod tests {
     #[test]
     fn the_servers_own_entries_need_no_slot_and_bypass_a_flood() {
         let queue = LedgerQueue::new(3 * BEFORE);
-        let flood = |n| entry_user(queue.push(EntryOwner::Sessions(test_client(n)), failed_entry("record")));
+        let flood =
+            |n| entry_user(queue.push(LedgerEntryOwner::Sessions(test_client(n)), failed_entry("record")));
         assert_eq!((0..3 * BEFORE).filter_map(|_| flood(1)).count(), 0);
-        queue.put_own(LedgerEntry::Stop);
+        queue.queue_server_entry(LedgerEntry::Stop);
         assert!((0..4 * BEFORE).filter_map(|_| flood(1)).count() == 4 * BEFORE);
         let before = std::iter::from_fn(|| entry_user(queue.pop())).count();
         assert_eq!((before, queue.len()), (BEFORE, 2 * BEFORE));
@@ -178,7 +181,7 @@ mod tests {
         assert!(queue.take_with_timeout(Duration::from_millis(10)).is_none());
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| entry_user(queue.take_with_timeout(Duration::from_secs(60))));
-            assert!(queue.push(EntryOwner::Logins(test_client(1)), failed_entry("ann")).is_none());
+            assert!(queue.push(LedgerEntryOwner::Logins(test_client(1)), failed_entry("ann")).is_none());
             assert_eq!(waiter.join().ok().flatten().as_deref(), Some("ann"));
         });
     }

@@ -3,11 +3,11 @@ use crate::fetched::{LONGEST, kept};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
-use usher_aaa_config::lists::add_nothing;
+use usher_aaa_config::lists::revokes_no_new_certificates;
 use usher_aaa_config::model::TlsTable;
 use usher_aaa_config::{TlsFiles, parse};
 use usher_config::disk::DiskEnvironment;
-use usher_pki::{CertificateKind, CertificateRequest, InitOptions, KeyKind, RevokeReason};
+use usher_pki::{AuthorityInitOptions, CertificateKind, CertificateRequest, KeyKind, RevokeReason};
 
 fn wall_at(seconds: u64) -> WallTime {
     WallTime::from_unix_secs(1_800_000_000 + seconds)
@@ -23,7 +23,8 @@ struct ListFixture {
 }
 
 fn init_authority(folder: &Path, name: &str) -> CertificateAuthority {
-    let options = InitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 90, now: wall_at(0) };
+    let options =
+        AuthorityInitOptions { name: name.into(), key: KeyKind::EcdsaP256, days: 90, now: wall_at(0) };
     CertificateAuthority::init(folder, &options).unwrap()
 }
 
@@ -58,7 +59,7 @@ impl ListFixture {
         Self { folder, authority, files, body, url }
     }
     fn publish_list(&mut self, now: WallTime, lifetime: u64) {
-        self.authority.publish_for(now, Duration::from_secs(lifetime)).unwrap();
+        self.authority.publish_list_with_lifetime(now, Duration::from_secs(lifetime)).unwrap();
         *self.body.lock().unwrap() = fs::read(self.folder.join("pki/ca.crl")).unwrap();
     }
     fn fetch_published(&self, now: WallTime) -> Result<bool, String> {
@@ -66,7 +67,7 @@ impl ListFixture {
     }
     fn stored_list(&self) -> Option<RevocationList> {
         let octets = fs::read(kept(&self.folder, &self.url)).ok()?;
-        RevocationList::read_lists(&octets).unwrap().pop()
+        RevocationList::parse_revocation_lists(&octets).unwrap().pop()
     }
 }
 
@@ -93,7 +94,7 @@ fn a_fetched_list_replaces_only_an_older_list_of_its_authority() {
     assert_eq!((first.revoked, second.revoked), (0, 1));
     // An older list does not reinstate a certificate.
     *s.body.lock().unwrap() = earlier;
-    assert!(s.fetch_published(wall_at(13)).unwrap_err().contains("is older than the one that is kept"));
+    assert!(s.fetch_published(wall_at(13)).unwrap_err().contains("is older than the saved one"));
     // A list of another authority, a truncated list, and no list.
     let other = s.folder.join("other");
     init_authority(&other, "Ours");
@@ -109,7 +110,7 @@ fn a_fetched_list_replaces_only_an_older_list_of_its_authority() {
     }
     // An expired list, and one that is too long.
     s.publish_list(wall_at(20), 10);
-    assert!(s.fetch_published(wall_at(31)).unwrap_err().contains("out of date"));
+    assert!(s.fetch_published(wall_at(31)).unwrap_err().contains("has expired"));
     *s.body.lock().unwrap() = vec![0x30; LONGEST as usize + 1];
     assert!(s.fetch_published(wall_at(32)).is_err());
     assert_eq!(s.stored_list(), Some(second), "the last good one is kept");
@@ -138,7 +139,9 @@ fn the_own_authoritys_list_is_renewed_in_its_last_third() {
         (Ok(false), Ok(true))
     );
     let list = |s: &ListFixture| {
-        RevocationList::read_lists(&fs::read(s.folder.join("pki/ca.crl")).unwrap()).unwrap().remove(0)
+        RevocationList::parse_revocation_lists(&fs::read(s.folder.join("pki/ca.crl")).unwrap())
+            .unwrap()
+            .remove(0)
     };
     assert_eq!(list(&s).next_update, Some(wall_at(600 + 30 * 86_400)));
     // A certificate revoked meanwhile by another program stays revoked.
@@ -176,7 +179,7 @@ fn settings_that_would_fetch_nothing_are_refused() {
     assert!(said("crl_url = [\"https://crl.example.org/a.crl\"]").contains("http://"));
     for interval in ["500 ms", "25 h"] {
         assert!(
-            said(&format!("crl_interval = \"{interval}\"")).contains("at least once a day"),
+            said(&format!("crl_interval = \"{interval}\"")).contains("crl_interval is between"),
             "{interval}"
         );
     }
@@ -189,7 +192,7 @@ fn in_use(s: &ListFixture, file: &[u8], fetched: &[(&str, &[u8])]) -> Vec<(Strin
         toml::from_str("certificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"ca.crl\"]\n").unwrap();
     let fetched = fetched.iter().map(|(url, octets)| ((*url).to_owned(), octets.to_vec())).collect();
     let files = TlsFiles { crls: vec![file.to_vec()], fetched, ..s.files.clone() };
-    let all = lists_in_use(&settings, &files).unwrap();
+    let all = effective_revocation_lists(&settings, &files).unwrap();
     all.iter().map(|(used, der)| (used.from.clone(), RevocationList::of_der(der).unwrap().revoked)).collect()
 }
 
@@ -213,7 +216,8 @@ fn the_latest_of_several_lists_of_an_authority_is_used() {
     // A list of a former authority with this name, whose numbers were higher. Another authority's list stays.
     let earlier = s.folder.join("earlier");
     let mut made = init_authority(&earlier, "Ours");
-    (0..5).for_each(|n| made.publish_for(wall_at(100 + n), Duration::from_secs(1000)).unwrap());
+    (0..5)
+        .for_each(|n| made.publish_list_with_lifetime(wall_at(100 + n), Duration::from_secs(1000)).unwrap());
     let earlier = fs::read(earlier.join("ca.crl")).unwrap();
     init_authority(&s.folder.join("beside"), "Beside");
     let beside = fs::read(s.folder.join("beside/ca.crl")).unwrap();
@@ -237,14 +241,14 @@ fn a_recreated_authoritys_first_list_is_taken_at_a_low_number() {
         loaded.file = toml::from_str(&text).unwrap();
         loaded.tls = Some(s.files.clone());
         let mut place = ServerInstallation { loaded, state_dir: s.folder.clone(), first: false };
-        crate::fetched::read_fetched_lists(&mut place.loaded, &place.state_dir);
+        crate::fetched::load_fetched_revocation_lists(&mut place.loaded, &place.state_dir);
         place.loaded.tls.unwrap().fetched.len()
     };
     assert_eq!(place(&s), 0, "with that of before nobody would get in");
     s.publish_list(wall_at(5), 1000);
     assert_eq!(s.fetch_published(wall_at(6)), Ok(true));
     let after = s.stored_list().unwrap();
-    assert!(after.is_about_those_of(&before) && !after.is_later_than(&before));
+    assert!(after.has_same_issuer_and_scope(&before) && !after.supersedes_list(&before));
     assert_eq!((place(&s), s.fetch_published(wall_at(7))), (1, Ok(false)));
 }
 
@@ -252,7 +256,7 @@ fn a_recreated_authoritys_first_list_is_taken_at_a_low_number() {
 fn what_failed_is_tried_again_soon_and_less_and_less_often() {
     let hour = Duration::from_secs(3600);
     let waits = |interval: Duration| {
-        let mut attempts = SourceAttempts::default();
+        let mut attempts = RevocationUpdateAttempts::default();
         let mut now = wall_at(0);
         let mut waits = Vec::new();
         assert!(attempts.is_due(interval, now));
@@ -270,7 +274,7 @@ fn what_failed_is_tried_again_soon_and_less_and_less_often() {
     assert_eq!((&long[..7], after), (&[10, 20, 40, 80, 160, 300, 300][..], 3600));
     assert_eq!(long[11], 300);
     assert_eq!(waits(Duration::from_secs(30)).0[..3], [10, 20, 30]);
-    let mut attempts = SourceAttempts::default();
+    let mut attempts = RevocationUpdateAttempts::default();
     attempts.record_attempt(true, hour, wall_at(10_000));
     assert!(attempts.is_due(hour, wall_at(0)), "the clock was set back");
 }
@@ -293,20 +297,26 @@ fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
     let mut s = ListFixture::new("at-once");
     s.publish_list(wall_at(0), 1000);
     let file = s.folder.join("pki/ca.crl");
-    let mut all =
-        vec![ListSource::File(file.clone(), fs::read(&file).unwrap()), ListSource::Url(s.url.clone(), false)];
-    all.extend(silent.iter().map(|l| ListSource::Url(format!("http://{}/", l.local_addr().unwrap()), false)));
-    assert!(!all[0].is_without_list() && all[1].is_without_list());
-    let sources = ListSources {
+    let mut all = vec![
+        RevocationListSource::File(file.clone(), fs::read(&file).unwrap()),
+        RevocationListSource::Url(s.url.clone(), false),
+    ];
+    all.extend(
+        silent
+            .iter()
+            .map(|l| RevocationListSource::Url(format!("http://{}/", l.local_addr().unwrap()), false)),
+    );
+    assert!(!all[0].is_list_unused() && all[1].is_list_unused());
+    let sources = RevocationListSources {
         generation: 0,
         all,
         interval: Duration::from_secs(3600),
         authorities: parse_certificates(s.files.ca.as_deref().unwrap()),
         state_dir: s.folder.clone(),
     };
-    let mut watch = ListWatcher::default();
+    let mut watch = RevocationListWatcher::default();
     let done = std::thread::scope(|scope| {
-        let attempt = scope.spawn(|| watch.try_due_sources(&sources, wall_at(1)));
+        let attempt = scope.spawn(|| watch.check_due_list_sources(&sources, wall_at(1)));
         // All three are contacted before the first times out. Then they close the connections.
         let asked: Vec<TcpStream> = silent.iter().map(|l| l.accept().unwrap().0).collect();
         assert!(asked.iter().all(waits_for_an_answer), "one was given up before another was asked");
@@ -319,10 +329,10 @@ fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
     // Failed sources are due again, and a changed file at its next check.
     drop(silent);
     s.publish_list(wall_at(2), 1000);
-    let done = watch.try_due_sources(&sources, wall_at(11));
+    let done = watch.check_due_list_sources(&sources, wall_at(11));
     assert_eq!(done.iter().map(|(_, result)| *result).collect::<Vec<_>>(), ["failed"; 3]);
-    let of_file = |watch: &mut ListWatcher, now| {
-        let done = watch.try_due_sources(&sources, now);
+    let of_file = |watch: &mut RevocationListWatcher, now| {
+        let done = watch.check_due_list_sources(&sources, now);
         done.into_iter().find(|(from, _)| *from == file.display().to_string()).map(|(_, result)| result)
     };
     assert_eq!(of_file(&mut watch, wall_at(3600)), None);
@@ -372,8 +382,15 @@ fn lists_of_the_same_entries_add_nothing_and_others_do() {
     s.publish_list(wall_at(12), 1000);
     let same = loaded(&s);
     let without = parse("none", "", None, &DiskEnvironment).unwrap();
-    assert!(add_nothing(&two, &same) && add_nothing(&none, &none) && add_nothing(&two, &none));
-    assert!(!add_nothing(&none, &two) && !add_nothing(&without, &none), "whose list was not there before");
+    assert!(
+        revokes_no_new_certificates(&two, &same)
+            && revokes_no_new_certificates(&none, &none)
+            && revokes_no_new_certificates(&two, &none)
+    );
+    assert!(
+        !revokes_no_new_certificates(&none, &two) && !revokes_no_new_certificates(&without, &none),
+        "whose list was not there before"
+    );
 }
 
 #[test]
@@ -388,21 +405,26 @@ fn a_learnt_list_replaces_only_a_list_of_the_same_issuer() {
     let ours = certificate(s.folder.join("pki"));
     // An authority below `ca` has the same name as ours.
     let folder = s.folder.join("namesake");
-    init_authority(&folder, "Ours").publish_for(wall_at(50), Duration::from_secs(1000)).unwrap();
+    init_authority(&folder, "Ours")
+        .publish_list_with_lifetime(wall_at(50), Duration::from_secs(1000))
+        .unwrap();
     let (theirs, namesake) = (fs::read(folder.join("ca.crl")).unwrap(), certificate(folder));
     let roots = parse_certificates(s.files.ca.as_deref().unwrap());
-    assert!(usher_pki::is_namesake(&namesake, &roots) && !usher_pki::is_namesake(&ours, &roots));
-    let learnt = |url: &str, issuer: &[u8], octets: &[u8]| LearntList {
+    assert!(
+        usher_pki::shares_name_with_root(&namesake, &roots)
+            && !usher_pki::shares_name_with_root(&ours, &roots)
+    );
+    let learnt = |url: &str, issuer: &[u8], octets: &[u8]| DistributionPointCrl {
         url: url.to_owned(),
         issuer: issuer.to_vec(),
         octets: octets.to_vec(),
     };
     let (n, o) = (learnt("http://n/", &namesake, &theirs), learnt("http://o/", &ours, &later));
-    let of = |crls: Vec<Vec<u8>>, learnt: &[&LearntList]| -> Vec<String> {
+    let of = |crls: Vec<Vec<u8>>, learnt: &[&DistributionPointCrl]| -> Vec<String> {
         let text = "certificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"ca.crl\"]\n";
         let learnt = learnt.iter().map(|list| (*list).clone()).collect();
         let files = TlsFiles { crls, learnt, ..s.files.clone() };
-        let used = lists_in_use(&toml::from_str(text).unwrap(), &files).unwrap();
+        let used = effective_revocation_lists(&toml::from_str(text).unwrap(), &files).unwrap();
         used.into_iter().map(|(used, _)| used.from).collect()
     };
     assert_eq!(of(vec![first.clone()], &[&n]), ["ca.crl"]);

@@ -1,19 +1,19 @@
 //! Reload of the configuration of a running server.
 
 use super::RunningServer;
-use crate::assembly::ServerAssembly;
+use crate::assembly::AssembledServerParts;
 use crate::fetched;
 use crate::installation::{self, ServerInstallation};
 use crate::mailbox::ShardMessage;
 use crate::shards;
-use crate::status::CertificateStatus;
+use crate::status::CertificateCheckConfig;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 use usher_aaa::ShardConfig;
-use usher_aaa::service::{InlineUsers, RowReader};
+use usher_aaa::service::{InlineUsers, UserRowReader};
 use usher_aaa::store::ClientRow;
 use usher_aaa_config::model::{ConfigFile, RealmConfig};
 use usher_aaa_config::{BuiltConfig, lists, row_reader};
@@ -50,14 +50,14 @@ impl RunningServer {
                     [] => tracing::info!("reloaded"),
                     parts => tracing::warn!(
                         parts = parts.join(", "),
-                        "reloaded, but for what has changed of these parts: it takes effect when the server is started again"
+                        "reloaded; changes of these parts take effect after a restart"
                     ),
                 }
             }
             Err(error) => {
                 reloads.1 += 1;
                 for line in error.lines() {
-                    tracing::error!(fault = line, "not reloaded; the old configuration stays");
+                    tracing::error!(fault = line, "not reloaded: the old configuration stays");
                 }
             }
         }
@@ -65,13 +65,13 @@ impl RunningServer {
     }
 
     fn try_reload(&self) -> Result<Vec<&'static str>, String> {
-        // One reload after another: all shards end with the file that was read last.
+        // Reloads run one after another, so that all shards end with the file that was read last.
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         // The thread for lists fetches missing ones. A reload does not wait for their publishers.
         let mut place =
             ServerInstallation::from_config(self.config_path.as_deref()).map_err(|e| e.to_string())?;
         if let Some(within) = &self.embedding_client {
-            within.add_to_config(&mut place.loaded);
+            within.add_embedded_client(&mut place.loaded);
         }
         self.apply_installation(place, self.load_clients()?, ReloadScope::All)
     }
@@ -92,22 +92,29 @@ impl RunningServer {
         let later = changed_fixed_settings(&self.start, &place);
         retain_diameter_config(&mut place.loaded.file, &old.loaded.file);
         let own = place.own_secrets(true).map_err(|e| e.to_string())?;
-        let mut rng = SecureRng::from_seed(installation::random_octets().map_err(|e| e.to_string())?);
-        let ServerAssembly { tls, built } =
-            ServerAssembly::from_installation(&place, (&rows, &own), self.shards, &self.wall, &mut rng)?;
-        // Before the shards, which connect at once.
+        let mut rng = SecureRng::from_seed(
+            installation::random_octets().map_err(|e| format!("cannot get random numbers: {e}"))?,
+        );
+        let AssembledServerParts { tls, built } = AssembledServerParts::from_installation(
+            &place,
+            (&rows, &own),
+            self.shards,
+            &self.wall,
+            &mut rng,
+        )?;
+        // Update the outgoing peers before the shards, because shards connect to them at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
         let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
         let homes = {
             let mut homes = outgoing();
-            let next = homes.updated_for(&place.loaded.file, tls.as_deref());
+            let next = homes.with_replaced_config(&place.loaded.file, tls.as_deref());
             std::mem::replace(&mut *homes, next)
         };
-        // Before the shards evict users: what they look up then must be of the new file.
+        // Swap these before the shards evict users, because lookups that follow the eviction must use the new file.
         let mut inline = built.inline.clone();
-        self.swap_inline(&mut inline);
+        self.swap_inline_users(&mut inline);
         let mut rows_read = row_reader(&place.loaded);
-        self.swap_reading(&mut rows_read);
+        self.swap_row_reader(&mut rows_read);
         let users = &place.loaded.file.users;
         // The store may be unavailable while a list is applied. Cached users stay valid, since lists do not concern
         // them.
@@ -115,8 +122,8 @@ impl RunningServer {
             self.user_cache.reconfigure(users);
         }
         let back = || {
-            self.swap_inline(&mut inline);
-            self.swap_reading(&mut rows_read);
+            self.swap_inline_users(&mut inline);
+            self.swap_row_reader(&mut rows_read);
             if what == ReloadScope::All {
                 self.user_cache.reconfigure(&old.loaded.file.users);
             }
@@ -124,15 +131,15 @@ impl RunningServer {
             *outgoing() = homes;
         };
         let shards = self.mailboxes.as_slice().len();
-        update_shards(shards, &built, &before, TAKING, back, |number, built| {
+        update_or_restore_shards(shards, &built, &before, TAKING, back, |number, built| {
             self.send_config(number, built)
         })?;
         *before = built;
-        let status = CertificateStatus::from_config(&place.loaded, tls.as_ref());
+        let status = CertificateCheckConfig::from_config(&place.loaded, tls.as_ref());
         {
             let mut before = self.status.write().unwrap_or_else(PoisonError::into_inner);
             *before = match what {
-                ReloadScope::Lists { added: false } => status.with_answers_of(&before),
+                ReloadScope::Lists { added: false } => status.with_ocsp_cache_of(&before),
                 _ => status,
             };
         }
@@ -154,21 +161,21 @@ impl RunningServer {
     ///
     /// # Errors
     /// A list is invalid, or a shard does not apply it.
-    pub(crate) fn take_lists(&self) -> Result<(), String> {
+    pub(crate) fn apply_revocation_lists(&self) -> Result<(), String> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.current_installation();
         let mut place = before.clone();
-        fetched::reload_list_files(&mut place.loaded, &place.state_dir)?;
-        let added = !lists::add_nothing(&before.loaded, &place.loaded);
+        fetched::reload_revocation_list_files(&mut place.loaded, &place.state_dir)?;
+        let added = !lists::revokes_no_new_certificates(&before.loaded, &place.loaded);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.apply_installation(place, rows, ReloadScope::Lists { added }).map(drop)
     }
 
-    fn swap_inline(&self, other: &mut InlineUsers) {
+    fn swap_inline_users(&self, other: &mut InlineUsers) {
         std::mem::swap(&mut *self.inline.write().unwrap_or_else(PoisonError::into_inner), other);
     }
 
-    fn swap_reading(&self, other: &mut RowReader) {
+    fn swap_row_reader(&self, other: &mut UserRowReader) {
         std::mem::swap(&mut *self.reading.write().unwrap_or_else(PoisonError::into_inner), other);
     }
 
@@ -183,15 +190,15 @@ impl RunningServer {
     }
 
     /// Waits until the store is available, and then serves its clients.
-    pub(crate) fn await_clients(&self) {
+    pub(crate) fn wait_for_store_clients(&self) {
         loop {
             std::thread::sleep(STORE_RETRY_INTERVAL);
             if self.load_clients().is_err() {
                 continue;
             }
             match self.reload_config() {
-                Ok(_) => return tracing::info!("the store's clients are served"),
-                // The file has errors now. The clients come with the next reload.
+                Ok(_) => return tracing::info!("the store's clients are loaded"),
+                // The file now has errors. The clients are read at the next reload.
                 Err(_) if self.load_clients().is_ok() => return,
                 Err(_) => {}
             }
@@ -208,7 +215,7 @@ impl RunningServer {
 ///
 /// If a shard fails or times out, calls `back` and sends the former state to all shards. A slow shard receives both
 /// in order, so the shards soon agree again.
-fn update_shards<T>(
+fn update_or_restore_shards<T>(
     shards: usize,
     new: &T,
     before: &T,
@@ -219,13 +226,13 @@ fn update_shards<T>(
     let waiting: Vec<_> = (0..shards).map(|number| tell(number, new)).collect();
     let mut all = waiting.into_iter().map(|taken| match taken.recv_timeout(patience) {
         Ok(taken) => taken,
-        // The shard is slow, or has ended.
-        Err(_) => Err("a shard does not take it".to_owned()),
+        // No reply came within the time limit: the shard is slow, or has ended.
+        Err(_) => Err("a shard did not apply the configuration in time".to_owned()),
     });
     all.try_for_each(|taken| taken).inspect_err(|_| {
         back();
         for number in 0..shards {
-            // The shard has applied this before.
+            // The result is ignored: the shard has already run with this earlier configuration.
             drop(tell(number, before));
         }
     })
@@ -273,8 +280,8 @@ fn changed_fixed_settings(old: &ServerInstallation, new: &ServerInstallation) ->
         ("pool", says(&a.pool, &b.pool)),
         (
             "limits.failures",
-            (a.limits.failures, a.limits.failures_within, a.limits.failures_hold)
-                != (b.limits.failures, b.limits.failures_within, b.limits.failures_hold),
+            (a.limits.failures, a.limits.failure_window, a.limits.lockout_time)
+                != (b.limits.failures, b.limits.failure_window, b.limits.lockout_time),
         ),
         ("limits.simultaneous", a.limits.simultaneous != b.limits.simultaneous),
         ("accounting", says(&a.accounting, &b.accounting)),
@@ -291,7 +298,7 @@ mod tests {
     use super::*;
     use crate::shards::UpstreamServers;
     use std::cell::RefCell;
-    use usher_live::OutgoingSecurity;
+    use usher_live::OutgoingConnectionSecurity;
 
     #[test]
     fn what_one_shard_does_not_take_is_taken_back_from_all() {
@@ -307,10 +314,10 @@ mod tests {
             taken
         };
         let back = || told.borrow_mut().push((9, "back"));
-        assert_eq!(update_shards(1, &"new", &"old", Duration::ZERO, back, tell), Ok(()));
+        assert_eq!(update_or_restore_shards(1, &"new", &"old", Duration::ZERO, back, tell), Ok(()));
         assert_eq!(told.take(), [(0, "new")]);
         let back = || told.borrow_mut().push((9, "back"));
-        assert!(update_shards(2, &"new", &"old", Duration::ZERO, back, tell).is_err());
+        assert!(update_or_restore_shards(2, &"new", &"old", Duration::ZERO, back, tell).is_err());
         assert_eq!(told.take(), [(0, "new"), (1, "new"), (9, "back"), (0, "old"), (1, "old")]);
     }
 
@@ -349,7 +356,10 @@ mod tests {
         assert!(new.realm[0].strip);
         let homes = UpstreamServers::from_file(&new, None);
         let to = |address: &str| homes.carriage(address.parse().unwrap());
-        assert!(matches!(to("192.0.2.2:3868"), OutgoingSecurity::Plain), "the node connects there again");
-        assert!(matches!(to("192.0.2.3:3868"), OutgoingSecurity::Refused));
+        assert!(
+            matches!(to("192.0.2.2:3868"), OutgoingConnectionSecurity::Plain),
+            "the node connects there again"
+        );
+        assert!(matches!(to("192.0.2.3:3868"), OutgoingConnectionSecurity::Refused));
     }
 }

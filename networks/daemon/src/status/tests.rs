@@ -9,9 +9,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use usher_aaa_config::tls::has_certificate_name;
-use usher_crypto::tls::WallClock;
-use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
+use usher_aaa_config::tls::leaf_certificate_has_name;
+use usher_crypto::tls::SharedWallClock;
+use usher_pki::{AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, KeyKind};
 use x509_parser::pem::Pem;
 
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -35,7 +35,7 @@ impl TestPki {
         let folder = std::env::temp_dir().join(format!("usher-status-{}-{n}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let (key, now) = (KeyKind::EcdsaP256, crate::clock::wall_time());
-        let options = InitOptions { name: name.to_owned(), key, days: 9, now };
+        let options = AuthorityInitOptions { name: name.to_owned(), key, days: 9, now };
         let mut authority = CertificateAuthority::init(&folder, &options).unwrap();
         for (name, kind) in [("server", CertificateKind::Server), ("ann", CertificateKind::Client)] {
             let names = Vec::new();
@@ -57,7 +57,7 @@ impl TestPki {
         self.certificate_der("issued/ann.crt")
     }
 
-    fn certificate_status(&self, policy: &str, url: &str) -> CertificateStatus {
+    fn certificate_status(&self, policy: &str, url: &str) -> CertificateCheckConfig {
         self.status_at(self.now, policy, &format!("ocsp_url = \"{url}\"\n"))
     }
 
@@ -67,7 +67,7 @@ impl TestPki {
     }
 
     /// Creates the checker at a time, with further lines of the table.
-    fn status_at(&self, now: WallTime, policy: &str, more: &str) -> CertificateStatus {
+    fn status_at(&self, now: WallTime, policy: &str, more: &str) -> CertificateCheckConfig {
         self.status_with(now, policy, more, Vec::new())
     }
 
@@ -78,7 +78,7 @@ impl TestPki {
         policy: &str,
         more: &str,
         fetched: Vec<(String, Vec<u8>)>,
-    ) -> CertificateStatus {
+    ) -> CertificateCheckConfig {
         let folder = self.folder.display();
         let text = format!(
             "[tls]\ncertificate = \"{folder}/issued/server.crt\"\nkey = \"{folder}/issued/server.key\"\n\
@@ -87,9 +87,10 @@ impl TestPki {
         let mut loaded =
             usher_aaa_config::parse("t", &text, None, &usher_config::disk::DiskEnvironment).unwrap();
         loaded.tls.as_mut().unwrap().fetched = fetched;
-        let tls =
-            usher_aaa_config::tls::load_tls(&loaded, &WallClock::from_time(now), None).unwrap().unwrap();
-        CertificateStatus { timeout: LONG, ..CertificateStatus::from_config(&loaded, Some(&tls)) }
+        let tls = usher_aaa_config::tls::load_tls(&loaded, &SharedWallClock::from_time(now), None)
+            .unwrap()
+            .unwrap();
+        CertificateCheckConfig { timeout: LONG, ..CertificateCheckConfig::from_config(&loaded, Some(&tls)) }
     }
 
     fn run_openssl(&self, arguments: &str) {
@@ -132,7 +133,7 @@ impl TestPki {
     }
 }
 
-impl CertificateStatus {
+impl CertificateCheckConfig {
     fn is_good(&self, chain: &[Vec<u8>]) -> bool {
         self.check_chain(chain) == CertificateVerdict::Good
     }
@@ -262,10 +263,10 @@ fn what_another_authority_signs_is_no_answer() {
     let chain = [real.user_certificate(), made.certificate_der("ca.crt")];
     assert!(!real.certificate_status("hard", &url).is_good(&chain));
     let clients = real.certificate_status("hard", &url);
-    let path = clients.server_config().unwrap().client_path(&chain).unwrap();
+    let path = clients.server_config().unwrap().verified_client_path(&chain).unwrap();
     assert_eq!(path, [real.user_certificate(), real.certificate_der("ca.crt")]);
     let said = clients.query_status(clients.server_config().unwrap(), &path, real.now).unwrap_err();
-    assert!(said.why.contains("signed") && said.fault == OcspFailure::Unbelievable, "{said:?}");
+    assert!(said.why.contains("signed") && said.fault == OcspFailureKind::Unbelievable, "{said:?}");
 }
 
 #[test]
@@ -280,7 +281,7 @@ fn a_revoked_user_is_refused_and_another_taken() {
     });
     let chain = [pki.user_certificate()];
     *lock_mutex(&entries) = pki.revoked_entry();
-    let revoked = CertificateVerdict::Status(StatusFault::Revoked);
+    let revoked = CertificateVerdict::Status(OcspStatusFault::Revoked);
     assert_eq!(
         ["soft", "hard"].map(|policy| pki.certificate_status(policy, &url).check_chain(&chain)),
         [revoked; 2]
@@ -292,7 +293,7 @@ fn a_revoked_user_is_refused_and_another_taken() {
     );
     // The responder does not know the certificate.
     lock_mutex(&entries).clear();
-    let unknown = CertificateVerdict::Status(StatusFault::Unknown);
+    let unknown = CertificateVerdict::Status(OcspStatusFault::Unknown);
     assert!(pki.certificate_status("soft", &url).is_good(&chain));
     assert_eq!(pki.certificate_status("hard", &url).check_chain(&chain), unknown);
 }
@@ -309,7 +310,7 @@ fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
     let pki = TestPki::new("Test");
     let status = pki.certificate_status("hard", &url);
     let clients = status.server_config().unwrap();
-    let path = clients.client_path(&[pki.user_certificate()]).unwrap();
+    let path = clients.verified_client_path(&[pki.user_certificate()]).unwrap();
     let asked = || asked.load(Ordering::SeqCst);
     let after =
         |seconds| status.query_status(clients, &path, pki.now + usher_core::Duration::from_secs(seconds));
@@ -320,7 +321,7 @@ fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
     assert_eq!(asked(), once, "it was asked a moment ago");
     assert!(after(11).is_err());
     assert_eq!(asked(), 2 * once);
-    let silent = CertificateVerdict::Status(StatusFault::Silent);
+    let silent = CertificateVerdict::Status(OcspStatusFault::Silent);
     assert_eq!(status.check_chain(&[pki.user_certificate()]), silent, "nobody says that it holds");
 }
 
@@ -330,10 +331,10 @@ fn users_behind_a_silent_responder_wait_for_it_once() {
     let (asked, questions) = channel();
     let url = start_responder(move |stream| drop(asked.send(stream)));
     let pki = TestPki::new("Test");
-    let status = CertificateStatus { timeout: 2 * LONG, ..pki.certificate_status("soft", &url) };
+    let status = CertificateCheckConfig { timeout: 2 * LONG, ..pki.certificate_status("soft", &url) };
     let clients = status.server_config().unwrap();
     // Other users have other certificates. The failure is not cached by certificate.
-    let path = clients.client_path(&[pki.user_certificate()]).unwrap();
+    let path = clients.verified_client_path(&[pki.user_certificate()]).unwrap();
     let users = Mutex::new(0..24);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -377,10 +378,10 @@ fn next_questions(questions: &Receiver<TcpStream>, count: usize) -> Vec<TcpStrea
 #[test]
 fn a_name_is_of_the_first_certificate() {
     let pki = TestPki::new("Test");
-    assert!(has_certificate_name(&[pki.user_certificate(), pki.certificate_der("ca.crt")], b"ann"));
+    assert!(leaf_certificate_has_name(&[pki.user_certificate(), pki.certificate_der("ca.crt")], b"ann"));
     assert!(
-        !has_certificate_name(&[pki.certificate_der("ca.crt"), pki.user_certificate()], b"ann")
-            && !has_certificate_name(&[], b"ann")
+        !leaf_certificate_has_name(&[pki.certificate_der("ca.crt"), pki.user_certificate()], b"ann")
+            && !leaf_certificate_has_name(&[], b"ann")
     );
 }
 
@@ -406,7 +407,7 @@ fn the_next_responder_is_asked_where_one_is_silent() {
     let status = pki.status_at(pki.time_soon(), "soft", "");
     assert_eq!(
         status.check_chain(&[pki.certificate_der("bob.crt")]),
-        CertificateVerdict::Status(StatusFault::Revoked)
+        CertificateVerdict::Status(OcspStatusFault::Revoked)
     );
 }
 
@@ -428,7 +429,10 @@ fn a_responder_that_is_on_a_list_appoints_nothing() {
     };
     let revoked = |serial: &str| format!("R\t361231235959Z\t260101000000Z\t{serial}\tunknown\t/CN=x\n");
     assert_eq!(judge(&pki.write_list(&revoked("98"))), CertificateVerdict::Good, "another is on it");
-    assert_eq!(judge(&pki.write_list(&revoked("99"))), CertificateVerdict::Status(StatusFault::Unbelievable));
+    assert_eq!(
+        judge(&pki.write_list(&revoked("99"))),
+        CertificateVerdict::Status(OcspStatusFault::Unbelievable)
+    );
 }
 
 #[test]
@@ -466,7 +470,7 @@ fn an_ocsp_answer_survives_a_new_list_without_revocations() {
     assert!(before.is_good(&[pki.user_certificate()]) && asked.load(Ordering::SeqCst) == 1);
     let list = pki.write_list("");
     let after = || pki.status_at(pki.now, "hard", &format!("ocsp_url = \"{url}\"\n{list}"));
-    assert!(after().with_answers_of(&before).is_good(&[pki.user_certificate()]));
+    assert!(after().with_ocsp_cache_of(&before).is_good(&[pki.user_certificate()]));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     assert!(after().is_good(&[pki.user_certificate()]));
     assert_eq!(asked.load(Ordering::SeqCst), 2, "it is the same answer, asked for again");

@@ -1,17 +1,17 @@
 //! The control socket and the metrics of a running gateway.
 
+use super::event_handler::SharedLeases;
 use super::plane::IkeDataPlane;
-use super::say::SharedLeases;
+use crate::command_sender::parse_number_or_name;
 use crate::metrics::{MetricsExposition, ServiceProbe};
-use crate::telling::parse_selection;
-use crate::{CommandSender, MachineJobs, PendingRequests, WorkDone, control};
+use crate::{CommandSender, MachineJobQueue, PendingControlRequests, WorkUnitCounters, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-use usher_gateway::{GatewayCommand, GatewayStatus, IkeGateway, SaSelection};
+use usher_gateway::{GatewayCommand, GatewayStatus, IkeGateway, IkeSaSelector};
 
 /// A request to a running gateway.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -109,7 +109,7 @@ pub struct IkeSa {
     /// The domains for these name servers. Empty: all domains.
     pub domains: Vec<String>,
     /// The traffic of its CHILD_SAs, deleted ones included.
-    pub carried: SaTraffic,
+    pub carried: ChildSaTraffic,
     /// Its CHILD_SAs.
     pub children: Vec<ChildSa>,
 }
@@ -134,12 +134,12 @@ pub struct ChildSa {
     /// Its age in seconds.
     pub lasted: u64,
     /// Its traffic.
-    pub carried: SaTraffic,
+    pub carried: ChildSaTraffic,
 }
 
 /// The traffic of CHILD_SAs: packets, and their octets without ESP's overhead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct SaTraffic {
+pub struct ChildSaTraffic {
     /// Octets from the peer.
     pub received_octets: u64,
     /// Packets from the peer.
@@ -150,7 +150,7 @@ pub struct SaTraffic {
     pub sent_packets: u64,
 }
 
-impl From<usher_esp::plane::SaUsage> for SaTraffic {
+impl From<usher_esp::plane::SaUsage> for ChildSaTraffic {
     fn from(usage: usher_esp::plane::SaUsage) -> Self {
         Self {
             received_octets: usage.received.octets,
@@ -189,7 +189,7 @@ pub fn request_gateway(path: &Path, request: &IkeControlRequest) -> Result<IkeCo
 
 pub(super) fn convert_status(status: &GatewayStatus) -> IkeStatus {
     let hex = |spi: u32| format!("{spi:08x}");
-    let child = |child: &usher_gateway::ChildStatus| ChildSa {
+    let child = |child: &usher_gateway::ChildSaStatus| ChildSa {
         name: child.name.clone(),
         inbound: hex(child.inbound),
         outbound: hex(child.outbound),
@@ -200,7 +200,7 @@ pub(super) fn convert_status(status: &GatewayStatus) -> IkeStatus {
         lasted: child.lasted.as_secs(),
         carried: child.usage.into(),
     };
-    let sa = |sa: &usher_gateway::SaStatus| IkeSa {
+    let sa = |sa: &usher_gateway::IkeSaStatus| IkeSa {
         id: sa.id,
         connection: sa.connection.clone(),
         identity: sa.identity.clone(),
@@ -232,7 +232,7 @@ pub(super) fn convert_status(status: &GatewayStatus) -> IkeStatus {
     }
 }
 
-pub(super) fn start_reply(result: Result<u64, String>) -> IkeControlReply {
+pub(super) fn sa_start_reply(result: Result<u64, String>) -> IkeControlReply {
     match result {
         Ok(sa) => IkeControlReply::Begun { sa },
         Err(message) => IkeControlReply::Failed { message },
@@ -260,40 +260,53 @@ fn merge_replies(all: IkeControlReply, one: IkeControlReply) -> IkeControlReply 
 
 /// The pending requests to a gateway.
 #[derive(Clone)]
-pub(super) struct GatewayControl {
-    questions: PendingRequests<GatewayCommand, IkeControlReply>,
+pub(super) struct GatewayControlRequests {
+    questions: PendingControlRequests<GatewayCommand, IkeControlReply>,
     plane: IkeDataPlane,
     /// The number of shards.
     shards: u8,
     leases: Option<SharedLeases>,
-    work: WorkDone,
-    jobs: Arc<MachineJobs<IkeGateway>>,
+    work: WorkUnitCounters,
+    jobs: Arc<MachineJobQueue<IkeGateway>>,
 }
 
-impl GatewayControl {
+impl GatewayControlRequests {
     /// Sends requests by `CommandSender`. The data plane and the work counters complete a status.
     pub(super) fn new(
-        telling: &CommandSender<GatewayCommand>,
+        command_sender: &CommandSender<GatewayCommand>,
         plane: &IkeDataPlane,
         (shards, leases): (u8, Option<SharedLeases>),
-        (work, jobs): (WorkDone, Arc<MachineJobs<IkeGateway>>),
+        (work, jobs): (WorkUnitCounters, Arc<MachineJobQueue<IkeGateway>>),
     ) -> Self {
-        Self { questions: PendingRequests::new(telling), plane: plane.clone(), shards, leases, work, jobs }
+        Self {
+            questions: PendingControlRequests::new(command_sender),
+            plane: plane.clone(),
+            shards,
+            leases,
+            work,
+            jobs,
+        }
     }
     /// Delivers the gateway's reply to a pending request.
     pub(super) fn complete_request(&self, token: u64, answer: IkeControlReply) {
         self.questions.deliver_answer(token, answer);
     }
 
-    fn query_shards(&self, shards: u8, command: impl FnOnce(u64) -> GatewayCommand) -> IkeControlReply {
+    fn query_gateway_shards(
+        &self,
+        shards: u8,
+        command: impl FnOnce(u64) -> GatewayCommand,
+    ) -> IkeControlReply {
         let answers = self.questions.send_request(shards, command);
         answers.and_then(|answers| answers.into_iter().reduce(merge_replies)).unwrap_or_else(|| {
-            IkeControlReply::Failed { message: "the gateway does not answer; it may be ending".to_owned() }
+            IkeControlReply::Failed {
+                message: "the gateway does not answer; it may be shutting down".to_owned(),
+            }
         })
     }
 
     /// Adds the parts of a status that belong to no single shard.
-    fn complete_status(&self, mut status: IkeStatus) -> IkeStatus {
+    fn add_shared_status(&self, mut status: IkeStatus) -> IkeStatus {
         status.counters.extend(self.plane.counters());
         status.work = self.work.work_counts();
         let load = self.jobs.job_load();
@@ -313,21 +326,23 @@ impl GatewayControl {
 
     fn handle_request(&self, request: IkeControlRequest) -> IkeControlReply {
         let told =
-            |which, command: &dyn Fn(u64, SaSelection) -> GatewayCommand| match parse_sa_selection(which) {
-                Ok(which) => self.query_shards(self.shards, |token| command(token, which)),
+            |which, command: &dyn Fn(u64, IkeSaSelector) -> GatewayCommand| match parse_sa_selection(which) {
+                Ok(which) => self.query_gateway_shards(self.shards, |token| command(token, which)),
                 Err(message) => IkeControlReply::Failed { message },
             };
         match request {
             IkeControlRequest::Status => {
                 self.plane.report_usage();
-                match self.query_shards(self.shards, |token| GatewayCommand::Status { token }) {
-                    IkeControlReply::Status(status) => IkeControlReply::Status(self.complete_status(status)),
+                match self.query_gateway_shards(self.shards, |token| GatewayCommand::Status { token }) {
+                    IkeControlReply::Status(status) => {
+                        IkeControlReply::Status(self.add_shared_status(status))
+                    }
                     other => other,
                 }
             }
-            // Only one shard initiates it.
+            // Ask one shard only, because the connection must be initiated once.
             IkeControlRequest::Connect { connection } => {
-                self.query_shards(1, |token| GatewayCommand::Connect { token, connection })
+                self.query_gateway_shards(1, |token| GatewayCommand::Connect { token, connection })
             }
             IkeControlRequest::Rekey { which, children } => {
                 told(which, &|token, which| GatewayCommand::Rekey { token, selection: which, children })
@@ -339,12 +354,13 @@ impl GatewayControl {
     }
 }
 
-fn parse_sa_selection(text: Option<String>) -> Result<SaSelection, String> {
-    Ok(parse_selection(text, "an IKE_SA", SaSelection::Sa, SaSelection::Named)?.unwrap_or(SaSelection::All))
+fn parse_sa_selection(text: Option<String>) -> Result<IkeSaSelector, String> {
+    Ok(parse_number_or_name(text, "an IKE_SA", IkeSaSelector::Sa, IkeSaSelector::Named)?
+        .unwrap_or(IkeSaSelector::All))
 }
 
 /// Starts to answer requests at a path.
-pub(super) fn start_control(path: &Path, asked: &GatewayControl) -> io::Result<()> {
+pub(super) fn start_control(path: &Path, asked: &GatewayControlRequests) -> io::Result<()> {
     let answers = asked.clone();
     control::serve_requests(
         path,
@@ -353,7 +369,7 @@ pub(super) fn start_control(path: &Path, asked: &GatewayControl) -> io::Result<(
     )
 }
 
-impl GatewayControl {
+impl GatewayControlRequests {
     fn request_status(&self) -> Option<IkeStatus> {
         match self.handle_request(IkeControlRequest::Status) {
             IkeControlReply::Status(status) => Some(status),
@@ -362,7 +378,7 @@ impl GatewayControl {
     }
 }
 
-impl ServiceProbe for GatewayControl {
+impl ServiceProbe for GatewayControlRequests {
     fn expose_metrics(&self) -> Option<String> {
         Some(metrics_text(&self.request_status()?))
     }
@@ -376,21 +392,17 @@ impl ServiceProbe for GatewayControl {
 
 fn metrics_text(status: &IkeStatus) -> String {
     let mut metrics = MetricsExposition::new("usher_ike");
-    metrics.add_gauge("sas", "IKE_SAs that are established", status.sas.len() as u64);
-    metrics.add_gauge(
-        "half_open",
-        "IKE_SAs whose initiator has not proved who it is",
-        status.half_open as u64,
-    );
+    metrics.add_gauge("sas", "Established IKE_SAs", status.sas.len() as u64);
+    metrics.add_gauge("half_open", "Half-open IKE_SAs", status.half_open as u64);
     let children: usize = status.sas.iter().map(|sa| sa.children.len()).sum();
     metrics.add_gauge("children", "CHILD_SAs", children as u64);
     metrics.add_version(&status.version);
-    metrics.add_counters(&status.counters, "As usher ike status --json has it");
+    metrics.add_counters(&status.counters, "A counter of usher ike status --json");
     metrics.add_work(&status.work);
     let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
-    metrics.add_pools("pool_used", "Addresses of a pool that are in use", used);
+    metrics.add_pool_gauges("pool_used", "Addresses of a pool in use", used);
     let all = status.pools.iter().map(|pool| (&*pool.name, pool.addresses));
-    metrics.add_pools("pool_addresses", "Addresses of a pool", all);
+    metrics.add_pool_gauges("pool_addresses", "Addresses of a pool", all);
     metrics.to_text()
 }
 

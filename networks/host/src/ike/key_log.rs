@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
-use usher_gateway::config::GatewayFile as ConfigFile;
+use usher_gateway::config::GatewayConfigFile as ConfigFile;
 use usher_ike::Spi;
 use usher_ike::keys::{IkeKeys, PacketKeys};
 use usher_ike::machine::ChildSa;
@@ -22,13 +22,13 @@ pub(super) struct KeyLogs {
 impl KeyLogs {
     /// Opens the configured files, readable only by their owner.
     pub(super) fn open(file: &ConfigFile) -> io::Result<Self> {
-        let (ike, esp) =
-            (file.key_log.as_deref().map(open_private), file.esp_key_log.as_deref().map(open_private));
+        let (ike, esp) = (
+            file.key_log.as_deref().map(open_private_log),
+            file.esp_key_log.as_deref().map(open_private_log),
+        );
         let logs = Self { ike: ike.transpose()?, esp: esp.transpose()? };
         if logs.ike.is_some() || logs.esp.is_some() {
-            tracing::warn!(
-                "the keys of all SAs are written to a file, for finding faults: who has it can read everything"
-            );
+            tracing::warn!("a key log is on: a reader of its file can decrypt all traffic");
         }
         Ok(logs)
     }
@@ -36,14 +36,14 @@ impl KeyLogs {
     /// Logs the keys of an IKE_SA. Skips algorithms that Wireshark cannot decrypt.
     pub(super) fn log_ike_keys(&mut self, spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) {
         if self.ike.is_some() {
-            append_lines(&mut self.ike, key_line(spis, algorithms, keys));
+            append_key_log_lines(&mut self.ike, ike_key_log_line(spis, algorithms, keys));
         }
     }
 
     /// Logs the keys of a CHILD_SA: one line per direction.
     pub(super) fn log_esp_keys(&mut self, child: &ChildSa) {
         if self.esp.is_some() {
-            append_lines(&mut self.esp, esp_lines(child));
+            append_key_log_lines(&mut self.esp, esp_key_log_lines(child));
         }
     }
 }
@@ -52,16 +52,16 @@ fn path_error(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-fn open_private(path: &Path) -> io::Result<File> {
+fn open_private_log(path: &Path) -> io::Result<File> {
     let file =
         OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(path_error(path))?;
-    // An existing file may be readable by others.
+    // Set the mode explicitly, because an existing file may be readable by others.
     file.set_permissions(Permissions::from_mode(0o600)).map_err(path_error(path))?;
     Ok(file)
 }
 
 /// Checks that the configured files can be opened. Creates and changes none.
-pub(super) fn check_files(file: &ConfigFile) -> io::Result<()> {
+pub(super) fn check_key_log_files(file: &ConfigFile) -> io::Result<()> {
     for path in file.key_log.iter().chain(&file.esp_key_log) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if path.exists() || folder.is_some_and(|folder| !folder.is_dir()) {
@@ -71,11 +71,11 @@ pub(super) fn check_files(file: &ConfigFile) -> io::Result<()> {
     Ok(())
 }
 
-fn append_lines(log: &mut Option<File>, lines: Option<String>) {
+fn append_key_log_lines(log: &mut Option<File>, lines: Option<String>) {
     if let (Some(file), Some(lines)) = (&mut *log, lines)
         && let Err(error) = file.write_all(lines.as_bytes())
     {
-        tracing::error!(%error, "keys are not written");
+        tracing::error!(%error, "cannot write to a key log; it is closed");
         *log = None;
     }
 }
@@ -85,16 +85,16 @@ fn to_hex(octets: &[u8]) -> String {
 }
 
 /// One line per direction.
-fn esp_lines(child: &ChildSa) -> Option<String> {
+fn esp_key_log_lines(child: &ChildSa) -> Option<String> {
     let integrity = child.algorithms.integrity.map(|integrity| integrity.mac);
     let cipher = child.algorithms.cipher?;
     let version = if child.path.remote.is_ipv4() { "IPv4" } else { "IPv6" };
-    let line = |spi, keys| esp_table(version, spi, cipher, integrity, keys);
+    let line = |spi, keys| esp_key_log_line(version, spi, cipher, integrity, keys);
     Some(line(child.inbound, &child.inbound_keys)? + &line(child.outbound, &child.outbound_keys)?)
 }
 
 /// Addresses are wildcards, because MOBIKE changes them.
-fn esp_table(
+fn esp_key_log_line(
     version: &str,
     spi: u32,
     cipher: CipherAlgorithm,
@@ -125,13 +125,13 @@ fn esp_table(
     ))
 }
 
-fn key_line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> Option<String> {
+fn ike_key_log_line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> Option<String> {
     let cipher = match (algorithms.cipher?, algorithms.cipher_key) {
         (CipherAlgorithm::TripleDesCbc, _) => "3DES [RFC2451]",
         (CipherAlgorithm::AesCbc, 16) => "AES-CBC-128 [RFC3602]",
         (CipherAlgorithm::AesCbc, 24) => "AES-CBC-192 [RFC3602]",
         (CipherAlgorithm::AesCbc, 32) => "AES-CBC-256 [RFC3602]",
-        // Their keys end with four octets of salt.
+        // The length includes the four octets of salt at the end of an AES-GCM key.
         (CipherAlgorithm::AesGcm, 20) => "AES-GCM-128 with 16 octet ICV [RFC5282]",
         (CipherAlgorithm::AesGcm, 28) => "AES-GCM-192 with 16 octet ICV [RFC5282]",
         (CipherAlgorithm::AesGcm, 36) => "AES-GCM-256 with 16 octet ICV [RFC5282]",
@@ -172,7 +172,7 @@ mod tests {
         std::fs::write(&readable, "a line of before\n").unwrap();
         std::fs::set_permissions(&readable, Permissions::from_mode(0o644)).unwrap();
         for path in [&fresh, &readable] {
-            open_private(path).unwrap().write_all(b"keys\n").unwrap();
+            open_private_log(path).unwrap().write_all(b"keys\n").unwrap();
             assert_eq!(mode(path), 0o600, "{}", path.display());
         }
         assert_eq!(std::fs::read_to_string(&readable).unwrap(), "a line of before\nkeys\n");
@@ -192,8 +192,10 @@ mod tests {
             sk_pr: key(0, 32),
         };
         let spis = (Spi([0xa; 8]), Spi([0xb; 8]));
-        let of = |words: &str| PacketAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap();
-        let cbc = key_line(spis, &of("aes128-sha256-x25519"), &keys(16, 32)).unwrap();
+        let of = |words: &str| {
+            PacketAlgorithms::from_proposal(&Proposal::parse_ike_proposal(words).unwrap()).unwrap()
+        };
+        let cbc = ike_key_log_line(spis, &of("aes128-sha256-x25519"), &keys(16, 32)).unwrap();
         let expected = format!(
             "{},{},{},{},\"AES-CBC-128 [RFC3602]\",{},{},\"HMAC_SHA2_256_128 [RFC4868]\"\n",
             "0a".repeat(8),
@@ -204,19 +206,19 @@ mod tests {
             "02".repeat(32)
         );
         assert_eq!(cbc, expected);
-        let gcm = key_line(spis, &of("aes256gcm16-prfsha384-x25519"), &keys(36, 0)).unwrap();
+        let gcm = ike_key_log_line(spis, &of("aes256gcm16-prfsha384-x25519"), &keys(36, 0)).unwrap();
         assert!(
             gcm.contains(&"03".repeat(36)) && gcm.ends_with("ICV [RFC5282]\",,,\"NONE [RFC4306]\"\n"),
             "{gcm}"
         );
-        assert_eq!(key_line(spis, &of("chacha20poly1305-prfsha256-x25519"), &keys(36, 0)), None);
+        assert_eq!(ike_key_log_line(spis, &of("chacha20poly1305-prfsha256-x25519"), &keys(36, 0)), None);
     }
 
     #[test]
     fn lines_of_child_sas_are_as_wireshark_has_them() {
         let keys =
             |cipher, code| PacketKeys { cipher: vec![0xc; cipher].into(), integrity: vec![0xd; code].into() };
-        let gcm = esp_table("IPv4", 0x1234, CipherAlgorithm::AesGcm, None, &keys(20, 0)).unwrap();
+        let gcm = esp_key_log_line("IPv4", 0x1234, CipherAlgorithm::AesGcm, None, &keys(20, 0)).unwrap();
         let key = "0c".repeat(20);
         assert_eq!(
             gcm,
@@ -225,11 +227,11 @@ mod tests {
             )
         );
         let sha256 = Some(MacAlgorithm::HmacSha256);
-        let cbc = esp_table("IPv6", 1, CipherAlgorithm::AesCbc, sha256, &keys(16, 32)).unwrap();
+        let cbc = esp_key_log_line("IPv6", 1, CipherAlgorithm::AesCbc, sha256, &keys(16, 32)).unwrap();
         assert!(
             cbc.ends_with(&format!("\"HMAC-SHA-256-128 [RFC4868]\",\"0x{}\"\n", "0d".repeat(32))),
             "{cbc}"
         );
-        assert_eq!(esp_table("IPv4", 1, CipherAlgorithm::ChaCha20Poly1305, None, &keys(36, 0)), None);
+        assert_eq!(esp_key_log_line("IPv4", 1, CipherAlgorithm::ChaCha20Poly1305, None, &keys(36, 0)), None);
     }
 }

@@ -7,7 +7,7 @@
 //! through the other's thread.
 
 use super::routing::{
-    RouteNetwork, RoutingChanges, address_width, covers_network, networks_of, own_address, range_networks,
+    RoutePrefix, RoutingChanges, address_width, covers_network, networks_of, own_address, range_networks,
 };
 use crate::CommandSender;
 use std::collections::BTreeMap;
@@ -19,35 +19,31 @@ use std::time::Duration;
 use usher_access::pool::PoolRange;
 use usher_config::Prefix;
 use usher_core::SecureRng;
-use usher_esp::plane::{self, OuterPath};
+use usher_esp::plane::{self, OuterAddresses};
 use usher_esp::sa::SaExpiry;
-use usher_esp::{IpsecOperation, PolicyId, SaLifetime, SecurityPolicy, TrafficSelector};
+use usher_esp::{IpsecOperation, SaLifetime, SecurityPolicy, SecurityPolicyId, TrafficSelector};
 use usher_gateway::config::{
-    ConnectionTable, DataPlaneKind, LoadedGatewayConfig, PolicyWord, build_policies,
+    ConnectionTable, DataPlaneKind, LoadedGatewayConfig, PolicyActionName, build_policies,
 };
 use usher_gateway::{GatewayCommand, GatewayEvent};
-use usher_ike::machine::{ChildSa, IkeEvent, SaId};
+use usher_ike::machine::{ChildSa, IkeEvent, IkeSaId};
 use usher_ike::payload::ConfigurationAttribute;
-use usher_ipsec::{EspTunnel, KernelConfig, KernelError, KernelEsp, StartError, TunnelEvent};
+use usher_ipsec::{EspTunnel, KernelEsp, KernelEspConfig, KernelEspError, StartError, TunnelEvent};
 
 /// The interval of traffic reports to the gateway. It is also the added delay of dead peer detection.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// Why the data plane cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaneError {
+pub enum DataPlaneStartError {
     /// The device or the socket cannot be created.
-    #[error(
-        "{0}; with carry = \"none\" in [data] CHILD_SAs are negotiated and nothing carries their packets{1}"
-    )]
+    #[error("{0}; with mode = \"none\" in [data] the gateway negotiates CHILD_SAs and carries no packets{1}")]
     Tunnel(StartError, &'static str),
     /// The kernel's ESP is unavailable.
-    #[error("{0}; carry = \"tun\" in [data] needs no ESP of the kernel")]
-    Kernel(KernelError),
+    #[error("{0}; mode = \"tun\" in [data] works without the kernel's ESP")]
+    Kernel(KernelEspError),
     /// Routes to the device cannot be set.
-    #[error(
-        "no routes to {device} can be made: {error}; with routes = false in [data] you make them yourself"
-    )]
+    #[error("cannot add routes to {device}: {error}; with routes = false in [data] you add them yourself")]
     Routing {
         /// The name of the device.
         device: String,
@@ -57,32 +53,32 @@ pub enum PlaneError {
 }
 
 /// The connection and CHILD_SA of each policy.
-type PolicyNames = BTreeMap<PolicyId, (String, String)>;
+type PolicyOwnerNames = BTreeMap<SecurityPolicyId, (String, String)>;
 
 /// The ESP implementation in use.
 #[derive(Debug)]
-enum DataPath {
+enum EspBackend {
     Tunnel(EspTunnel),
     Kernel(KernelEsp),
 }
 
 /// Why an ESP operation failed.
 #[derive(Debug, thiserror::Error)]
-enum DataPathError {
+enum EspBackendError {
     #[error(transparent)]
-    Tunnel(#[from] plane::OperationError),
+    Tunnel(#[from] plane::IpsecOperationError),
     #[error(transparent)]
-    Kernel(#[from] KernelError),
+    Kernel(#[from] KernelEspError),
 }
 
-impl DataPath {
+impl EspBackend {
     fn device(&self) -> &str {
         match self {
             Self::Tunnel(tunnel) => tunnel.device_name(),
             Self::Kernel(kernel) => kernel.device_name(),
         }
     }
-    fn apply_operation(&self, operation: IpsecOperation) -> Result<(), DataPathError> {
+    fn apply_operation(&self, operation: IpsecOperation) -> Result<(), EspBackendError> {
         match self {
             Self::Tunnel(tunnel) => Ok(tunnel.apply_operation(operation)?),
             Self::Kernel(kernel) => Ok(kernel.apply_operation(operation)?),
@@ -92,8 +88,8 @@ impl DataPath {
     fn set_policies(
         &self,
         policies: Vec<SecurityPolicy>,
-        ends: &dyn Fn(PolicyId) -> Option<(IpAddr, IpAddr)>,
-    ) -> Result<(), DataPathError> {
+        ends: &dyn Fn(SecurityPolicyId) -> Option<(IpAddr, IpAddr)>,
+    ) -> Result<(), EspBackendError> {
         match self {
             Self::Tunnel(tunnel) => Ok(tunnel.apply_operation(IpsecOperation::Policies(policies))?),
             Self::Kernel(kernel) => Ok(kernel.set_policies(policies, ends)?),
@@ -122,18 +118,18 @@ impl DataPath {
 
 /// A CHILD_SA in the data plane.
 #[derive(Debug)]
-struct InstalledChild {
-    sa: SaId,
+struct InstalledChildSa {
+    sa: IkeSaId,
     /// The routes to the device for this CHILD_SA.
-    routes: Vec<DeviceRoute>,
+    routes: Vec<TunnelDeviceRoute>,
     /// The remote networks.
-    networks: Vec<RouteNetwork>,
+    networks: Vec<RoutePrefix>,
     /// The peer's address, if this CHILD_SA has it bypass the device.
     past: Option<IpAddr>,
 }
 
 /// Returns the longest prefix of the networks that contain an address.
-fn longest_prefix(networks: impl IntoIterator<Item = RouteNetwork>, address: IpAddr) -> Option<u8> {
+fn longest_prefix(networks: impl IntoIterator<Item = RoutePrefix>, address: IpAddr) -> Option<u8> {
     let own = (address, address_width(address));
     networks.into_iter().filter(|network| covers_network(*network, own)).map(|network| network.1).max()
 }
@@ -142,34 +138,34 @@ fn longest_prefix(networks: impl IntoIterator<Item = RouteNetwork>, address: IpA
 /// prefix as long as this peer's own.
 fn may_bypass_device(
     peer: IpAddr,
-    pools: &[RouteNetwork],
-    others: impl Iterator<Item = RouteNetwork>,
-    own: &[RouteNetwork],
+    pools: &[RoutePrefix],
+    others: impl Iterator<Item = RoutePrefix>,
+    own: &[RoutePrefix],
 ) -> bool {
-    let of = |networks: &[RouteNetwork]| longest_prefix(networks.iter().copied(), peer);
+    let of = |networks: &[RoutePrefix]| longest_prefix(networks.iter().copied(), peer);
     of(pools).is_none() && longest_prefix(others, peer) <= of(own)
 }
 
 /// A network that is routed to the device, and the source address of packets without one.
-type DeviceRoute = (RouteNetwork, Option<IpAddr>);
+type TunnelDeviceRoute = (RoutePrefix, Option<IpAddr>);
 
 /// All state of the data plane. Dropping it removes everything.
 #[derive(Debug)]
 struct DataPlaneState {
-    // Dropped before the device, because its routes use the device.
+    // This field is declared before the device, so that its routes are removed before the device that they use.
     routing: Option<RoutingChanges>,
-    path: DataPath,
+    path: EspBackend,
     /// Networks that are always routed to the device.
-    fixed: Vec<DeviceRoute>,
+    fixed: Vec<TunnelDeviceRoute>,
     /// The networks of address pools, which are never a peer's outer address.
-    pools: Vec<RouteNetwork>,
+    pools: Vec<RoutePrefix>,
     /// Configured peers, which bypass the device even without a CHILD_SA.
     past: Vec<IpAddr>,
-    children: BTreeMap<u32, InstalledChild>,
+    children: BTreeMap<u32, InstalledChildSa>,
     /// The traffic limits of CHILD_SAs, by connection and name.
     volumes: BTreeMap<(String, String), SaLifetime>,
     /// This side's virtual addresses.
-    virtual_addresses: BTreeMap<SaId, Vec<IpAddr>>,
+    virtual_addresses: BTreeMap<IkeSaId, Vec<IpAddr>>,
 }
 
 /// A shared handle of the data plane.
@@ -177,7 +173,7 @@ struct DataPlaneState {
 pub(super) struct IkeDataPlane {
     carrier: Arc<Mutex<Option<DataPlaneState>>>,
     /// Shared with the tunnel's thread. No caller holds this lock while it waits for the tunnel.
-    names: Arc<Mutex<PolicyNames>>,
+    names: Arc<Mutex<PolicyOwnerNames>>,
     command_sender: CommandSender<GatewayCommand>,
     failed: Arc<AtomicBool>,
 }
@@ -191,40 +187,34 @@ impl IkeDataPlane {
     pub(super) fn start(
         loaded: &LoadedGatewayConfig,
         rng: SecureRng,
-        telling: &CommandSender<GatewayCommand>,
-    ) -> Result<Self, PlaneError> {
+        command_sender: &CommandSender<GatewayCommand>,
+    ) -> Result<Self, DataPlaneStartError> {
         let plane = Self {
             carrier: Arc::default(),
             names: Arc::default(),
-            command_sender: telling.clone(),
+            command_sender: command_sender.clone(),
             failed: Arc::default(),
         };
         let data = &loaded.file.data;
-        if data.carry == DataPlaneKind::None {
-            tracing::info!("nothing carries packets of CHILD_SAs: [data] carry is \"none\"");
+        if data.mode == DataPlaneKind::None {
+            tracing::info!("no data plane: mode = \"none\" in [data]");
             return Ok(plane);
         }
-        let path = match data.carry {
-            DataPlaneKind::Kernel => plane.start_kernel(loaded)?,
+        let path = match data.mode {
+            DataPlaneKind::Kernel => plane.start_kernel_esp(loaded)?,
             _ => plane.start_tunnel(loaded, rng)?,
         };
         let device = path.device().to_owned();
         let routing = data.routes.then(|| RoutingChanges::new(&device, data.table.get(), data.mark.get()));
-        let routing =
-            routing.transpose().map_err(|error| PlaneError::Routing { device: device.clone(), error })?;
+        let routing = routing
+            .transpose()
+            .map_err(|error| DataPlaneStartError::Routing { device: device.clone(), error })?;
         let (tcp, udp) = match &path {
-            DataPath::Tunnel(tunnel) => tunnel.offloaded_protocols(),
-            DataPath::Kernel(_) => (true, true),
+            EspBackend::Tunnel(tunnel) => tunnel.offloaded_protocols(),
+            EspBackend::Kernel(_) => (true, true),
         };
-        let carry = usher_core::NamedValue::name(data.carry);
-        tracing::info!(
-            interface = device,
-            mtu = data.mtu,
-            carry,
-            tcp,
-            udp,
-            "packets of CHILD_SAs go by this device"
-        );
+        let mode = usher_core::NamedValue::name(data.mode);
+        tracing::info!(interface = device, mtu = data.mtu, mode, tcp, udp, "data plane of CHILD_SAs");
         *lock_mutex(&plane.carrier) = Some(DataPlaneState {
             routing,
             path,
@@ -239,14 +229,18 @@ impl IkeDataPlane {
         for v6 in [false, true] {
             let pools = &loaded.file.pool;
             if pools.iter().flat_map(|pool| &pool.ranges).any(|range| range.contains(':') == v6) {
-                hint_at_forwarding(v6);
+                warn_if_not_forwarding(v6);
             }
         }
         Ok(plane)
     }
 
     /// Starts ESP on a TUN device.
-    fn start_tunnel(&self, loaded: &LoadedGatewayConfig, rng: SecureRng) -> Result<DataPath, PlaneError> {
+    fn start_tunnel(
+        &self,
+        loaded: &LoadedGatewayConfig,
+        rng: SecureRng,
+    ) -> Result<EspBackend, DataPlaneStartError> {
         let data = &loaded.file.data;
         let listen = &loaded.file.listen;
         let udp = listen.addresses.iter().map(|address| SocketAddr::new(*address, listen.nat_port)).collect();
@@ -261,23 +255,23 @@ impl IkeDataPlane {
             offload: true,
             report: Some(REPORT),
             plane: plane::EspDataPlaneConfig {
-                max_queued_packets: usize::try_from(data.held_packets.get()).unwrap_or(usize::MAX),
-                queue_timeout: data.held_for.get(),
+                max_queued_packets: usize::try_from(data.queued_packets.get()).unwrap_or(usize::MAX),
+                queue_timeout: data.queue_time.get(),
                 ..plane::EspDataPlaneConfig::default()
             },
         };
         let tunnel = EspTunnel::start(&config, rng, self.event_handler()).map_err(|error| {
             let raw = matches!(&error, StartError::Bind { what: "ESP", .. });
-            let hint = if raw { ", with udp_encapsulation = true no raw socket is needed" } else { "" };
-            PlaneError::Tunnel(error, hint)
+            let hint = if raw { "; with udp_encapsulation = true it needs no raw socket" } else { "" };
+            DataPlaneStartError::Tunnel(error, hint)
         });
-        Ok(DataPath::Tunnel(tunnel?))
+        Ok(EspBackend::Tunnel(tunnel?))
     }
 
     /// Starts the kernel's ESP.
-    fn start_kernel(&self, loaded: &LoadedGatewayConfig) -> Result<DataPath, PlaneError> {
+    fn start_kernel_esp(&self, loaded: &LoadedGatewayConfig) -> Result<EspBackend, DataPlaneStartError> {
         let (data, listen) = (&loaded.file.data, &loaded.file.listen);
-        let config = KernelConfig {
+        let config = KernelEspConfig {
             device: data.interface.clone(),
             mtu: data.mtu,
             udp: listen.addresses.iter().map(|address| SocketAddr::new(*address, listen.nat_port)).collect(),
@@ -285,18 +279,21 @@ impl IkeDataPlane {
             number: data.table.get(),
             networks: |selector| range_networks(selector.start, selector.end),
         };
-        KernelEsp::start(config, self.event_handler()).map(DataPath::Kernel).map_err(PlaneError::Kernel)
+        KernelEsp::start(config, self.event_handler())
+            .map(EspBackend::Kernel)
+            .map_err(DataPlaneStartError::Kernel)
     }
 
     /// Returns the handler of tunnel events, which runs on the tunnel's thread.
     fn event_handler(&self) -> Box<dyn FnMut(TunnelEvent) + Send> {
-        let (names, telling, failed) = (self.names.clone(), self.command_sender.clone(), self.failed.clone());
+        let (names, command_sender, failed) =
+            (self.names.clone(), self.command_sender.clone(), self.failed.clone());
         Box::new(move |said| {
             let command = match said {
                 TunnelEvent::Plane(plane::EspEvent::Acquire { policy, flow }) => {
                     let Some((connection, child)) = lock_mutex(&names).get(&policy).cloned() else { return };
-                    tracing::debug!(connection, child, from = %flow.source, to = %flow.destination, protocol = flow.protocol,
-                        "a packet needs a CHILD_SA");
+                    tracing::debug!(connection, child, from = %flow.source, to = %flow.destination,
+                        protocol = flow.protocol, "a packet needs a CHILD_SA");
                     GatewayCommand::Acquire { connection, child }
                 }
                 TunnelEvent::Plane(plane::EspEvent::Expire { inbound, expiry }) => {
@@ -304,7 +301,7 @@ impl IkeDataPlane {
                     tracing::info!(
                         inbound = format!("{inbound:08x}"),
                         hard,
-                        "a CHILD_SA has carried what it may"
+                        "a CHILD_SA has reached its volume limit"
                     );
                     GatewayCommand::Expired { inbound, hard }
                 }
@@ -312,19 +309,20 @@ impl IkeDataPlane {
                     GatewayCommand::Removed { inbound, usage: Some(usage) }
                 }
                 TunnelEvent::Plane(plane::EspEvent::Roamed { inbound, remote }) => {
-                    tracing::info!(inbound = format!("{inbound:08x}"), %remote, "packets come from another address");
+                    tracing::info!(inbound = format!("{inbound:08x}"), %remote,
+                        "packets of the peer arrive from a new address");
                     return;
                 }
                 TunnelEvent::UsageReport(pairs) => GatewayCommand::UsageReport(pairs),
-                // The kernel delivers these to IKE's own socket.
+                // The kernel delivers IKE packets to IKE's own socket, so the tunnel's copy is ignored.
                 TunnelEvent::Ike { .. } => return,
                 TunnelEvent::Failed(why) => {
-                    tracing::error!(why, "nothing carries packets any more; this program ends");
+                    tracing::error!(why, "the data plane has failed; shutting down");
                     failed.store(true, Ordering::Relaxed);
                     GatewayCommand::Leave
                 }
             };
-            telling.send_command(command);
+            command_sender.send_command(command);
         })
     }
 
@@ -347,7 +345,7 @@ impl IkeDataPlane {
         let all = build_policies(&file.data, &begun, &own);
         *lock_mutex(&self.names) =
             all.iter().filter_map(|(policy, name)| Some((policy.id, name.clone()?))).collect();
-        let mut ways: Vec<(RouteNetwork, Vec<TrafficSelector>)> = Vec::new();
+        let mut ways: Vec<(RoutePrefix, Vec<TrafficSelector>)> = Vec::new();
         for (policy, _) in &all {
             let everything = policy
                 .remote
@@ -362,7 +360,7 @@ impl IkeDataPlane {
             );
         }
         // Without a CHILD_SA, protected traffic must also reach the device, which drops it.
-        for table in begun.iter().filter(|table| table.unprotected == PolicyWord::Discard) {
+        for table in begun.iter().filter(|table| table.without_child_sa == PolicyActionName::Discard) {
             ways.extend(protected_networks(table));
         }
         carrier.pools.clear();
@@ -381,7 +379,7 @@ impl IkeDataPlane {
             }
         }
         carrier.set_fixed_routes(ways);
-        carrier.set_bypasses(begun.iter().filter_map(|table| table.remote_address).collect());
+        carrier.replace_peer_bypasses(begun.iter().filter_map(|table| table.remote_address).collect());
         let volumes = file.connection.iter().flat_map(|table| {
             table
                 .child
@@ -397,7 +395,7 @@ impl IkeDataPlane {
         };
         let policies: Vec<SecurityPolicy> = all.into_iter().map(|(policy, _)| policy).collect();
         if let Err(error) = carrier.path.set_policies(policies, &ends) {
-            tracing::error!(%error, "policies are not as the configuration has them");
+            tracing::error!(%error, "cannot apply the security policies");
         }
     }
 
@@ -408,7 +406,7 @@ impl IkeDataPlane {
             GatewayEvent::Ike(IkeEvent::Remove { inbound, .. }) => self.remove_child(*inbound),
             GatewayEvent::Ike(event) => {
                 if let Some(carrier) = lock_mutex(&self.carrier).as_mut() {
-                    carrier.follow_event(event);
+                    carrier.apply_event_to_routes(event);
                 }
             }
             GatewayEvent::Unprotected { connection, child } => {
@@ -426,7 +424,7 @@ impl IkeDataPlane {
         }
     }
 
-    fn install_child(&self, sa: SaId, child: &ChildSa) {
+    fn install_child(&self, sa: IkeSaId, child: &ChildSa) {
         let list = |of: &[TrafficSelector]| of.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let (inbound, outbound) = (format!("{:08x}", child.inbound), format!("{:08x}", child.outbound));
         let (local, remote) = (list(&child.local), list(&child.remote));
@@ -439,7 +437,7 @@ impl IkeDataPlane {
         let mut carrier = lock_mutex(&self.carrier);
         let Some(carrier) = carrier.as_mut() else { return };
         if let Err(error) = carrier.install_child(sa, child, policy) {
-            tracing::error!(%error, "a CHILD_SA cannot be installed, and is ended");
+            tracing::error!(%error, "cannot install a CHILD_SA; deleting it");
             self.command_sender.send_command(GatewayCommand::Expired { inbound: child.inbound, hard: true });
         }
     }
@@ -448,7 +446,7 @@ impl IkeDataPlane {
         tracing::info!(inbound = format!("{inbound:08x}"), "CHILD_SA removed");
         let mut carrier = lock_mutex(&self.carrier);
         let known = carrier.as_mut().is_some_and(|carrier| carrier.remove_child(inbound));
-        // Otherwise the tunnel has already reported the usage.
+        // If the tunnel knew the pair and works, it has already reported the usage.
         if !known || self.failed.load(Ordering::Relaxed) {
             self.command_sender.send_command(GatewayCommand::Removed { inbound, usage: None });
         }
@@ -478,25 +476,28 @@ impl IkeDataPlane {
     pub(super) fn shut_down(&self) {
         let Some(DataPlaneState { routing, path, .. }) = lock_mutex(&self.carrier).take() else { return };
         drop(routing);
-        if let DataPath::Kernel(kernel) = path
+        if let EspBackend::Kernel(kernel) = path
             && let Err(error) = kernel.stop()
         {
-            tracing::error!(%error, "something of the kernel's ESP is left");
+            tracing::error!(%error, "cannot remove all state of the kernel's ESP");
         }
     }
 }
 
 /// Warns if the system does not forward packets of users to other hosts.
-fn hint_at_forwarding(v6: bool) {
+fn warn_if_not_forwarding(v6: bool) {
     let name = if v6 { "net/ipv6/conf/all/forwarding" } else { "net/ipv4/ip_forward" };
     if std::fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|value| value.trim() == "0") {
-        tracing::warn!("this system forwards nothing for users: sysctl -w {}=1", name.replace('/', "."));
+        tracing::warn!(
+            "this system does not forward packets for users; to enable forwarding: sysctl -w {}=1",
+            name.replace('/', ".")
+        );
     }
 }
 
 /// Returns the remote networks that a connection protects, each with the local traffic selectors. A responder that
 /// accepts any traffic protects no network in particular.
-fn protected_networks(table: &ConnectionTable) -> Vec<(RouteNetwork, Vec<TrafficSelector>)> {
+fn protected_networks(table: &ConnectionTable) -> Vec<(RoutePrefix, Vec<TrafficSelector>)> {
     let selectors = |networks: &[Prefix]| -> Vec<TrafficSelector> {
         networks.iter().filter_map(|one| TrafficSelector::from_network(one.network, one.bits)).collect()
     };
@@ -508,22 +509,22 @@ fn protected_networks(table: &ConnectionTable) -> Vec<(RouteNetwork, Vec<Traffic
             (None, Some(address)) => vec![TrafficSelector::from_address(address)],
             (None, None) => continue,
         };
-        let fits = |network: &RouteNetwork| network.1 > 0 || table.remote_address.is_some();
+        let fits = |network: &RoutePrefix| network.1 > 0 || table.remote_address.is_some();
         ways.extend(networks_of(&remote).into_iter().filter(fits).map(|network| (network, local.clone())));
     }
     ways
 }
 
 /// Logs a failure of the system. Packets may lack a route, but the service continues.
-fn log_failure(what: &'static str, of: impl std::fmt::Display, done: io::Result<()>) {
+fn log_system_change_failure(what: &'static str, of: impl std::fmt::Display, done: io::Result<()>) {
     if let Err(error) = done {
-        tracing::error!(%of, %error, "{what} cannot be changed");
+        tracing::error!(%of, %error, "cannot change {what}");
     }
 }
 
 impl DataPlaneState {
     /// Sets the fixed routes.
-    fn set_fixed_routes(&mut self, ways: Vec<(RouteNetwork, Vec<TrafficSelector>)>) {
+    fn set_fixed_routes(&mut self, ways: Vec<(RoutePrefix, Vec<TrafficSelector>)>) {
         let Some(routing) = &mut self.routing else { return };
         let before = std::mem::take(&mut self.fixed);
         for (network, local) in ways {
@@ -531,31 +532,31 @@ impl DataPlaneState {
                 continue;
             }
             let source = own_address(&local, network.0.is_ipv4()).unwrap_or_default();
-            log_failure("a route", network.0, routing.add_route(network, source));
+            log_system_change_failure("a route", network.0, routing.add_route(network, source));
             self.fixed.push((network, source));
         }
         for (network, source) in before {
-            log_failure("a route", network.0, routing.remove_route(network, source));
+            log_system_change_failure("a route", network.0, routing.remove_route(network, source));
         }
     }
 
     /// Routes these peers past the device from now on, or the device would capture IKE itself.
-    fn set_bypasses(&mut self, past: Vec<IpAddr>) {
+    fn replace_peer_bypasses(&mut self, past: Vec<IpAddr>) {
         let Some(routing) = &mut self.routing else { return };
         for address in &past {
-            log_failure("a route", address, routing.add_past(*address));
+            log_system_change_failure("a route", address, routing.add_bypass_route(*address));
         }
         for address in std::mem::replace(&mut self.past, past) {
-            log_failure("a route", address, routing.remove_past(address));
+            log_system_change_failure("a route", address, routing.remove_bypass_route(address));
         }
     }
 
     fn install_child(
         &mut self,
-        sa: SaId,
+        sa: IkeSaId,
         child: &ChildSa,
-        policy: Option<PolicyId>,
-    ) -> Result<(), DataPathError> {
+        policy: Option<SecurityPolicyId>,
+    ) -> Result<(), EspBackendError> {
         let mut pair = child.sa_pair();
         pair.policy = policy;
         let name = (child.connection.clone(), child.name.clone());
@@ -572,22 +573,23 @@ impl DataPlaneState {
                 let inner = given.into_iter().flatten().copied().find(|inner| {
                     inner.is_ipv4() == v4 && child.local.iter().any(|of| (of.start..=of.end).contains(inner))
                 });
-                // A gateway's pool and the traffic that triggers connections have fixed routes already.
+                // The networks of a gateway's pool, and of traffic that triggers connections, already have fixed
+                // routes.
                 if inner.is_none() && self.fixed.iter().any(|(fixed, _)| covers_network(*fixed, network)) {
                     continue;
                 }
                 let source = inner.or_else(|| own_address(&child.local, v4).unwrap_or_default());
-                log_failure("a route", network.0, routing.add_route(network, source));
+                log_system_change_failure("a route", network.0, routing.add_route(network, source));
                 routes.push((network, source));
             }
         }
-        self.children.insert(child.inbound, InstalledChild { sa, routes, networks, past });
+        self.children.insert(child.inbound, InstalledChildSa { sa, routes, networks, past });
         Ok(())
     }
 
     /// Routes a peer past the device, unless its address belongs to another peer's network. Otherwise that peer's
     /// packets would leave in the clear. Returns the address if it bypasses the device now.
-    fn bypass_peer(&mut self, sa: SaId, peer: IpAddr, own: &[RouteNetwork]) -> Option<IpAddr> {
+    fn bypass_peer(&mut self, sa: IkeSaId, peer: IpAddr, own: &[RoutePrefix]) -> Option<IpAddr> {
         let routing = self.routing.as_mut()?;
         let fixed = self.fixed.iter().map(|(network, _)| *network);
         let others = self.children.values().filter(|child| child.sa != sa);
@@ -595,7 +597,7 @@ impl DataPlaneState {
         if !may_bypass_device(peer, &self.pools, fixed.chain(others), own) {
             return None;
         }
-        log_failure("a route", peer, routing.add_past(peer));
+        log_system_change_failure("a route", peer, routing.add_bypass_route(peer));
         Some(peer)
     }
 
@@ -605,40 +607,46 @@ impl DataPlaneState {
         let removed = self.path.apply_operation(IpsecOperation::Remove { inbound }).is_ok();
         if let Some(routing) = &mut self.routing {
             for (network, source) in child.routes {
-                log_failure("a route", network.0, routing.remove_route(network, source));
+                log_system_change_failure("a route", network.0, routing.remove_route(network, source));
             }
             if let Some(peer) = child.past {
-                log_failure("a route", peer, routing.remove_past(peer));
+                log_system_change_failure("a route", peer, routing.remove_bypass_route(peer));
             }
         }
         removed
     }
 
-    fn follow_event(&mut self, event: &IkeEvent) {
+    fn apply_event_to_routes(&mut self, event: &IkeEvent) {
         match event {
             IkeEvent::Configured { sa, attributes } => {
                 let addresses: Vec<IpAddr> =
                     attributes.iter().filter_map(ConfigurationAttribute::internal_address).collect();
                 if let Some(routing) = &mut self.routing {
                     for address in &addresses {
-                        log_failure("an inner address", address, routing.add_address(*address));
+                        log_system_change_failure(
+                            "a virtual address",
+                            address,
+                            routing.add_address(*address),
+                        );
                     }
                 }
                 self.virtual_addresses.insert(*sa, addresses);
             }
             IkeEvent::Moved { sa, path, encapsulated } => {
-                let outer = OuterPath { local: path.local, remote: path.remote, encapsulated: *encapsulated };
-                let of_it = |(inbound, child): (&u32, &InstalledChild)| (child.sa == *sa).then_some(*inbound);
+                let outer =
+                    OuterAddresses { local: path.local, remote: path.remote, encapsulated: *encapsulated };
+                let of_it =
+                    |(inbound, child): (&u32, &InstalledChildSa)| (child.sa == *sa).then_some(*inbound);
                 for inbound in self.children.iter().filter_map(of_it).collect::<Vec<_>>() {
                     let Some(mut child) = self.children.remove(&inbound) else { continue };
                     let before = child.past.take();
                     child.past = self.bypass_peer(*sa, path.remote.ip(), &child.networks);
                     self.children.insert(inbound, child);
                     if let (Some(routing), Some(before)) = (&mut self.routing, before) {
-                        log_failure("a route", before, routing.remove_past(before));
+                        log_system_change_failure("a route", before, routing.remove_bypass_route(before));
                     }
                     if let Err(error) = self.path.apply_operation(IpsecOperation::Move { inbound, outer }) {
-                        tracing::error!(%error, "a CHILD_SA cannot be moved");
+                        tracing::error!(%error, "cannot move a CHILD_SA to a new address");
                     }
                 }
             }
@@ -651,7 +659,11 @@ impl DataPlaneState {
             IkeEvent::Ended { sa, .. } => {
                 for address in self.virtual_addresses.remove(sa).unwrap_or_default() {
                     if let Some(routing) = &mut self.routing {
-                        log_failure("an inner address", address, routing.remove_address(address));
+                        log_system_change_failure(
+                            "a virtual address",
+                            address,
+                            routing.remove_address(address),
+                        );
                     }
                 }
             }
@@ -663,9 +675,9 @@ impl DataPlaneState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use usher_config::NoEnvironment;
+    use usher_config::EmptyConfigEnvironment;
     use usher_core::WallTime;
-    use usher_crypto::tls::WallClock;
+    use usher_crypto::tls::SharedWallClock;
     use usher_gateway::config::parse;
 
     #[test]
@@ -675,10 +687,15 @@ mod tests {
                 "[[connection]]\nname = \"a\"\nlocal_id = \"a.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
                  secret = \"sixteen octets!!\"\n{more}[[connection.child]]\nname = \"net\"\n{child}"
             );
-            let file = parse("ike.toml", &text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
-                .unwrap()
-                .file;
-            let shown = |(network, local): &(RouteNetwork, Vec<TrafficSelector>)| {
+            let file = parse(
+                "ike.toml",
+                &text,
+                &EmptyConfigEnvironment,
+                &SharedWallClock::from_time(WallTime::UNIX_EPOCH),
+            )
+            .unwrap()
+            .file;
+            let shown = |(network, local): &(RoutePrefix, Vec<TrafficSelector>)| {
                 format!("{}/{} from {}", network.0, network.1, local.len())
             };
             protected_networks(&file.connection[0]).iter().map(shown).collect::<Vec<_>>()
@@ -705,7 +722,7 @@ mod tests {
         };
         let pools = [net("10.9.0.0/24")];
         let site = net("10.2.0.0/16");
-        let beside = |peer: &str, own: &[RouteNetwork]| {
+        let beside = |peer: &str, own: &[RoutePrefix]| {
             may_bypass_device(peer.parse().unwrap(), &pools, [site].into_iter(), own)
         };
         assert!(beside("192.0.2.7", &[net("10.9.0.7/32")]));

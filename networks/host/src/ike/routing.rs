@@ -24,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_esp::TrafficSelector;
 
 /// A network: its first address and its prefix length.
-pub(super) type RouteNetwork = (IpAddr, u8);
+pub(super) type RoutePrefix = (IpAddr, u8);
 
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
 
@@ -44,7 +44,7 @@ fn address_bits(address: IpAddr) -> u128 {
 }
 
 /// Returns the networks that cover exactly this range.
-pub(super) fn range_networks(first: IpAddr, last: IpAddr) -> Vec<RouteNetwork> {
+pub(super) fn range_networks(first: IpAddr, last: IpAddr) -> Vec<RoutePrefix> {
     let (width, mut at, end) = (address_width(first), address_bits(first), address_bits(last));
     let address = |bits: u128| match first {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(bits as u32)),
@@ -70,7 +70,7 @@ pub(super) fn range_networks(first: IpAddr, last: IpAddr) -> Vec<RouteNetwork> {
 }
 
 /// The networks of traffic selectors, regardless of protocols and ports.
-pub(super) fn networks_of(selectors: &[TrafficSelector]) -> Vec<RouteNetwork> {
+pub(super) fn networks_of(selectors: &[TrafficSelector]) -> Vec<RoutePrefix> {
     let mut all: Vec<_> =
         selectors.iter().flat_map(|selector| range_networks(selector.start, selector.end)).collect();
     all.sort_unstable();
@@ -78,7 +78,7 @@ pub(super) fn networks_of(selectors: &[TrafficSelector]) -> Vec<RouteNetwork> {
     all
 }
 
-fn contains_address((network, prefix): RouteNetwork, address: IpAddr) -> bool {
+fn contains_address((network, prefix): RoutePrefix, address: IpAddr) -> bool {
     let host = u32::from(address_width(network) - prefix);
     network.is_ipv4() == address.is_ipv4()
         && address_bits(network).checked_shr(host).unwrap_or(0)
@@ -86,15 +86,15 @@ fn contains_address((network, prefix): RouteNetwork, address: IpAddr) -> bool {
 }
 
 /// True if `whole` contains all of `part`.
-pub(super) fn covers_network(whole: RouteNetwork, part: RouteNetwork) -> bool {
+pub(super) fn covers_network(whole: RoutePrefix, part: RoutePrefix) -> bool {
     whole.1 <= part.1 && contains_address(whole, part.0)
 }
 
 /// A route by the device, with the preferred source of each of its users.
 #[derive(Debug, Default)]
-struct SharedRoute(Vec<Option<IpAddr>>);
+struct RoutePreferredSources(Vec<Option<IpAddr>>);
 
-impl SharedRoute {
+impl RoutePreferredSources {
     /// The preferred source of the newest user that has one.
     fn preferred_source(&self) -> Option<IpAddr> {
         self.0.iter().rev().find_map(|source| *source)
@@ -109,7 +109,7 @@ pub(super) struct RoutingChanges {
     mark: u32,
     families: Vec<AddressFamily>,
     addresses: BTreeMap<IpAddr, usize>,
-    routes: BTreeMap<RouteNetwork, SharedRoute>,
+    routes: BTreeMap<RoutePrefix, RoutePreferredSources>,
     /// Peer addresses that bypass the device, with the number of their users.
     past: BTreeMap<IpAddr, usize>,
 }
@@ -127,11 +127,11 @@ impl RoutingChanges {
             past: BTreeMap::new(),
         };
         for family in FAMILIES {
-            match routing.set_up_family(family) {
+            match routing.set_up_family_routing(family) {
                 Ok(()) => routing.families.push(family),
-                // The system has no IPv6.
+                // This system has no IPv6, so there is nothing to set up.
                 Err(error) if family == AddressFamily::Inet6 => {
-                    tracing::debug!(%error, "no routes of IPv6 on this system");
+                    tracing::debug!(%error, "no IPv6 routes on this system");
                 }
                 Err(error) => return Err(error),
             }
@@ -139,9 +139,9 @@ impl RoutingChanges {
         Ok(routing)
     }
 
-    fn set_up_family(&self, family: AddressFamily) -> io::Result<()> {
+    fn set_up_family_routing(&self, family: AddressFamily) -> io::Result<()> {
         let left = self.table_routes(family)?;
-        // Routes by a device show that another program runs.
+        // If unicast routes are in the table, another running program owns them, so delete nothing.
         if !left.iter().any(|route| route.header.kind == RouteType::Unicast) {
             for route in left {
                 run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(route))?;
@@ -185,7 +185,7 @@ impl RoutingChanges {
         message
     }
 
-    fn route_message(&self, (network, prefix): RouteNetwork, kind: RouteType) -> RouteMessage {
+    fn route_message(&self, (network, prefix): RoutePrefix, kind: RouteType) -> RouteMessage {
         let mut message = RouteMessage::default();
         message.header.address_family = address_family(network);
         message.header.table = RouteHeader::RT_TABLE_UNSPEC;
@@ -250,7 +250,7 @@ impl RoutingChanges {
         done
     }
     /// Sets or removes a blackhole route for packets that no route leads to the device.
-    fn set_blackhole(&self, network: RouteNetwork, on: bool) -> io::Result<()> {
+    fn set_blackhole(&self, network: RoutePrefix, on: bool) -> io::Result<()> {
         let mut message = self.route_message(network, RouteType::BlackHole);
         message.attributes.push(RouteAttribute::Priority(u32::MAX));
         match on {
@@ -264,14 +264,14 @@ impl RoutingChanges {
         message.header.prefix_len = address_width(address);
         message.header.index = self.device;
         message.header.scope = AddressScope::Universe;
-        // A point-to-point device has no neighbor with the same address.
+        // Skip duplicate address detection: no neighbor on a point-to-point device can have the same address.
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         message
     }
 
     /// Routes a network to the device. Packets of this host without a source use this one.
-    pub(super) fn add_route(&mut self, network: RouteNetwork, source: Option<IpAddr>) -> io::Result<()> {
+    pub(super) fn add_route(&mut self, network: RoutePrefix, source: Option<IpAddr>) -> io::Result<()> {
         let route = self.routes.entry(network).or_default();
         let before = route.preferred_source();
         route.0.push(source);
@@ -284,23 +284,23 @@ impl RoutingChanges {
         }
         self.install_route(network)
     }
-    fn install_route(&self, network: RouteNetwork) -> io::Result<()> {
+    fn install_route(&self, network: RoutePrefix) -> io::Result<()> {
         let mut message = self.route_message(network, RouteType::Unicast);
         message.attributes.push(RouteAttribute::Oif(self.device));
-        let source = self.routes.get(&network).and_then(SharedRoute::preferred_source);
+        let source = self.routes.get(&network).and_then(RoutePreferredSources::preferred_source);
         message.attributes.extend(source.map(|source| RouteAttribute::PrefSource(route_address(source))));
         run_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message))
             .map(drop)
     }
     /// Removes one user of a route, with this source. The route stays while others use it.
-    pub(super) fn remove_route(&mut self, network: RouteNetwork, source: Option<IpAddr>) -> io::Result<()> {
+    pub(super) fn remove_route(&mut self, network: RoutePrefix, source: Option<IpAddr>) -> io::Result<()> {
         let Some(route) = self.routes.get_mut(&network) else { return Ok(()) };
         let before = route.preferred_source();
         if let Some(at) = route.0.iter().rposition(|other| *other == source) {
             route.0.remove(at);
         }
         if !route.0.is_empty() {
-            // When an address goes, the kernel removes the routes with that preferred source.
+            // When an address is removed, the kernel also removes the routes that have it as preferred source.
             let stays = route.preferred_source() == before || !self.supports_family(network.0);
             return if stays { Ok(()) } else { self.install_route(network) };
         }
@@ -311,7 +311,7 @@ impl RoutingChanges {
         let mut message = self.route_message(network, RouteType::Unicast);
         message.attributes.push(RouteAttribute::Oif(self.device));
         match run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)) {
-            // The route went with its source.
+            // ESRCH: the kernel already removed the route together with its source address.
             Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
             done => drop(done?),
         }
@@ -323,7 +323,7 @@ impl RoutingChanges {
 
     /// Routes a peer's address past the device, even if a wider route leads there. Otherwise `rp_filter` drops the
     /// peer's packets as spoofed. A route to exactly this address takes precedence.
-    pub(super) fn add_past(&mut self, address: IpAddr) -> io::Result<()> {
+    pub(super) fn add_bypass_route(&mut self, address: IpAddr) -> io::Result<()> {
         let uses = self.past.entry(address).or_default();
         *uses += 1;
         let led = self.routes.contains_key(&(address, address_width(address)));
@@ -334,7 +334,7 @@ impl RoutingChanges {
         }
     }
     /// Removes one user of a bypass.
-    pub(super) fn remove_past(&mut self, address: IpAddr) -> io::Result<()> {
+    pub(super) fn remove_bypass_route(&mut self, address: IpAddr) -> io::Result<()> {
         let Some(uses) = self.past.get_mut(&address) else { return Ok(()) };
         *uses -= 1;
         if *uses > 0 {
@@ -357,7 +357,7 @@ impl Drop for RoutingChanges {
     fn drop(&mut self) {
         let past: Vec<IpAddr> = self.past.keys().copied().collect();
         for address in past {
-            // A leftover does no harm, and the next start removes it.
+            // An error is ignored: a throw route that remains does no harm, and the next start removes it.
             if !self.routes.contains_key(&(address, address_width(address))) {
                 let _ = self.set_throw_route(address, false);
             }

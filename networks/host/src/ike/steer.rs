@@ -4,9 +4,9 @@
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use usher_live::{FilterInstruction, steer_datagrams};
+use usher_live::{SocketFilterInstruction, steer_datagrams};
 
-// Opcodes of the classic BPF.
+// Opcodes of classic BPF instructions.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_OCTET: u16 = 0x30;
 const JUMP: u16 = 0x05;
@@ -21,7 +21,7 @@ const INITIATOR: u32 = 1 << 3;
 
 /// The kind of a port's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SteeredPort {
+pub(super) enum IkePortKind {
     /// IKE messages.
     Ike,
     /// IKE messages behind four zero octets, and ESP packets.
@@ -31,16 +31,16 @@ pub(super) enum SteeredPort {
     },
 }
 
-const fn build_instruction(code: u16, yes: u8, no: u8, operand: u32) -> FilterInstruction {
-    FilterInstruction { code, yes, no, operand }
+const fn build_instruction(code: u16, yes: u8, no: u8, operand: u32) -> SocketFilterInstruction {
+    SocketFilterInstruction { code, yes, no, operand }
 }
 
 /// Builds the BPF program that selects the shard. The last octet of the initiator's SPI selects the shard of a first
 /// request, so retransmissions reach the same shard.
-fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
+fn steering_program(port: IkePortKind, shards: u8) -> Vec<SocketFilterInstruction> {
     let (before, marker) = match port {
-        SteeredPort::Ike => (Vec::new(), 0),
-        SteeredPort::Nat { esp } => {
+        IkePortKind::Ike => (Vec::new(), 0),
+        IkePortKind::Nat { esp } => {
             let other = if esp { shards.into() } else { 0 };
             (
                 vec![
@@ -54,7 +54,7 @@ fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
     };
     let after = [
         build_instruction(LOAD_OCTET, 0, 0, marker + 19),
-        // The peer is the responder: the initiator's SPI belongs to this side.
+        // If the flag is not set, the peer is the responder, so the initiator's SPI belongs to this side.
         build_instruction(JUMP_SET, 2, 0, INITIATOR),
         build_instruction(LOAD_OCTET, 0, 0, marker),
         build_instruction(JUMP, 0, 0, 7),
@@ -62,7 +62,7 @@ fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
         build_instruction(JUMP_EQUAL, 0, 4, 0),
         build_instruction(LOAD_WORD, 0, 0, marker + 12),
         build_instruction(JUMP_EQUAL, 0, 2, 0),
-        // A first request has no SPI of this side yet.
+        // The initiator's first request has no responder SPI, so its shard follows from the initiator's SPI.
         build_instruction(LOAD_OCTET, 0, 0, marker + 7),
         build_instruction(JUMP, 0, 0, 1),
         build_instruction(LOAD_OCTET, 0, 0, marker + 8),
@@ -73,7 +73,7 @@ fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
 }
 
 /// Attaches the program to the shards' sockets, by the first one's socket.
-pub(super) fn steer_to_shards(first: &UdpSocket, port: SteeredPort, shards: u8) -> io::Result<()> {
+pub(super) fn attach_steering_program(first: &UdpSocket, port: IkePortKind, shards: u8) -> io::Result<()> {
     steer_datagrams(first.as_fd(), &steering_program(port, shards))
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use usher_live::{SocketOptions, bind_udp};
 
     /// Binds `count` sockets to one address.
-    fn shared_sockets(count: usize) -> Vec<UdpSocket> {
+    fn bind_same_address_sockets(count: usize) -> Vec<UdpSocket> {
         let options = SocketOptions::default();
         let first = bind_udp("127.0.0.1:0".parse().unwrap(), &options).unwrap();
         let address = first.local_addr().unwrap();
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn messages_come_to_the_shard_whose_spi_they_bear() {
-        let sockets = shared_sockets(3);
-        steer_to_shards(&sockets[0], SteeredPort::Ike, 3).unwrap();
+        let sockets = bind_same_address_sockets(3);
+        attach_steering_program(&sockets[0], IkePortKind::Ike, 3).unwrap();
         for n in 0..12u8 {
             let of = usize::from(n % 3);
             let first = ike_header([0xf0, 1, 2, 3, 4, 5, 6, n], [0; 8], 0x08);
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn at_port_4500_esp_has_a_socket_of_its_own() {
-        let sockets = shared_sockets(3);
-        steer_to_shards(&sockets[0], SteeredPort::Nat { esp: true }, 2).unwrap();
+        let sockets = bind_same_address_sockets(3);
+        attach_steering_program(&sockets[0], IkePortKind::Nat { esp: true }, 2).unwrap();
         let marked = |octets: Vec<u8>| [vec![0; 4], octets].concat();
         for n in 0..4u8 {
             let of = usize::from(n % 2);
@@ -149,8 +149,8 @@ mod tests {
         }
         assert_eq!(receiving_socket(&sockets, &[0xff]), 0, "a keepalive");
         // Without an ESP socket only IKE sockets receive datagrams.
-        let sockets = shared_sockets(2);
-        steer_to_shards(&sockets[0], SteeredPort::Nat { esp: false }, 2).unwrap();
+        let sockets = bind_same_address_sockets(2);
+        attach_steering_program(&sockets[0], IkePortKind::Nat { esp: false }, 2).unwrap();
         assert_eq!(receiving_socket(&sockets, &[9, 0, 0, 9, 0, 0, 0, 1, 5, 5, 5, 5]), 0);
     }
 }

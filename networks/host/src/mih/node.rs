@@ -1,11 +1,12 @@
 //! Handover on this host's links: the mobile node, the point of service, and the correspondent whose flow is
 //! redirected. The controllers are those of `usher-mobility`, as in a study.
 
-use super::{MihError, bind_sockets, load_config, own_identifier, system_rng, watch_values};
-use crate::line_budget::LineBudget;
+use super::{MihError, bind_sockets, load_config, own_identifier, poll_watched_values, system_rng};
+use crate::line_budget::LogRateLimiter;
 use crate::netlink::{self, NetlinkChange};
 use crate::{
-    CommandSource, HelperPool, HostedMachine, SendCommand, ServeError, bind_listener, log, serve_machine,
+    CommandSource, HostedMachine, MachineWorkerPool, SendCommand, ServeError, bind_listener, log,
+    serve_machine,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use usher_core::{Duration, JobRequest, ListenerId, Machine, NoJob, SocketId};
 use usher_live::{DriverSockets, SocketOptions, SystemClock, bind_udp};
 use usher_mih::{MihfId, PORT};
 use usher_mih_service::config::{HandoverTable, LoadedMihConfig};
-use usher_mip::CareOfProof;
+use usher_mip::CareOfVerificationConfig;
 use usher_mobility::station::{
     BINDING_SOCKET, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET,
 };
@@ -30,7 +31,7 @@ const ENTRY: StdDuration = StdDuration::from_secs(3);
 const STEP: StdDuration = StdDuration::from_millis(5);
 
 /// Binds sockets to these addresses. No other program can share their ports.
-fn bind_exclusive(
+fn bind_exclusive_sockets(
     wanted: &[(SocketId, SocketAddr)],
 ) -> Result<Vec<(SocketId, std::net::UdpSocket)>, ServeError> {
     let options = SocketOptions { shared: false, ..SocketOptions::default() };
@@ -42,13 +43,13 @@ fn bind_exclusive(
     wanted.iter().map(one).collect()
 }
 
-fn no_job<C>(job: JobRequest<NoJob>) -> C {
+fn unreachable_job<C>(job: JobRequest<NoJob>) -> C {
     match job.job {}
 }
 
 /// The last report of each of the two interfaces.
 #[derive(Default)]
-struct LinkStates {
+struct ReportedLinkStates {
     serving: bool,
     target: bool,
 }
@@ -63,15 +64,15 @@ pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let id = own_identifier(&loaded)?;
     let Some(table) = loaded.file.handover.clone() else { return Err(MihError::NoHandover) };
-    let all =
-        netlink::list_links().map_err(|error| ServeError::System { what: "the kernel's links", error })?;
+    let all = netlink::list_links()
+        .map_err(|error| ServeError::System { what: "cannot list this host's links", error })?;
     let address =
         |name: &str| all.iter().find(|(_, link)| link.name == name).and_then(|(_, link)| link.address);
     let config = loaded
         .station_config(id.clone(), &address)
         .ok_or_else(|| MihError::NoInterface(format!("{} or {}", table.serving, table.target)))?;
     let (home, care_of) = (table.serving_address, table.target_address);
-    let udp = bind_exclusive(&[
+    let udp = bind_exclusive_sockets(&[
         (MIH_SERVING, SocketAddr::new(home, PORT)),
         (MIH_TARGET, SocketAddr::new(care_of, PORT)),
         (FLOW_SERVING, SocketAddr::new(home, table.flow_port)),
@@ -80,8 +81,8 @@ pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
     ])?;
     let listeners = [home, care_of].map(|ip| bind_listener("MIH", SocketAddr::new(ip, PORT), MIH_LISTENER));
     let listeners = listeners.into_iter().collect::<Result<Vec<_>, _>>()?;
-    tracing::info!(%id, serving = table.serving, target = table.target, "this mobile node");
-    let known = Arc::new(Mutex::new(LinkStates::default()));
+    tracing::info!(%id, serving = table.serving, target = table.target, "mobile node");
+    let known = Arc::new(Mutex::new(ReportedLinkStates::default()));
     let (orders, taken) = channel();
     Ok(serve_machine(HostedMachine {
         name: "usher-mih-node",
@@ -89,13 +90,13 @@ pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
         sockets: DriverSockets { udp, listeners, ..DriverSockets::default() },
         frames: None,
         clock: SystemClock::start(),
-        helpers: HelperPool::new(1, no_job),
-        event_handler: Box::new(event_logger(orders)),
+        helpers: MachineWorkerPool::new(1, unreachable_job),
+        event_handler: Box::new(mobile_node_event_handler(orders)),
         stop_condition: Box::new(|_| false),
         counted: |station| station.mihf().counters().iter().chain(station.counters().iter()).collect(),
         work: None,
         reload: Box::new(|| {
-            tracing::warn!("a mobile node reads its configuration when it is started");
+            tracing::warn!("not reloaded: a mobile node reads its configuration only at its start");
             None
         }),
         sources: node_sources(&loaded, &table, &known, taken),
@@ -108,14 +109,14 @@ pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
 fn node_sources(
     loaded: &LoadedMihConfig,
     table: &HandoverTable,
-    known: &Arc<Mutex<LinkStates>>,
+    known: &Arc<Mutex<ReportedLinkStates>>,
     taken: Receiver<(StationInterface, LinkCommand)>,
 ) -> Vec<CommandSource<station::StationCommand>> {
     let (serving, target) = (table.serving.clone(), table.target.clone());
     let seen = known.clone();
     let kernel = move |tell: SendCommand<station::StationCommand>| {
         let mut begun = false;
-        let followed = netlink::follow_changes(|change| {
+        let followed = netlink::watch_netlink_changes(|change| {
             let NetlinkChange::Link(report) = change else { return true };
             let mut known = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if report.name == target {
@@ -134,14 +135,14 @@ fn node_sources(
             tell(station::StationCommand::Link { interface: StationInterface::Serving, event })
         });
         if let Err(error) = followed {
-            tracing::error!(%error, "the kernel does not tell of its links");
+            tracing::error!(%error, "cannot watch this host's links");
         }
     };
     let watched: Vec<_> = loaded.interfaces.iter().filter(|i| i.name == table.serving).cloned().collect();
     let values = move |tell: SendCommand<station::StationCommand>| {
         let mut low = false;
         let limits = watched.first().and_then(|interface| interface.watch.clone());
-        watch_values(&Mutex::new(watched), |_, value| {
+        poll_watched_values(&Mutex::new(watched), |_, value| {
             let Some(limits) = &limits else { return false };
             if value < limits.below && !std::mem::replace(&mut low, true) {
                 tracing::info!(value, "serving link going down");
@@ -158,12 +159,14 @@ fn node_sources(
             let event = match (interface, command) {
                 (StationInterface::Serving, _) => continue,
                 (StationInterface::Target, LinkCommand::Scan) => {
-                    LinkEvent::Scanned { found: bring_up_target(&table, &known) }
+                    LinkEvent::Scanned { found: bring_up_target_link(&table, &known) }
                 }
-                (StationInterface::Target, LinkCommand::Connect) => match move_to_target(&table, &known) {
-                    true => LinkEvent::Up,
-                    false => LinkEvent::Down,
-                },
+                (StationInterface::Target, LinkCommand::Connect) => {
+                    match move_traffic_to_target(&table, &known) {
+                        true => LinkEvent::Up,
+                        false => LinkEvent::Down,
+                    }
+                }
                 (StationInterface::Target, LinkCommand::Disconnect) => continue,
             };
             if !tell(station::StationCommand::Link { interface, event }) {
@@ -175,12 +178,12 @@ fn node_sources(
 }
 
 /// Switches the target link on if it is off. True once it carries packets.
-fn bring_up_target(table: &HandoverTable, known: &Mutex<LinkStates>) -> bool {
+fn bring_up_target_link(table: &HandoverTable, known: &Mutex<ReportedLinkStates>) -> bool {
     let up = || known.lock().unwrap_or_else(PoisonError::into_inner).target;
     if !up()
-        && let Err(error) = netlink::switch_link(&table.target, true)
+        && let Err(error) = netlink::set_link_enabled(&table.target, true)
     {
-        tracing::error!(%error, interface = table.target, "the target interface is not switched on");
+        tracing::error!(%error, interface = table.target, "cannot switch on the target interface");
     }
     let until = StdInstant::now() + ENTRY;
     while !up() && StdInstant::now() < until {
@@ -190,29 +193,31 @@ fn bring_up_target(table: &HandoverTable, known: &Mutex<LinkStates>) -> bool {
 }
 
 /// Moves this host's traffic to the target link.
-fn move_to_target(table: &HandoverTable, known: &Mutex<LinkStates>) -> bool {
-    if !bring_up_target(table, known) {
+fn move_traffic_to_target(table: &HandoverTable, known: &Mutex<ReportedLinkStates>) -> bool {
+    if !bring_up_target_link(table, known) {
         return false;
     }
-    let moved = netlink::replace_default(&table.target, table.gateway);
+    let moved = netlink::replace_default_route(&table.target, table.gateway);
     match &moved {
-        Ok(()) => tracing::info!(interface = table.target, via = %table.gateway, "default route"),
+        Ok(()) => tracing::info!(interface = table.target, via = %table.gateway, "default route moved"),
         Err(error) => {
-            tracing::error!(%error, via = %table.gateway, "the default route is not moved; that needs CAP_NET_ADMIN")
+            tracing::error!(%error, via = %table.gateway, "cannot move the default route; this needs CAP_NET_ADMIN")
         }
     }
     moved.is_ok()
 }
 
 /// Returns the event handler of a node. It logs, forwards link commands, and measures the interruption of the flow.
-fn event_logger(orders: Sender<(StationInterface, LinkCommand)>) -> impl FnMut(station::StationEvent) + Send {
+fn mobile_node_event_handler(
+    orders: Sender<(StationInterface, LinkCommand)>,
+) -> impl FnMut(station::StationEvent) + Send {
     let mut last: Option<(u32, StdInstant)> = None;
     let mut by = None;
-    let mut arrivals = LineBudget::default();
+    let mut arrivals = LogRateLimiter::default();
     move |event| match event {
         station::StationEvent::Registered => tracing::info!("registered with the serving point of service"),
         station::StationEvent::LinkCommand { interface, command } => {
-            // The receiving thread lives as long as the program.
+            // The result is ignored: the receiving thread lives as long as the program.
             let _ = orders.send((interface, command));
         }
         station::StationEvent::HandoverStarted => tracing::info!("handover began"),
@@ -252,7 +257,7 @@ fn event_logger(orders: Sender<(StationInterface, LinkCommand)>) -> impl FnMut(s
 }
 
 fn log_refused_peer(peer: &MihfId, from: SocketAddr) {
-    tracing::warn!(%peer, %from, "refused: this peer is at another address");
+    tracing::warn!(%peer, %from, "message refused: its identifier belongs to another address");
 }
 
 fn to_milliseconds(time: Duration) -> f64 {
@@ -260,14 +265,14 @@ fn to_milliseconds(time: Duration) -> f64 {
 }
 
 /// Runs a network's point of service until a signal ends it.
-pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), MihError> {
+pub(super) fn run_point_of_service(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), MihError> {
     let Some(config) = loaded.pos_config(id.clone()) else { return Err(MihError::NoHandover) };
     let sockets = bind_sockets(&loaded.file, ListenerId::from_number)?;
-    tracing::info!(%id, "this point of service");
+    tracing::info!(%id, "point of service");
     let clock = SystemClock::start();
     let mut machine = PointOfService::new(config, system_rng());
-    let mut registrations = LineBudget::default();
-    // This is the first start command.
+    let mut registrations = LogRateLimiter::default();
+    // The result is ignored: a machine accepts its first start command.
     let _ = machine.handle_command(clock.now(), pos::PosCommand::Start);
     Ok(serve_machine(HostedMachine {
         name: "usher-mih-pos",
@@ -275,7 +280,7 @@ pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), Mi
         sockets,
         frames: None,
         clock,
-        helpers: HelperPool::new(1, no_job),
+        helpers: MachineWorkerPool::new(1, unreachable_job),
         event_handler: Box::new(move |event| match event {
             pos::PosEvent::Registered { station } => {
                 if registrations.allows_line(StdInstant::now(), "registrations") {
@@ -286,16 +291,16 @@ pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), Mi
             pos::PosEvent::Step { station, step, duration: took } => {
                 tracing::info!(%station, %step, took_ms = to_milliseconds(took), "handover step");
             }
-            pos::PosEvent::BrokenOff { station } => tracing::info!(%station, "handover broken off"),
-            pos::PosEvent::Arrived { station } => tracing::info!(%station, "arrived"),
-            pos::PosEvent::Departed { station } => tracing::info!(%station, "gone"),
+            pos::PosEvent::BrokenOff { station } => tracing::info!(%station, "handover aborted"),
+            pos::PosEvent::Arrived { station } => tracing::info!(%station, "mobile node arrived"),
+            pos::PosEvent::Departed { station } => tracing::info!(%station, "mobile node departed"),
             pos::PosEvent::ClaimRefused { peer, address } => log_refused_peer(&peer, address),
         }),
         stop_condition: Box::new(|_| false),
         counted: |point| point.mihf().counters().iter().chain(point.counters().iter()).collect(),
         work: None,
         reload: Box::new(|| {
-            tracing::warn!("a point of service reads its configuration when it is started");
+            tracing::warn!("not reloaded: a point of service reads its configuration only at its start");
             None
         }),
         sources: Vec::new(),
@@ -310,25 +315,25 @@ pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), Mi
 ///
 /// # Errors
 /// The correspondent could not start.
-pub fn send_flow(
+pub fn send_correspondent_flow(
     local: IpAddr,
     networks: Vec<(IpAddr, u8)>,
     mut config: correspondent::CorrespondentConfig,
 ) -> Result<(), MihError> {
-    config.proof = Some(CareOfProof { networks, rng: crate::setup::secure_rng()? });
+    config.proof = Some(CareOfVerificationConfig { networks, rng: crate::setup::secure_rng()? });
     let _log = log::start_logging(usher_config::log::LogConfig::default());
-    let udp = bind_exclusive(&[
+    let udp = bind_exclusive_sockets(&[
         (correspondent::FLOW_SOCKET, SocketAddr::new(local, 0)),
         (correspondent::BINDING_SOCKET, SocketAddr::new(local, usher_mip::PORT)),
     ])?;
     let station = config.station;
-    tracing::info!(%station, "a flow");
+    tracing::info!(%station, "flow to a mobile node");
     let clock = SystemClock::start();
     let mut machine = CorrespondentNode::new(config);
-    let mut redirections = LineBudget::default();
+    let mut redirections = LogRateLimiter::default();
     let begun = machine.handle_command(clock.now(), correspondent::CorrespondentCommand::Start);
     begun.map_err(|error| ServeError::System {
-        what: "the flow",
+        what: "cannot start the flow",
         error: std::io::Error::new(std::io::ErrorKind::InvalidInput, error.to_string()),
     })?;
     Ok(serve_machine(HostedMachine {
@@ -337,7 +342,7 @@ pub fn send_flow(
         sockets: DriverSockets { udp, ..DriverSockets::default() },
         frames: None,
         clock,
-        helpers: HelperPool::new(1, no_job),
+        helpers: MachineWorkerPool::new(1, unreachable_job),
         event_handler: Box::new(move |event| {
             if let correspondent::CorrespondentEvent::Redirected { to } = event
                 && redirections.allows_line(StdInstant::now(), "redirections")

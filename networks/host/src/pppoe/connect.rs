@@ -1,24 +1,25 @@
 //! A PPPoE client: one session of this host, to which the system routes packets.
 
+use super::event_handler::end_reason_text;
 use super::offers::{EapCertificateFiles, eap_offers};
-use super::say::end_reason_text;
 use crate::setup::secure_rng;
 use crate::{
-    EthernetPorts, FrameKind, HelperPool, HostedMachine, ServeError, log, protect_memory, serve_machine,
+    EthernetPorts, FrameKind, HostedMachine, MachineWorkerPool, ServeError, log, protect_memory,
+    serve_machine,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
-use usher_concentrator::config::{HookWord, ModeWord};
+use usher_concentrator::config::{EbpfHookName, ModeWord};
 use usher_config::log::LogConfig;
-use usher_core::PortId;
+use usher_core::LinkLayerPortId;
 use usher_crypto::SecretValue;
 use usher_live::{DriverSockets, SystemClock};
 use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
 use usher_ppp::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
 use usher_ppp::ipv6::neighbor::RouterAdvertisement;
 use usher_ppp::pppoe::MacAddress;
-use usher_ppp::{AddressFamily, EndReason, InterfaceIdentifier, LinkNetwork};
-use usher_pppoe::{DataPlaneConfig, DataPlaneSession, PortConfig, PppoeDataPlane, StartError};
+use usher_ppp::{AddressFamily, EndReason, InterfaceIdentifier, NegotiatedAddresses};
+use usher_pppoe::{AccessPortConfig, DataPlaneConfig, DataPlaneSession, PppoeDataPlane, StartError};
 
 /// The settings of a client.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ pub struct PppoeConnectConfig {
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
+pub enum PppoeConnectError {
     /// The data plane cannot start.
     #[error(transparent)]
     Plane(#[from] StartError),
@@ -72,7 +73,7 @@ pub enum ConnectError {
 
 /// The outcome of the session.
 #[derive(Default)]
-struct SessionOutcome {
+struct PppoeSessionOutcome {
     has_data_plane: bool,
     reason: Option<EndReason>,
     /// The concentrator's message.
@@ -81,7 +82,7 @@ struct SessionOutcome {
 
 /// The negotiated state of a session so far.
 #[derive(Clone, Copy)]
-struct AgreedSession {
+struct NegotiatedPppoeSession {
     concentrator: MacAddress,
     number: u16,
     mtu: u16,
@@ -94,12 +95,12 @@ struct AgreedSession {
 struct ClientEventHandler {
     plane: Arc<PppoeDataPlane>,
     networks: Vec<(IpAddr, u8)>,
-    agreed: Option<AgreedSession>,
-    outcome: Arc<Mutex<SessionOutcome>>,
+    agreed: Option<NegotiatedPppoeSession>,
+    outcome: Arc<Mutex<PppoeSessionOutcome>>,
 }
 
 impl ClientEventHandler {
-    fn update_outcome(&self, change: impl FnOnce(&mut SessionOutcome)) {
+    fn update_session_outcome(&self, change: impl FnOnce(&mut PppoeSessionOutcome)) {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -130,21 +131,26 @@ impl ClientEventHandler {
             clamp_mss: true,
         });
         match &done {
-            Ok(()) => self.update_outcome(|outcome| outcome.has_data_plane = true),
-            Err(error) => tracing::error!(%error, "packets cannot be carried"),
+            Ok(()) => self.update_session_outcome(|outcome| outcome.has_data_plane = true),
+            Err(error) => tracing::error!(%error, "cannot install the session in the data plane"),
         }
         done.is_ok()
     }
 
     /// Updates the negotiated state when IPv4 or IPv6 opens.
-    fn update_agreed(&mut self, concentrator: MacAddress, number: u16, mtu: u16) -> &mut AgreedSession {
-        let begun = AgreedSession { concentrator, number, mtu, ipv4: None, ipv6: None };
+    fn update_agreed_session(
+        &mut self,
+        concentrator: MacAddress,
+        number: u16,
+        mtu: u16,
+    ) -> &mut NegotiatedPppoeSession {
+        let begun = NegotiatedPppoeSession { concentrator, number, mtu, ipv4: None, ipv6: None };
         let agreed = self.agreed.get_or_insert(begun);
         agreed.mtu = mtu;
         agreed
     }
 
-    fn remove_family(&mut self, family: AddressFamily) {
+    fn remove_agreed_family(&mut self, family: AddressFamily) {
         let Some(agreed) = &mut self.agreed else { return };
         match family {
             AddressFamily::Ipv4 => agreed.ipv4 = None,
@@ -160,14 +166,14 @@ impl ClientEventHandler {
         }
         self.agreed = None;
         if let Err(error) = self.plane.remove_session(agreed.number) {
-            tracing::error!(%error, "the session is not wholly taken out of the data plane");
+            tracing::error!(%error, "cannot remove all state of the session from the data plane");
         }
     }
 
     /// Sets this side's IPv6 addresses on the device.
     fn set_own_addresses(&self, addresses: &[Ipv6Addr]) {
-        if let Err(error) = self.plane.set_own(addresses) {
-            tracing::error!(%error, "the device does not get its addresses of IPv6");
+        if let Err(error) = self.plane.replace_own_addresses(addresses) {
+            tracing::error!(%error, "cannot set the IPv6 addresses of the device");
         }
     }
 
@@ -184,7 +190,7 @@ impl ClientEventHandler {
             .collect();
         self.set_own_addresses(&made);
         for address in made {
-            tracing::info!(%address, device = self.plane.device_name(), "address of IPv6");
+            tracing::info!(%address, device = self.plane.device_name(), "IPv6 address");
         }
     }
 
@@ -193,28 +199,30 @@ impl ClientEventHandler {
             ClientEvent::SessionStarted { concentrator, number } => {
                 tracing::info!(%concentrator, number, "a concentrator answers");
             }
-            ClientEvent::Authenticated => tracing::info!("let in"),
+            ClientEvent::Authenticated => tracing::info!("authenticated"),
             ClientEvent::RefusalMessage { message } => {
                 let message = message.escape_ascii().to_string();
-                tracing::info!(message, "the concentrator says");
-                self.update_outcome(|outcome| outcome.peer_message = message);
+                tracing::info!(message, "message from the concentrator");
+                self.update_session_outcome(|outcome| outcome.peer_message = message);
             }
             ClientEvent::Install { concentrator, number, mtu, network } => {
-                let agreed = self.update_agreed(concentrator, number, mtu);
+                let agreed = self.update_agreed_session(concentrator, number, mtu);
                 match network {
-                    LinkNetwork::Ipv4 { local, remote, dns } => {
+                    NegotiatedAddresses::Ipv4 { local, remote, dns } => {
                         agreed.ipv4 = Some(local);
                         let dns: Vec<String> = dns.iter().map(ToString::to_string).collect();
-                        // Scripts that wait for this log line send traffic at once.
+                        // Install the session before this log line, because scripts that wait for the line send traffic
+                        // at once.
                         if self.install_session() {
                             let device = self.plane.device_name();
                             tracing::info!(address = %local, %remote, dns = dns.join(" "), mtu, device, "connected");
                         }
                     }
-                    LinkNetwork::Ipv6 { local, remote, .. } => {
+                    NegotiatedAddresses::Ipv6 { local, remote, .. } => {
                         agreed.ipv6 = Some((local, remote));
                         if self.install_session() {
-                            tracing::info!(%local, %remote, mtu, device = self.plane.device_name(), "connected by IPv6");
+                            tracing::info!(%local, %remote, mtu, device = self.plane.device_name(),
+                                "connected by IPv6");
                         }
                     }
                 }
@@ -225,7 +233,7 @@ impl ClientEventHandler {
                     self.install_session();
                 }
             }
-            ClientEvent::Remove { family } => self.remove_family(family),
+            ClientEvent::Remove { family } => self.remove_agreed_family(family),
             ClientEvent::Advertised { advertisement } => self.apply_advertisement(&advertisement),
             ClientEvent::Delegated { delegation } => {
                 let dns: Vec<String> = delegation.dns.iter().map(ToString::to_string).collect();
@@ -234,13 +242,13 @@ impl ClientEventHandler {
                     prefix,
                     valid_s = delegation.valid,
                     dns = dns.join(" "),
-                    "a prefix for the network behind this host"
+                    "prefix delegated to this host"
                 );
             }
-            ClientEvent::Withdrawn => tracing::info!("the prefix is not this host's any more"),
+            ClientEvent::Withdrawn => tracing::info!("delegated prefix withdrawn"),
             ClientEvent::Ended { reason, retry_at: again } => {
                 tracing::info!(reason = end_reason_text(reason), again = again.is_some(), "ended");
-                self.update_outcome(|outcome| outcome.reason = Some(reason));
+                self.update_session_outcome(|outcome| outcome.reason = Some(reason));
             }
         }
     }
@@ -250,24 +258,28 @@ impl ClientEventHandler {
 ///
 /// # Errors
 /// The client could not start, or the session failed.
-pub fn run_client(told: PppoeConnectConfig) -> Result<(), ConnectError> {
+pub fn run_client(told: PppoeConnectConfig) -> Result<(), PppoeConnectError> {
     let system = |what| move |error| ServeError::System { what, error };
-    protect_memory().map_err(system("switching core dumps off"))?;
+    protect_memory().map_err(system("cannot disable core dumps"))?;
     let _log = log::start_logging(LogConfig::default());
     let hearing: super::DeferredFrameHandler = Arc::default();
     let heard = hearing.clone();
     let hears = move |event| match event {
         usher_pppoe::DataPlaneEvent::Frame { data, .. } => {
             if let Some(teller) = heard.get() {
-                teller.lock().unwrap_or_else(PoisonError::into_inner)(PortId(0), FrameKind::Other, data);
+                teller.lock().unwrap_or_else(PoisonError::into_inner)(
+                    LinkLayerPortId(0),
+                    FrameKind::Other,
+                    data,
+                );
             }
         }
         usher_pppoe::DataPlaneEvent::UsageReport(_) => {}
         usher_pppoe::DataPlaneEvent::Failed(why) => tracing::error!("the data plane has failed: {why}"),
     };
     let config = DataPlaneConfig {
-        ports: vec![PortConfig { interface: told.interface.clone() }],
-        mode: super::plane_mode(told.mode, HookWord::Auto),
+        ports: vec![AccessPortConfig { interface: told.interface.clone() }],
+        mode: super::data_plane_mode_from_words(told.mode, EbpfHookName::Auto),
         device: told.device.clone(),
         report: None,
         closed: false,
@@ -290,9 +302,9 @@ pub fn run_client(told: PppoeConnectConfig) -> Result<(), ConnectError> {
         delegation: told.delegation,
         persist: told.reconnects,
         attempts: if told.reconnects { 0 } else { 5 },
-        ..ClientConfig::new(PortId(0), MacAddress(mac), credentials)
+        ..ClientConfig::new(LinkLayerPortId(0), MacAddress(mac), credentials)
     };
-    let outcome = Arc::new(Mutex::new(SessionOutcome::default()));
+    let outcome = Arc::new(Mutex::new(PppoeSessionOutcome::default()));
     let mut hear = ClientEventHandler {
         plane: plane.clone(),
         networks: told.networks,
@@ -309,7 +321,7 @@ pub fn run_client(told: PppoeConnectConfig) -> Result<(), ConnectError> {
             source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
         }),
         clock: SystemClock::start(),
-        helpers: HelperPool::new(1, |job| match job.job {}),
+        helpers: MachineWorkerPool::new(1, |job| match job.job {}),
         event_handler: Box::new(move |event| hear.handle_event(event)),
         stop_condition: Box::new(|event| matches!(event, ClientEvent::Ended { retry_at: None, .. })),
         counted: |client| client.counters().iter().collect(),
@@ -327,9 +339,9 @@ pub fn run_client(told: PppoeConnectConfig) -> Result<(), ConnectError> {
             let told = if outcome.peer_message.is_empty() {
                 String::new()
             } else {
-                format!(" (it says: {})", outcome.peer_message)
+                format!(" (its message: {})", outcome.peer_message)
             };
-            Err(ConnectError::NotConnected(format!("{}{told}", end_reason_text(reason))))
+            Err(PppoeConnectError::NotConnected(format!("{}{told}", end_reason_text(reason))))
         }
         _ => Ok(()),
     }

@@ -1,10 +1,10 @@
 //! The control socket and the metrics of a running concentrator.
 
-use super::audit::QueryAudit;
-use super::track::{AddressQuery, AddressQueryReply, TrackingSource, look_up_holders};
+use super::audit::AddressQueryAuditLog;
+use super::track::{AddressQuery, AddressQueryReply, SessionLogSettings, look_up_holders};
+use crate::command_sender::parse_number_or_name;
 use crate::metrics::{MetricsExposition, ServiceProbe};
-use crate::telling::parse_selection;
-use crate::{CommandSender, PendingRequests, control};
+use crate::{CommandSender, PendingControlRequests, control};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use usher_concentrator::{AccessConcentratorCommand, ConcentratorStatus, PoolStatus, SessionSelector};
+use usher_concentrator::{AccessConcentratorCommand, ConcentratorStatus, PoolStatus, PppoeSessionSelector};
 
 /// A request to a running concentrator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -180,40 +180,48 @@ pub(super) fn convert_status(status: &ConcentratorStatus) -> PppoeStatus {
 
 /// The pending requests to a concentrator.
 #[derive(Clone)]
-pub(super) struct ConcentratorControl {
-    questions: PendingRequests<AccessConcentratorCommand, PppoeControlReply>,
-    tracked: Option<TrackingSource>,
-    audit: QueryAudit,
-    extra_counters: ExtraCounters,
+pub(super) struct ConcentratorControlRequests {
+    questions: PendingControlRequests<AccessConcentratorCommand, PppoeControlReply>,
+    tracked: Option<SessionLogSettings>,
+    audit: AddressQueryAuditLog,
+    extra_counters: NonMachineCounters,
 }
 
 /// Counters outside the machine, and the flag that new connections are dropped.
-pub(super) type ExtraCounters = (Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>, Arc<AtomicBool>);
+pub(super) type NonMachineCounters = (Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>, Arc<AtomicBool>);
 
-impl ConcentratorControl {
+impl ConcentratorControlRequests {
     pub(super) fn new(
-        telling: &CommandSender<AccessConcentratorCommand>,
-        tracked: Option<TrackingSource>,
-        audit: QueryAudit,
-        beside: ExtraCounters,
+        command_sender: &CommandSender<AccessConcentratorCommand>,
+        tracked: Option<SessionLogSettings>,
+        audit: AddressQueryAuditLog,
+        beside: NonMachineCounters,
     ) -> Self {
-        Self { questions: PendingRequests::new(telling), tracked, audit, extra_counters: beside }
+        Self {
+            questions: PendingControlRequests::new(command_sender),
+            tracked,
+            audit,
+            extra_counters: beside,
+        }
     }
     /// Delivers the concentrator's reply to a pending request.
     pub(super) fn complete_request(&self, token: u64, answer: PppoeControlReply) {
         self.questions.deliver_answer(token, answer);
     }
-    fn query_machine(&self, command: impl FnOnce(u64) -> AccessConcentratorCommand) -> PppoeControlReply {
+    fn query_running_concentrator(
+        &self,
+        command: impl FnOnce(u64) -> AccessConcentratorCommand,
+    ) -> PppoeControlReply {
         self.questions.send_request(1, command).and_then(|mut answers| answers.pop()).unwrap_or_else(|| {
             PppoeControlReply::Failed {
-                message: "the concentrator does not answer; it may be ending".to_owned(),
+                message: "the concentrator does not answer; it may be shutting down".to_owned(),
             }
         })
     }
     fn handle_request(&self, request: PppoeControlRequest, user: Option<u32>) -> PppoeControlReply {
         match request {
             PppoeControlRequest::Status => {
-                match self.query_machine(|token| AccessConcentratorCommand::Status { token }) {
+                match self.query_running_concentrator(|token| AccessConcentratorCommand::Status { token }) {
                     PppoeControlReply::Status(mut status) => {
                         status.counters.extend((self.extra_counters.0)());
                         status.connections_held = self.extra_counters.1.load(Ordering::Relaxed);
@@ -223,9 +231,10 @@ impl ConcentratorControl {
                 }
             }
             PppoeControlRequest::Disconnect { which } => match parse_session_selector(which) {
-                Ok(which) => {
-                    self.query_machine(|token| AccessConcentratorCommand::Close { token, selection: which })
-                }
+                Ok(which) => self.query_running_concentrator(|token| AccessConcentratorCommand::Close {
+                    token,
+                    selection: which,
+                }),
                 Err(message) => PppoeControlReply::Failed { message },
             },
             PppoeControlRequest::Who(asking) => match &self.tracked {
@@ -234,7 +243,7 @@ impl ConcentratorControl {
                     Err(error) => PppoeControlReply::Failed { message: error.to_string() },
                 },
                 None => PppoeControlReply::Failed {
-                    message: "the concentrator keeps no log of sessions: its configuration has no [tracking]"
+                    message: "the concentrator has no session log: its configuration has no [tracking]"
                         .to_owned(),
                 },
             },
@@ -242,13 +251,13 @@ impl ConcentratorControl {
     }
 }
 
-fn parse_session_selector(text: Option<String>) -> Result<SessionSelector, String> {
-    Ok(parse_selection(text, "a session", SessionSelector::Session, SessionSelector::Named)?
-        .unwrap_or(SessionSelector::All))
+fn parse_session_selector(text: Option<String>) -> Result<PppoeSessionSelector, String> {
+    Ok(parse_number_or_name(text, "a session", PppoeSessionSelector::Session, PppoeSessionSelector::Named)?
+        .unwrap_or(PppoeSessionSelector::All))
 }
 
 /// Starts to answer requests at a path.
-pub(super) fn start_control(path: &Path, asked: &ConcentratorControl) -> io::Result<()> {
+pub(super) fn start_control(path: &Path, asked: &ConcentratorControlRequests) -> io::Result<()> {
     let answers = asked.clone();
     control::serve_requests(
         path,
@@ -257,7 +266,7 @@ pub(super) fn start_control(path: &Path, asked: &ConcentratorControl) -> io::Res
     )
 }
 
-impl ConcentratorControl {
+impl ConcentratorControlRequests {
     fn request_status(&self) -> Option<PppoeStatus> {
         match self.handle_request(PppoeControlRequest::Status, None) {
             PppoeControlReply::Status(status) => Some(status),
@@ -266,7 +275,7 @@ impl ConcentratorControl {
     }
 }
 
-impl ServiceProbe for ConcentratorControl {
+impl ServiceProbe for ConcentratorControlRequests {
     fn expose_metrics(&self) -> Option<String> {
         Some(metrics_text(&self.request_status()?))
     }
@@ -277,8 +286,7 @@ impl ServiceProbe for ConcentratorControl {
         let status = self.request_status().ok_or("the service does not answer")?;
         match status.connections_held {
             true => {
-                Err("connections that hosts begin are dropped: the log of translations cannot take them"
-                    .into())
+                Err("new connections of hosts are dropped: the translation log cannot record them".into())
             }
             false => Ok(()),
         }
@@ -287,16 +295,15 @@ impl ServiceProbe for ConcentratorControl {
 
 fn metrics_text(status: &PppoeStatus) -> String {
     let mut metrics = MetricsExposition::new("usher_pppoe");
-    metrics.add_gauge("open_sessions", "Sessions of users", status.sessions.len() as u64);
-    metrics.add_gauge("half_open", "Sessions whose hosts are not let in yet", status.half_open as u64);
-    let held =
-        "1 while connections that hosts begin are dropped, since the log of translations cannot take them";
+    metrics.add_gauge("open_sessions", "Sessions of authenticated users", status.sessions.len() as u64);
+    metrics.add_gauge("half_open", "Sessions before the end of authentication", status.half_open as u64);
+    let held = "1 while new connections of hosts are dropped because the translation log cannot record them";
     metrics.add_gauge("connections_held", held, status.connections_held.into());
-    metrics.add_counters(&status.counters, "As usher pppoe sessions --json has it");
+    metrics.add_counters(&status.counters, "A counter of usher pppoe sessions --json");
     let used = status.pools.iter().map(|pool| (&*pool.name, pool.used));
-    metrics.add_pools("pool_used", "Addresses or prefixes of a pool that are in use", used);
+    metrics.add_pool_gauges("pool_used", "Addresses or prefixes of a pool in use", used);
     let all = status.pools.iter().map(|pool| (&*pool.name, pool.all));
-    metrics.add_pools("pool_size", "Addresses or prefixes of a pool", all);
+    metrics.add_pool_gauges("pool_size", "Addresses or prefixes of a pool", all);
     metrics.to_text()
 }
 

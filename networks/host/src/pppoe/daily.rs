@@ -32,7 +32,7 @@ pub(super) fn days_after(day: &str, days: u32) -> Option<String> {
 }
 
 /// Opens a file for appending.
-fn open_append(path: &Path) -> io::Result<File> {
+fn open_private_for_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
@@ -44,13 +44,13 @@ pub(super) fn read_lines(path: &Path) -> io::Result<impl Iterator<Item = io::Res
 
 /// A series of daily files, such as `sessions-2026-11-26.jsonl`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct DailyFiles {
+pub(super) struct DailyLogFiles {
     folder: PathBuf,
     kind: String,
     extension: String,
 }
 
-impl DailyFiles {
+impl DailyLogFiles {
     /// The files of `folder` whose names begin with `kind`.
     pub(super) fn new(folder: &Path, kind: &str) -> Self {
         Self { folder: folder.to_owned(), kind: kind.to_owned(), extension: "jsonl".to_owned() }
@@ -88,7 +88,7 @@ impl DailyFiles {
     }
     /// Opens a day's file for appending.
     pub(super) fn open_day(&self, day: &str) -> io::Result<File> {
-        open_append(&self.day_path(day))
+        open_private_for_append(&self.day_path(day))
     }
     /// Rewrites a day's file durably with its content and the lines `more`. On an error the old file stays. Returns
     /// the file, open for appending.
@@ -101,11 +101,11 @@ impl DailyFiles {
         {
             return Err(error);
         }
-        let mut file = open_append(&new)?;
+        let mut file = open_private_for_append(&new)?;
         match File::open(&path) {
             Ok(mut old) => {
                 if io::copy(&mut old, &mut file)? > 0 {
-                    // The last line may be torn. Readers skip an empty line.
+                    // End the last line, which may be incomplete after a crash. Readers skip an empty line.
                     file.write_all(b"\n")?;
                 }
             }
@@ -129,9 +129,9 @@ impl DailyFiles {
         let kind = self.kind();
         for old in self.existing_days().unwrap_or_default().iter().filter(|day| day.as_str() < oldest) {
             match fs::remove_file(self.day_path(old)) {
-                Ok(()) => tracing::info!(day = old, kind, "the log of this day is deleted"),
+                Ok(()) => tracing::info!(day = old, kind, "expired log deleted"),
                 Err(error) => {
-                    tracing::error!(day = old, kind, %error, "the log of this day cannot be deleted")
+                    tracing::error!(day = old, kind, %error, "cannot delete an expired log")
                 }
             }
         }
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn files_bear_their_days() {
-        let audit = DailyFiles::from_path(Path::new("a/audit.jsonl"));
+        let audit = DailyLogFiles::from_path(Path::new("a/audit.jsonl"));
         assert_eq!(audit.day_path("2026-11-26"), Path::new("a/audit-2026-11-26.jsonl"));
         assert_eq!(
-            DailyFiles::from_path(Path::new("asked")).day_path("2026-11-26"),
+            DailyLogFiles::from_path(Path::new("asked")).day_path("2026-11-26"),
             Path::new("asked-2026-11-26")
         );
         assert_eq!(days_before("2026-03-01", 2).unwrap(), "2026-02-27");
@@ -163,7 +163,7 @@ mod tests {
         ] {
             fs::write(folder.join(name), "").unwrap();
         }
-        let a = DailyFiles::new(&folder, "a");
+        let a = DailyLogFiles::new(&folder, "a");
         assert_eq!(a.existing_days().unwrap(), ["2026-11-25", "2026-11-26"]);
         a.delete_before("2026-11-26");
         assert_eq!(a.existing_days().unwrap(), ["2026-11-26"]);

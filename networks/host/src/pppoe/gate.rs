@@ -42,14 +42,14 @@ impl TranslationCounters {
 
 /// The health of the log, as reported by its writer and by the reader of the kernel's table.
 #[derive(Debug, Default)]
-pub(super) struct LogHealth {
+pub(super) struct TranslationLogHealth {
     /// Locked only to read or write it.
-    state: Mutex<HealthState>,
+    state: Mutex<TranslationLogState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct HealthState {
+struct TranslationLogState {
     /// The start of the disk operation in progress.
     busy: Option<Instant>,
     /// Why the disk cannot record connections.
@@ -60,8 +60,8 @@ struct HealthState {
     has_ended: bool,
 }
 
-impl LogHealth {
-    fn lock_state(&self) -> MutexGuard<'_, HealthState> {
+impl TranslationLogHealth {
+    fn lock_state(&self) -> MutexGuard<'_, TranslationLogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Reports the start of a disk operation. `None`: it has ended.
@@ -86,8 +86,8 @@ impl LogHealth {
         let state = self.lock_state();
         let stalls = |since: &Instant| now.saturating_duration_since(*since) >= STALL;
         let stalled = state.busy.filter(stalls);
-        let stalled = stalled.map(|_| format!("its disk has done nothing for {} s", STALL.as_secs()));
-        let ended = state.has_ended.then(|| "a part of this program has ended that it needs".to_owned());
+        let stalled = stalled.map(|_| format!("its disk has not responded for {} s", STALL.as_secs()));
+        let ended = state.has_ended.then(|| "one of its threads has ended".to_owned());
         ended.or(state.kernel.clone()).or(stalled).or(state.disk.clone())
     }
     fn wait_for_change(&self) {
@@ -96,9 +96,9 @@ impl LogHealth {
 }
 
 /// Reports the end of the thread that owns this value.
-pub(super) struct EndNotice(pub(super) Arc<LogHealth>);
+pub(super) struct ThreadEndReporter(pub(super) Arc<TranslationLogHealth>);
 
-impl Drop for EndNotice {
+impl Drop for ThreadEndReporter {
     fn drop(&mut self) {
         self.0.lock_state().has_ended = true;
         self.0.changed.notify_all();
@@ -107,7 +107,7 @@ impl Drop for EndNotice {
 
 /// The gate of new connections. A connection that is not logged could never be attributed to a subscriber.
 #[derive(Debug)]
-pub(super) struct ConnectionGate {
+pub(super) struct NewConnectionGate {
     pub(super) table: Weak<NetfilterTable>,
     /// The folder of the log.
     pub(super) folder: PathBuf,
@@ -115,17 +115,17 @@ pub(super) struct ConnectionGate {
     pub(super) least: u64,
 }
 
-impl ConnectionGate {
+impl NewConnectionGate {
     /// Closes or opens the gate.
-    pub(super) fn update_hold(&self, why: Option<&str>, counts: &TranslationCounters) {
+    pub(super) fn set_connection_hold(&self, why: Option<&str>, counts: &TranslationCounters) {
         let held = counts.is_holding.load(Ordering::Relaxed);
         if held == why.is_some() {
             return;
         }
-        // The table goes with the concentrator and its sessions.
+        // If the table is gone, the concentrator has ended with its sessions, and there is nothing to block.
         let Some(table) = self.table.upgrade() else { return };
         if let Err(error) = table.drop_new_connections(why.is_some()) {
-            tracing::error!(%error, "connections of hosts cannot be held back, or let pass again");
+            tracing::error!(%error, "cannot block or unblock new connections of hosts");
             return;
         }
         counts.is_holding.store(!held, Ordering::Relaxed);
@@ -135,18 +135,22 @@ impl ConnectionGate {
                 tracing::error!(
                     folder = %self.folder.display(),
                     why,
-                    "connections that hosts begin from IPv4 addresses are dropped: the log of translations cannot take them"
+                    "new IPv4 connections of hosts are dropped: the translation log cannot record them"
                 );
             }
-            None => tracing::info!("connections that hosts begin pass again: the log takes them"),
+            None => tracing::info!("new connections of hosts pass again: the translation log records them"),
         }
     }
     /// Starts the thread that controls the gate.
-    pub(super) fn start_guard(self, health: Arc<LogHealth>, counts: TranslationCounters) -> io::Result<()> {
+    pub(super) fn start_connection_gate_thread(
+        self,
+        health: Arc<TranslationLogHealth>,
+        counts: TranslationCounters,
+    ) -> io::Result<()> {
         let run = move || {
             loop {
                 health.wait_for_change();
-                self.update_hold(health.hold_reason(Instant::now()).as_deref(), &counts);
+                self.set_connection_hold(health.hold_reason(Instant::now()).as_deref(), &counts);
             }
         };
         std::thread::Builder::new().name("usher-gate".to_owned()).spawn(run).map(drop)
@@ -164,20 +168,20 @@ pub(super) fn disk_hold_reason(
     if let Err(error) = written {
         return Some(format!("it cannot be written: {error}"));
     }
-    // The gate opens only with one eighth more, so that it does not flap.
+    // A closed gate opens again only with one eighth more free space, so that it does not flap.
     let least = if held { least.saturating_add(least / 8) } else { least };
     match free {
         Ok(free) if *free >= least => None,
-        Ok(free) => Some(format!("{free} octets are free on its disk, and keep_free asks for {least}")),
-        Err(error) => Some(format!("nobody knows what is free on its disk: {error}")),
+        Ok(free) => Some(format!("{free} octets are free on its disk, but keep_free requires {least}")),
+        Err(error) => Some(format!("cannot read the free space of its disk: {error}")),
     }
 }
 
 /// Counts the connections per host, so that the log can name the hosts that fill the disk.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionCounts(BTreeMap<Ipv4Addr, u64>);
+pub(super) struct ConnectionCountsByHost(BTreeMap<Ipv4Addr, u64>);
 
-impl ConnectionCounts {
+impl ConnectionCountsByHost {
     pub(super) fn count_connection(&mut self, host: Ipv4Addr) {
         *self.0.entry(host).or_default() += 1;
     }
@@ -191,10 +195,10 @@ impl ConnectionCounts {
 
 /// Detects the first time that free space falls below twice the minimum.
 #[derive(Debug, Default)]
-pub(super) struct LowSpace(bool);
+pub(super) struct LowDiskSpaceDetector(bool);
 
-impl LowSpace {
-    pub(super) fn is_newly_low(&mut self, free: u64, least: u64) -> bool {
+impl LowDiskSpaceDetector {
+    pub(super) fn has_space_become_low(&mut self, free: u64, least: u64) -> bool {
         let before = self.0;
         let edge = least.saturating_mul(2);
         self.0 = free < if before { edge.saturating_add(least / 4) } else { edge };
@@ -226,12 +230,12 @@ mod tests {
 
     #[test]
     fn a_stalled_disk_and_a_kernel_error_are_hold_reasons() {
-        let (health, now) = (LogHealth::default(), Instant::now());
+        let (health, now) = (TranslationLogHealth::default(), Instant::now());
         let why = |after| health.hold_reason(now + after);
         assert_eq!(why(STALL), None);
         health.set_disk_busy(Some(now));
         assert_eq!(why(STALL - LOOKS), None);
-        assert_eq!(why(STALL).unwrap(), "its disk has done nothing for 5 s");
+        assert_eq!(why(STALL).unwrap(), "its disk has not responded for 5 s");
         health.set_disk_busy(Some(now + LOOKS));
         assert_eq!(why(STALL), None, "it has done something meanwhile");
         health.set_disk_busy(None);
@@ -244,7 +248,7 @@ mod tests {
         assert_eq!(why(STALL), None);
         let health = Arc::new(health);
         let panics = std::thread::spawn({
-            let alone = EndNotice(health.clone());
+            let alone = ThreadEndReporter(health.clone());
             move || drop(alone)
         });
         panics.join().unwrap();
@@ -253,10 +257,11 @@ mod tests {
 
     #[test]
     fn low_room_is_told_once_with_who_took_it() {
-        let mut low = LowSpace::default();
-        let told = [2000, 1999, 1000, 2001, 2249, 2250, 1999].map(|free| low.is_newly_low(free, 1000));
+        let mut low = LowDiskSpaceDetector::default();
+        let told =
+            [2000, 1999, 1000, 2001, 2249, 2250, 1999].map(|free| low.has_space_become_low(free, 1000));
         assert_eq!(told, [false, true, false, false, false, false, true]);
-        let mut begun = ConnectionCounts::default();
+        let mut begun = ConnectionCountsByHost::default();
         for host in [7, 8, 8, 9, 9, 9, 10] {
             begun.count_connection([10, 0, 0, host].into());
         }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use usher_concentrator::config::{ConcentratorFile, IpfixTable, NatWord};
+use usher_concentrator::config::{ConcentratorConfigFile, IpfixTable, NatModeName};
 use usher_concentrator::track::{SessionStart, TranslatedConnection};
 use usher_core::{Instant, WallTime};
 use usher_ipfix::{ExporterConfig, IpfixExporter, NatEvent, NatRecord, SubscriberInfo};
@@ -19,7 +19,7 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// The outside address of hosts without a port block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum OutsideAddress {
+enum NatOutsideAddress {
     /// The host's own address.
     Same,
     /// This address.
@@ -32,7 +32,7 @@ enum OutsideAddress {
 #[derive(Clone)]
 pub(super) struct IpfixSender {
     records: SyncSender<NatRecord>,
-    outside: OutsideAddress,
+    outside: NatOutsideAddress,
     counted: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
@@ -44,15 +44,15 @@ impl std::fmt::Debug for IpfixSender {
 
 impl IpfixSender {
     /// Starts the export to the configured collectors. `None`: there are none.
-    pub(super) fn start(file: &ConcentratorFile) -> io::Result<Option<Self>> {
+    pub(super) fn start(file: &ConcentratorConfigFile) -> io::Result<Option<Self>> {
         let Some(table) = file.tracking.as_ref().and_then(|tracking| tracking.ipfix.as_ref()) else {
             return Ok(None);
         };
         let shared = file.ident.as_ref().map_or(&[][..], |ident| &ident.masquerade);
         let outside = match (file.data.nat, shared) {
-            (NatWord::Masquerade, [IpAddr::V4(one)]) => OutsideAddress::Address(*one),
-            (NatWord::Masquerade, _) => OutsideAddress::Unknown,
-            _ => OutsideAddress::Same,
+            (NatModeName::Masquerade, [IpAddr::V4(one)]) => NatOutsideAddress::Address(*one),
+            (NatModeName::Masquerade, _) => NatOutsideAddress::Unknown,
+            _ => NatOutsideAddress::Same,
         };
         let sockets = table.collectors.iter().map(connect_collector).collect::<io::Result<Vec<_>>>()?;
         let (records, receiver) = sync_channel(WAITING);
@@ -79,9 +79,9 @@ impl IpfixSender {
                 ports: (block.first, block.last),
                 subscriber,
             },
-            (None, OutsideAddress::Same) => NatEvent::Address { inside, outside: inside, subscriber },
-            (None, OutsideAddress::Address(outside)) => NatEvent::Address { inside, outside, subscriber },
-            (None, OutsideAddress::Unknown) => return,
+            (None, NatOutsideAddress::Same) => NatEvent::Address { inside, outside: inside, subscriber },
+            (None, NatOutsideAddress::Address(outside)) => NatEvent::Address { inside, outside, subscriber },
+            (None, NatOutsideAddress::Unknown) => return,
         };
         self.send_record(NatRecord { occurred_at: at, is_start: begins, event });
     }
@@ -145,16 +145,17 @@ fn export_records(
     let now = || Instant::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut not_sent = 0_u64;
     loop {
-        let due =
-            exporter.next_refresh().map(|due| Duration::from_nanos(due.duration_since(now()).as_nanos()));
+        let due = exporter
+            .next_template_refresh()
+            .map(|due| Duration::from_nanos(due.duration_since(now()).as_nanos()));
         match records.recv_timeout(due.unwrap_or(Duration::from_secs(3600))) {
             Ok(first) => {
-                exporter.add_record(now(), wall_time(), &first);
+                exporter.add_nat_record(now(), wall_time(), &first);
                 let until = std::time::Instant::now() + TOGETHER;
                 let left = || until.saturating_duration_since(std::time::Instant::now());
-                // Full messages leave at once. Only the last message waits for more records.
+                // A full message is sent at once. Only the last, incomplete message waits for more records.
                 while let Ok(record) = records.recv_timeout(left()) {
-                    exporter.add_record(now(), wall_time(), &record);
+                    exporter.add_nat_record(now(), wall_time(), &record);
                     send_messages(&mut exporter, sockets, &mut not_sent);
                 }
                 exporter.flush(wall_time());
@@ -175,7 +176,7 @@ fn send_messages(exporter: &mut IpfixExporter, sockets: &[UdpSocket], not_sent: 
         for socket in sockets {
             if let Err(error) = socket.send(&message) {
                 *not_sent += 1;
-                tracing::debug!(%error, "a message of IPFIX was not sent");
+                tracing::debug!(%error, "IPFIX message not sent");
             }
         }
     }

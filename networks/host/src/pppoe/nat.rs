@@ -1,6 +1,6 @@
 //! The netfilter rules for hosts: they redirect port 113 to our IDENT server and translate addresses.
 
-use super::translations::of_pools;
+use super::translations::is_in_pool_ranges;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use usher_access::pool::{PoolConfig, PoolRange};
 use usher_concentrator::SessionEntry;
-use usher_concentrator::config::{ConcentratorFile, LimitsTable, NatWord};
-use usher_concentrator::track::{LostSession, PortBlocks};
+use usher_concentrator::config::{ConcentratorConfigFile, LimitsTable, NatModeName};
+use usher_concentrator::track::{PortBlockMapping, SessionLostByRestart};
 use usher_ident::QueriedConnection;
 use usher_pppoe::PppoeDataPlane;
 use usher_pppoe::netfilter::{
-    ConnectionLimits, HostRules, NetfilterConfig, NetfilterError, NetfilterTable, SourceNat, conntrack,
+    ConntrackLimits, HostNetfilterRules, NetfilterConfig, NetfilterError, NetfilterTable, SourceNatMode,
+    conntrack,
 };
 
 /// The name of our table. Only one concentrator of a host can use netfilter.
@@ -27,24 +28,24 @@ const TOGETHER: Duration = Duration::from_millis(100);
 /// Departed hosts whose connections are not flushed yet. Otherwise the next holder of the address would receive their
 /// packets, and be named for them.
 #[derive(Clone, Debug, Default)]
-struct DepartedHosts(Arc<Mutex<BTreeSet<HostNetwork>>>);
+struct PendingConntrackFlushes(Arc<Mutex<BTreeSet<HostNetwork>>>);
 
 /// An address with 32 bits, or an IPv6 prefix with its length.
 type HostNetwork = (IpAddr, u8);
 
-impl DepartedHosts {
+impl PendingConntrackFlushes {
     fn add_network(&self, network: HostNetwork) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(network);
     }
     /// Flushes the connections of all departed hosts, if one of them is in `some`. `None`: if there are any.
     fn flush_connections(&self, some: Option<&[HostNetwork]>) -> Result<(), NetfilterError> {
-        // Held during the flush, so that no session gets such an address before it is done.
+        // Hold the lock during the flush, so that no session gets one of these addresses before the flush is done.
         let mut gone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if gone.is_empty() || some.is_some_and(|some| some.iter().all(|one| !gone.contains(one))) {
             return Ok(());
         }
-        let is_gone = of_networks(&gone);
-        conntrack::delete_by_source(is_gone).map_err(NetfilterError::FlushConnections)?;
+        let is_gone = network_membership_test(&gone);
+        conntrack::delete_connections_by_source(is_gone).map_err(NetfilterError::FlushConnections)?;
         gone.clear();
         Ok(())
     }
@@ -60,16 +61,16 @@ impl DepartedHosts {
 }
 
 /// Returns a test whether one of the networks contains an address.
-fn of_networks(all: &BTreeSet<HostNetwork>) -> impl Fn(IpAddr) -> bool {
+fn network_membership_test(all: &BTreeSet<HostNetwork>) -> impl Fn(IpAddr) -> bool {
     let lengths: BTreeSet<u8> = all.iter().filter(|(one, _)| one.is_ipv6()).map(|(_, bits)| *bits).collect();
     move |address| match address {
         IpAddr::V4(_) => all.contains(&(address, 32)),
-        IpAddr::V6(_) => lengths.iter().any(|bits| all.contains(&network_start((address, *bits)))),
+        IpAddr::V6(_) => lengths.iter().any(|bits| all.contains(&first_network_address((address, *bits)))),
     }
 }
 
 /// Normalizes an IPv6 prefix to its first address.
-fn network_start((address, bits): HostNetwork) -> HostNetwork {
+fn first_network_address((address, bits): HostNetwork) -> HostNetwork {
     let IpAddr::V6(v6) = address else { return (address, bits) };
     let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits.into())).unwrap_or(0);
     (Ipv6Addr::from_bits(v6.to_bits() & mask).into(), bits)
@@ -79,7 +80,7 @@ fn network_start((address, bits): HostNetwork) -> HostNetwork {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NatError {
     /// The address would leave untranslated.
-    #[error("{0} is not within \"inside\" of [tracking.ports], and has no block of ports")]
+    #[error("{0} has no port block: it is not within \"inside\" of [tracking.ports]")]
     NoBlock(Ipv4Addr),
     /// An error of the system.
     #[error(transparent)]
@@ -87,16 +88,20 @@ pub(super) enum NatError {
 }
 
 /// Returns the address of a session that needs a port block and has none. An AAA server can assign any address.
-fn without_block(nat: NatWord, blocks: Option<&PortBlocks>, address: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
-    let has = |address: &Ipv4Addr| blocks.is_some_and(|blocks| blocks.block_of_host(*address).is_some());
-    address.filter(|address| nat == NatWord::Blocks && !has(address))
+fn address_without_port_block(
+    nat: NatModeName,
+    blocks: Option<&PortBlockMapping>,
+    address: Option<Ipv4Addr>,
+) -> Option<Ipv4Addr> {
+    let has = |address: &Ipv4Addr| blocks.is_some_and(|blocks| blocks.port_block_of_host(*address).is_some());
+    address.filter(|address| nat == NatModeName::Blocks && !has(address))
 }
 
 /// Returns the connection limits of a host. `rules`: there are rules for hosts in any case, so the defaults apply.
-fn connection_bounds(limits: &LimitsTable, rules: bool) -> ConnectionLimits {
+fn host_connection_limits(limits: &LimitsTable, rules: bool) -> ConntrackLimits {
     let usual = |n: u32| if rules { n } else { 0 };
     let (at_once, per_second) = LimitsTable::CONNECTIONS;
-    ConnectionLimits {
+    ConntrackLimits {
         at_once: limits.connections.unwrap_or_else(|| usual(at_once)),
         per_second: limits.connections_per_second.unwrap_or_else(|| usual(per_second)),
     }
@@ -110,8 +115,8 @@ pub(super) struct NatRules {
     ident: bool,
     /// True if connections of hosts are limited, or the gate may drop them.
     hosts: bool,
-    nat: NatWord,
-    blocks: Option<PortBlocks>,
+    nat: NatModeName,
+    blocks: Option<PortBlockMapping>,
     /// Pools whose addresses have had rules since the start.
     pools: Vec<PoolRange>,
     /// Networks of sessions outside these pools.
@@ -119,7 +124,7 @@ pub(super) struct NatRules {
     /// The networks of sessions whose connections must be flushed at their end: translated ones, and all if
     /// connections are limited. Otherwise old connections would count against the next holder.
     tracked_networks: BTreeMap<u64, Vec<HostNetwork>>,
-    departed_hosts: DepartedHosts,
+    departed_hosts: PendingConntrackFlushes,
     /// Wakes the thread that flushes.
     wake: Sender<()>,
 }
@@ -128,18 +133,18 @@ impl NatRules {
     /// Creates the rules for all addresses of the pools. `None`: the file needs no rules. With translation, flushes
     /// the connections of the pools and of an earlier concentrator's `lost` sessions.
     pub(super) fn start(
-        file: &ConcentratorFile,
+        file: &ConcentratorConfigFile,
         pools: &[PoolConfig],
-        blocks: Option<PortBlocks>,
+        blocks: Option<PortBlockMapping>,
         plane: &PppoeDataPlane,
-        lost: &[LostSession],
+        lost: &[SessionLostByRestart],
     ) -> Result<Option<Self>, NetfilterError> {
         let port = file.ident.as_ref().and_then(|ident| ident.listen.first()).map(SocketAddr::port);
         let nat = file.data.nat;
         let translations = file.tracking.as_ref().is_some_and(|table| table.translations);
-        let rules = port.is_some() || nat != NatWord::None || translations;
-        let bounds = connection_bounds(&file.limits, rules);
-        let bounded = bounds != ConnectionLimits::default();
+        let rules = port.is_some() || nat != NatModeName::None || translations;
+        let bounds = host_connection_limits(&file.limits, rules);
+        let bounded = bounds != ConntrackLimits::default();
         if !rules && !bounded {
             return Ok(None);
         }
@@ -158,21 +163,21 @@ impl NatRules {
             pools: Vec::new(),
             sessions: BTreeMap::new(),
             tracked_networks: BTreeMap::new(),
-            departed_hosts: DepartedHosts::default(),
+            departed_hosts: PendingConntrackFlushes::default(),
             wake,
         };
         let (mut changes, mut left) = (Vec::new(), MOST);
         for range in pools.iter().flat_map(|pool| &pool.ranges) {
             match *range {
                 PoolRange::Prefixes { network, length, each } => {
-                    changes.extend(all.rule_change(network.into(), length, each));
+                    changes.extend(all.host_rule_change(network.into(), length, each));
                 }
                 PoolRange::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) }
-                    if nat != NatWord::Blocks =>
+                    if nat != NatModeName::Blocks =>
                 {
                     let networks = range_networks(first, last);
                     changes.extend(
-                        networks.filter_map(|(network, bits)| all.rule_change(network.into(), bits, 32)),
+                        networks.filter_map(|(network, bits)| all.host_rule_change(network.into(), bits, 32)),
                     );
                 }
                 PoolRange::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) }
@@ -180,23 +185,24 @@ impl NatRules {
                 {
                     left -= range.size();
                     let addresses = (first.to_bits()..=last.to_bits()).map(Ipv4Addr::from_bits);
-                    changes.extend(addresses.filter_map(|address| all.rule_change(address.into(), 32, 32)));
+                    changes
+                        .extend(addresses.filter_map(|address| all.host_rule_change(address.into(), 32, 32)));
                 }
                 PoolRange::Addresses { .. } => continue,
             }
             all.pools.push(*range);
         }
         all.table.apply_changes(&changes)?;
-        if nat != NatWord::None {
+        if nat != NatModeName::None {
             let lost: BTreeSet<Ipv4Addr> = lost.iter().filter_map(|lost| lost.begin.ipv4).collect();
             let ranges: Vec<PoolRange> = pools.iter().flat_map(|pool| pool.ranges.clone()).collect();
-            conntrack::delete_by_source(|address| match address {
-                IpAddr::V4(v4) => of_pools(&ranges, v4) || lost.contains(&v4),
+            conntrack::delete_connections_by_source(|address| match address {
+                IpAddr::V4(v4) => is_in_pool_ranges(&ranges, v4) || lost.contains(&v4),
                 IpAddr::V6(_) => false,
             })
             .map_err(NetfilterError::FlushConnections)?;
         }
-        if nat != NatWord::None || all.hosts {
+        if nat != NatModeName::None || all.hosts {
             let gone = all.departed_hosts.clone();
             let thread = std::thread::Builder::new().name("usher-forget".to_owned());
             thread.spawn(move || gone.run_flusher(&woken)).map_err(NetfilterError::FlushConnections)?;
@@ -205,22 +211,23 @@ impl NatRules {
     }
 
     /// Sets the networks of a session.
-    fn set_networks(&mut self, id: u64, networks: Vec<HostNetwork>) -> Result<(), NetfilterError> {
-        let translated = |one: &HostNetwork| one.0.is_ipv4() && self.nat != NatWord::None;
+    fn set_session_networks(&mut self, id: u64, networks: Vec<HostNetwork>) -> Result<(), NetfilterError> {
+        let translated = |one: &HostNetwork| one.0.is_ipv4() && self.nat != NatModeName::None;
         let networks = networks.into_iter().filter(|one| self.hosts || translated(one));
-        let networks: Vec<HostNetwork> = networks.map(network_start).collect();
+        let networks: Vec<HostNetwork> = networks.map(first_network_address).collect();
         let before = match networks.is_empty() {
             true => self.tracked_networks.remove(&id),
             false => self.tracked_networks.insert(id, networks.clone()),
         };
         for before in before.into_iter().flatten().filter(|before| !networks.contains(before)) {
             self.departed_hosts.add_network(before);
-            // The thread ends only with the program.
+            // A send error is ignored: the thread that receives this ends only with the program.
             let _ = self.wake.send(());
         }
         match self.departed_hosts.flush_connections(Some(&networks)) {
-            // No session gets packets of another's connection, or is named for it.
-            Err(error) if self.nat == NatWord::None => tracing::warn!(id, "{error}"),
+            // Without NAT, remaining connections neither misdirect packets nor name the wrong session, so a failed
+            // flush is only logged.
+            Err(error) if self.nat == NatModeName::None => tracing::warn!(id, "{error}"),
             done => done?,
         }
         Ok(())
@@ -232,23 +239,28 @@ impl NatRules {
     }
 
     /// Returns the rule for an address or prefix, if it needs one. Each host has `each` bits of it.
-    fn rule_change(&self, address: IpAddr, bits: u8, each: u8) -> Option<(IpAddr, u8, Option<HostRules>)> {
+    fn host_rule_change(
+        &self,
+        address: IpAddr,
+        bits: u8,
+        each: u8,
+    ) -> Option<(IpAddr, u8, Option<HostNetfilterRules>)> {
         let translation = match (self.nat, address) {
-            (NatWord::Masquerade, IpAddr::V4(_)) => Some(SourceNat::Masquerade),
-            (NatWord::Blocks, IpAddr::V4(inner)) => {
-                let block = self.blocks.as_ref().and_then(|blocks| blocks.block_of_host(inner));
-                block.map(|block| SourceNat::Block {
+            (NatModeName::Masquerade, IpAddr::V4(_)) => Some(SourceNatMode::Masquerade),
+            (NatModeName::Blocks, IpAddr::V4(inner)) => {
+                let block = self.blocks.as_ref().and_then(|blocks| blocks.port_block_of_host(inner));
+                block.map(|block| SourceNatMode::Block {
                     external: block.address,
                     ports: block.first..=block.last,
                 })
             }
             _ => None,
         };
-        let rules = HostRules { ident: self.ident, translation, hosts: self.hosts.then_some(each) };
-        (rules != HostRules::default()).then_some((address, bits, Some(rules)))
+        let rules = HostNetfilterRules { ident: self.ident, translation, hosts: self.hosts.then_some(each) };
+        (rules != HostNetfilterRules::default()).then_some((address, bits, Some(rules)))
     }
 
-    fn is_covered(&self, address: IpAddr) -> bool {
+    fn is_in_address_pools(&self, address: IpAddr) -> bool {
         self.pools.iter().any(|range| match (*range, address) {
             (PoolRange::Addresses { first, last }, IpAddr::V4(_)) => (first..=last).contains(&address),
             (PoolRange::Prefixes { network, length, .. }, IpAddr::V6(address)) => {
@@ -261,16 +273,16 @@ impl NatRules {
 
     /// Installs the rules of a session before its packets pass.
     pub(super) fn install_rules(&mut self, entry: &SessionEntry) -> Result<(), NatError> {
-        if let Some(address) = without_block(self.nat, self.blocks.as_ref(), entry.ipv4) {
+        if let Some(address) = address_without_port_block(self.nat, self.blocks.as_ref(), entry.ipv4) {
             return Err(NatError::NoBlock(address));
         }
         let ipv4 = entry.ipv4.map(|address| (IpAddr::V4(address), 32));
         let ipv6 = entry.ipv6.iter().map(|(prefix, bits)| (IpAddr::V6(*prefix), *bits));
         let all: Vec<HostNetwork> = ipv4.into_iter().chain(ipv6).collect();
-        self.set_networks(entry.id, all.clone())?;
-        let all = all.into_iter().filter(|(one, _)| !self.is_covered(*one));
+        self.set_session_networks(entry.id, all.clone())?;
+        let all = all.into_iter().filter(|(one, _)| !self.is_in_address_pools(*one));
         let wanted: Vec<_> =
-            all.filter_map(|(address, bits)| self.rule_change(address, bits, bits)).collect();
+            all.filter_map(|(address, bits)| self.host_rule_change(address, bits, bits)).collect();
         let before = self.sessions.get(&entry.id).cloned().unwrap_or_default();
         let kept = |one: &(IpAddr, u8)| wanted.iter().any(|(address, bits, _)| (*address, *bits) == *one);
         let gone = before.iter().filter(|one| !kept(one)).map(|(address, bits)| (*address, *bits, None));
@@ -288,7 +300,7 @@ impl NatRules {
 
     /// Removes the rules of a session.
     pub(super) fn remove_rules(&mut self, id: u64) -> Result<(), NetfilterError> {
-        self.set_networks(id, Vec::new())?;
+        self.set_session_networks(id, Vec::new())?;
         let Some(gone) = self.sessions.remove(&id) else { return Ok(()) };
         let changes: Vec<_> = gone.into_iter().map(|(address, bits)| (address, bits, None)).collect();
         self.table.apply_changes(&changes)
@@ -297,7 +309,7 @@ impl NatRules {
 
 impl Drop for NatRules {
     fn drop(&mut self) {
-        // The next start flushes any remaining connections.
+        // An error is ignored: the next start flushes any remaining connections.
         let _ = self.departed_hosts.flush_connections(None);
     }
 }
@@ -316,13 +328,13 @@ fn range_networks(first: Ipv4Addr, last: Ipv4Addr) -> impl Iterator<Item = (Ipv4
 }
 
 /// Returns the inside end of a translated connection by its outside end. `Err`: the kernel does not tell it.
-pub(super) fn inner_end(
+pub(super) fn inside_endpoint(
     QueriedConnection { local, remote }: &QueriedConnection,
 ) -> Result<Option<SocketAddr>, ()> {
-    match conntrack::look_up_by_reply(*local, *remote, conntrack::TCP) {
+    match conntrack::find_connection_by_reply(*local, *remote, conntrack::TCP) {
         Ok(found) => Ok(found.map(|connection| connection.original.source)),
         Err(error) => {
-            tracing::error!(%error, "the kernel does not say what it translates");
+            tracing::error!(%error, "cannot look up a translation in the kernel");
             Err(())
         }
     }
@@ -340,19 +352,27 @@ mod tests {
     #[test]
     fn with_blocks_nobody_goes_out_untranslated() {
         let address = |last: u8| Ipv4Addr::new(10, 0, 0, last);
-        let blocks = PortBlocks::new((address(0), address(7)), &[Ipv4Addr::new(192, 0, 2, 1)], 1024).unwrap();
-        let refused = |nat, last| without_block(nat, Some(&blocks), Some(address(last)));
-        assert_eq!((refused(NatWord::Blocks, 7), refused(NatWord::Blocks, 8)), (None, Some(address(8))));
-        assert_eq!((refused(NatWord::Masquerade, 8), refused(NatWord::None, 8)), (None, None));
-        assert_eq!(without_block(NatWord::Blocks, Some(&blocks), None), None, "one of IPv6 alone");
-        assert_eq!(without_block(NatWord::Blocks, None, Some(address(1))), Some(address(1)));
+        let blocks =
+            PortBlockMapping::new((address(0), address(7)), &[Ipv4Addr::new(192, 0, 2, 1)], 1024).unwrap();
+        let refused = |nat, last| address_without_port_block(nat, Some(&blocks), Some(address(last)));
+        assert_eq!(
+            (refused(NatModeName::Blocks, 7), refused(NatModeName::Blocks, 8)),
+            (None, Some(address(8)))
+        );
+        assert_eq!((refused(NatModeName::Masquerade, 8), refused(NatModeName::None, 8)), (None, None));
+        assert_eq!(
+            address_without_port_block(NatModeName::Blocks, Some(&blocks), None),
+            None,
+            "one of IPv6 alone"
+        );
+        assert_eq!(address_without_port_block(NatModeName::Blocks, None, Some(address(1))), Some(address(1)));
     }
 
     #[test]
     fn an_address_is_of_the_networks_that_have_it() {
         let of = |text: &str| text.parse::<IpAddr>().unwrap();
         let all = [(of("10.0.0.7"), 32), (of("2001:db8:1::"), 64), (of("2001:db8:ff00::"), 56)].into();
-        let has = of_networks(&all);
+        let has = network_membership_test(&all);
         for address in ["10.0.0.7", "2001:db8:1::9", "2001:db8:ff00:ff::"] {
             assert!(has(of(address)), "{address}");
         }
@@ -365,7 +385,7 @@ mod tests {
     fn connection_limits_have_defaults_only_where_rules_exist() {
         let bounds = |connections, connections_per_second, rules| {
             let limits = LimitsTable { connections, connections_per_second, ..LimitsTable::default() };
-            let ConnectionLimits { at_once, per_second } = super::connection_bounds(&limits, rules);
+            let ConntrackLimits { at_once, per_second } = super::host_connection_limits(&limits, rules);
             (at_once, per_second)
         };
         assert_eq!((bounds(None, None, false), bounds(None, None, true)), ((0, 0), (4096, 100)));

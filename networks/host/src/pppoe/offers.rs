@@ -1,17 +1,19 @@
 //! The EAP methods that a client offers.
 
-use super::connect::ConnectError;
+use super::connect::PppoeConnectError;
 use crate::setup::wall_time;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_config::ConfigEnvironment;
 use usher_config::disk::DiskEnvironment;
 use usher_crypto::SecretValue;
-use usher_crypto::tls::{ClientConfig, ClientOptions, TlsCredentials, TrustRoots, VersionRange, WallClock};
-use usher_eap::method::peap::PeerMethodPeap;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, TtlsProof};
-use usher_eap::method::{PeerOffer, md5, mschapv2};
+use usher_crypto::tls::{
+    ClientConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsVersionRange, TrustRoots,
+};
+use usher_eap::method::peap::PeapPeerFactory;
+use usher_eap::method::tls::{EapTlsPeerFactory, PeerTlsBackend};
+use usher_eap::method::ttls::{TtlsInnerCredential, TtlsPeerFactory};
+use usher_eap::method::{PeerMethodFactory, md5, mschapv2};
 
 /// The largest EAP packet that a client sends, in octets. PPP packets have 1492 octets, headers included.
 const FRAGMENT: usize = 1400;
@@ -35,53 +37,58 @@ pub(super) fn eap_offers(
     user: &str,
     password: &SecretValue,
     certificates: Option<&EapCertificateFiles>,
-) -> Result<Arc<[Box<dyn PeerOffer>]>, ConnectError> {
-    let account =
-        || -> Box<dyn PeerOffer> { Box::new(mschapv2::MsChapV2Account::new(user.as_bytes(), password)) };
+) -> Result<Arc<[Box<dyn PeerMethodFactory>]>, PppoeConnectError> {
+    let account = || -> Box<dyn PeerMethodFactory> {
+        Box::new(mschapv2::MsChapV2Account::new(user.as_bytes(), password))
+    };
     let Some(certificates) = certificates else {
-        let md5: Box<dyn PeerOffer> = Box::new(md5::Md5Password::new(password).with_name(user.as_bytes()));
+        let md5: Box<dyn PeerMethodFactory> =
+            Box::new(md5::EapMd5Password::new(password).with_name(user.as_bytes()));
         return Ok(Arc::from([account(), md5]));
     };
-    let tls = PeerTls::Real(tls_config(certificates)?, 0);
+    let tls = PeerTlsBackend::Real(tls_config(certificates)?, 0);
     let identity = user.as_bytes().to_vec();
     if certificates.own.is_some() {
-        let offer: Box<dyn PeerOffer> = Box::new(PeerMethodTls { tls, fragment: FRAGMENT });
+        let offer: Box<dyn PeerMethodFactory> = Box::new(EapTlsPeerFactory { tls, fragment: FRAGMENT });
         return Ok(Arc::from([offer]));
     }
-    let peap: Box<dyn PeerOffer> = Box::new(PeerMethodPeap {
+    let peap: Box<dyn PeerMethodFactory> = Box::new(PeapPeerFactory {
         tls: tls.clone(),
         fragment: FRAGMENT,
         identity: identity.clone(),
         inner: Arc::from([account()]),
     });
-    let proof = TtlsProof::Pap(password[..].into());
-    let ttls: Box<dyn PeerOffer> = Box::new(PeerMethodTtls { tls, fragment: FRAGMENT, identity, proof });
+    let proof = TtlsInnerCredential::Pap(password[..].into());
+    let ttls: Box<dyn PeerMethodFactory> =
+        Box::new(TtlsPeerFactory { tls, fragment: FRAGMENT, identity, proof });
     Ok(Arc::from([peap, ttls]))
 }
 
-fn tls_config(certificates: &EapCertificateFiles) -> Result<ClientConfig, ConnectError> {
+fn tls_config(certificates: &EapCertificateFiles) -> Result<ClientConfig, PppoeConnectError> {
     let wrong = |path: &Path, why: &dyn std::fmt::Display| {
-        ConnectError::Certificates(format!("{}: {why}", path.display()))
+        PppoeConnectError::Certificates(format!("{}: {why}", path.display()))
     };
-    let read = |path: &PathBuf| DiskEnvironment.read_octets(path, MOST).map_err(ConnectError::Certificates);
+    let read =
+        |path: &PathBuf| DiskEnvironment.read_octets(path, MOST).map_err(PppoeConnectError::Certificates);
     let ca = &certificates.ca;
     let roots = TrustRoots::from_pem(&read(ca)?).map_err(|e| wrong(ca, &e))?;
     let credentials = match &certificates.own {
         Some((certificate, key)) => {
-            let pem = SecretValue::new(DiskEnvironment.read_secret(key).map_err(ConnectError::Certificates)?);
+            let pem =
+                SecretValue::new(DiskEnvironment.read_secret(key).map_err(PppoeConnectError::Certificates)?);
             let made = TlsCredentials::from_pem(&read(certificate)?, pem.as_bytes());
-            Some(made.map_err(|e| wrong(if e.is_of_key() { key } else { certificate }, &e))?)
+            Some(made.map_err(|e| wrong(if e.concerns_private_key() { key } else { certificate }, &e))?)
         }
         None => None,
     };
-    let options = ClientOptions {
-        versions: VersionRange::default(),
+    let options = TlsClientOptions {
+        versions: TlsVersionRange::default(),
         credentials,
         roots,
         server_name: certificates.server_name.clone(),
         resumption: None,
-        clock: WallClock::from_time(wall_time()),
+        clock: SharedWallClock::from_time(wall_time()),
         key_log: None,
     };
-    ClientConfig::new(options).map_err(|e| ConnectError::Certificates(e.to_string()))
+    ClientConfig::new(options).map_err(|e| PppoeConnectError::Certificates(e.to_string()))
 }

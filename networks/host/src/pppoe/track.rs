@@ -1,7 +1,7 @@
 //! The session log on disk, one file per day, and queries of it.
 
-use super::audit::QueryAudit;
-use super::daily::{DailyFiles, days_before, read_lines, utc_day};
+use super::audit::AddressQueryAuditLog;
+use super::daily::{DailyLogFiles, days_before, read_lines, utc_day};
 use super::ipfix::IpfixSender;
 use super::translations;
 use crate::setup::wall_time;
@@ -12,28 +12,28 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use usher_concentrator::config::TrackingTable;
+use usher_concentrator::config::SessionLogTable;
 use usher_concentrator::track::{
-    AddressSearch, LogIndex, LogVolume, LostSession, SessionLogRecord, SessionStart, TransportAddress,
-    UnacknowledgedStop, parse_time,
+    AddressAndOptionalPort, AddressSearch, LogVolume, SessionLogIndex, SessionLogRecord,
+    SessionLostByRestart, SessionStart, UnacknowledgedStop, parse_time,
 };
 use usher_core::WallTime;
 
 /// The base folder of the log's path, and the settings of the log.
-pub type TrackingSource = (PathBuf, TrackingTable);
+pub type SessionLogSettings = (PathBuf, SessionLogTable);
 
 /// The prefix of the session files' names.
 const KIND: &str = "sessions";
 
 /// The addresses that hosts have had since the start. The lock is never held during disk operations.
-type HostAddressSet = Arc<Mutex<BTreeSet<Ipv4Addr>>>;
+type PastHostAddresses = Arc<Mutex<BTreeSet<Ipv4Addr>>>;
 
 #[derive(Debug)]
-struct TrackWriter {
+struct SessionLogWriter {
     folder: PathBuf,
-    files: DailyFiles,
+    files: DailyLogFiles,
     /// Other files with the same retention.
-    other_files: Vec<DailyFiles>,
+    other_files: Vec<DailyLogFiles>,
     retention_days: u32,
     day: String,
     file: Arc<File>,
@@ -43,7 +43,7 @@ struct TrackWriter {
     unwritten_records: VecDeque<SessionLogRecord>,
     /// The open sessions. The next day's file starts with them.
     open: BTreeMap<String, SessionStart>,
-    hosts: HostAddressSet,
+    hosts: PastHostAddresses,
     /// The IPFIX export.
     ipfix: Option<IpfixSender>,
     /// True if the last line is incomplete.
@@ -56,39 +56,40 @@ struct TrackWriter {
 
 /// The state that an earlier concentrator left in the log.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct EarlierSessions {
+pub(super) struct SessionsWithoutStop {
     /// Sessions that were open.
-    pub(super) lost: Vec<LostSession>,
+    pub(super) lost: Vec<SessionLostByRestart>,
     /// Ended sessions whose accounting Stop is not acknowledged.
     pub(super) unacknowledged_stops: Vec<UnacknowledgedStop>,
 }
 
 /// The session log, shared by threads.
 #[derive(Clone, Debug)]
-pub(super) struct TrackLog {
-    writer: Arc<Mutex<TrackWriter>>,
+pub(super) struct SharedSessionLog {
+    writer: Arc<Mutex<SessionLogWriter>>,
     /// The number of records that are durable.
     synced: Arc<Mutex<u64>>,
-    hosts: HostAddressSet,
+    hosts: PastHostAddresses,
 }
 
-impl TrackLog {
+impl SharedSessionLog {
     /// Opens a log and returns the state that an earlier concentrator left in it. Sessions that ended before `since`
     /// owe no Stop.
     pub(super) fn open(
         base: &Path,
-        table: &TrackingTable,
+        table: &SessionLogTable,
         since: Option<WallTime>,
-    ) -> Result<(Self, EarlierSessions), String> {
+    ) -> Result<(Self, SessionsWithoutStop), String> {
         let folder = base.join(&table.folder);
-        let wrong = folder_error(&folder);
+        let wrong = folder_error_formatter(&folder);
         crate::folder::create_private(&folder).map_err(&wrong)?;
-        let files = DailyFiles::new(&folder, KIND);
+        let files = DailyLogFiles::new(&folder, KIND);
         let today = utc_day(wall_time());
-        let days = collect_days(&files, &today).map_err(&wrong)?;
+        let days = collect_log_days(&files, &today).map_err(&wrong)?;
         let (left, last) = earlier_sessions(&files, &days, since).map_err(&wrong)?;
         if last.is_some_and(|last| last != today) && !left.lost.is_empty() {
-            // Their ends go into today's file, which must also tell the subscribers.
+            // The end records of the lost sessions go into today's file, which must therefore also have their begin
+            // records, for the subscribers' names.
             let begins =
                 left.lost.iter().map(|lost| SessionLogRecord::session_started(lost.begin.clone()).to_line());
             files.rewrite_day(&today, &begins.collect::<Vec<_>>()).map_err(&wrong)?;
@@ -98,11 +99,11 @@ impl TrackLog {
             fs::read(files.day_path(&today)).map_err(&wrong)?.last().is_some_and(|last| *last != b'\n');
         files.sync_folder().map_err(&wrong)?;
         let beside = [
-            Some(DailyFiles::new(&folder, translations::KIND)),
-            QueryAudit::from_tracking(base, table).daily_files().cloned(),
+            Some(DailyLogFiles::new(&folder, translations::KIND)),
+            AddressQueryAuditLog::from_tracking(base, table).daily_files().cloned(),
         ];
-        let hosts = HostAddressSet::default();
-        let writer = TrackWriter {
+        let hosts = PastHostAddresses::default();
+        let writer = SessionLogWriter {
             folder,
             files,
             other_files: beside.into_iter().flatten().collect(),
@@ -119,21 +120,21 @@ impl TrackLog {
             started: false,
         };
         let log = Self { writer: Arc::new(Mutex::new(writer)), synced: Arc::default(), hosts };
-        log.lock_writer().delete_expired(days.last());
+        log.lock_writer().delete_expired_logs(days.last());
         Ok((log, left))
     }
 
-    /// Reads the same as [`TrackLog::open`], and writes nothing.
-    pub(super) fn check_log(
+    /// Reads the same as [`SharedSessionLog::open`], and writes nothing.
+    pub(super) fn check_session_log(
         base: &Path,
-        table: &TrackingTable,
+        table: &SessionLogTable,
         since: Option<WallTime>,
     ) -> Result<(), String> {
         let folder = base.join(&table.folder);
-        let wrong = folder_error(&folder);
+        let wrong = folder_error_formatter(&folder);
         crate::folder::check_private(&folder).map_err(&wrong)?;
         if folder.is_dir() {
-            let files = DailyFiles::new(&folder, KIND);
+            let files = DailyLogFiles::new(&folder, KIND);
             let days = files.existing_days().map_err(&wrong)?;
             earlier_sessions(&files, &days, since).map_err(&wrong)?;
         }
@@ -141,7 +142,7 @@ impl TrackLog {
     }
 
     /// Connects the IPFIX export, and reports the ends of `lost` sessions to it.
-    pub(super) fn set_exporter(&self, ipfix: IpfixSender, lost: &[LostSession]) {
+    pub(super) fn set_exporter(&self, ipfix: IpfixSender, lost: &[SessionLostByRestart]) {
         let at = wall_time();
         lost.iter().for_each(|lost| ipfix.report_session(at, false, &lost.begin));
         self.lock_writer().ipfix = Some(ipfix);
@@ -151,10 +152,10 @@ impl TrackLog {
         self.lock_writer().folder.clone()
     }
     /// True if a host has had this address since the start.
-    pub(super) fn has_had(&self, address: Ipv4Addr) -> bool {
+    pub(super) fn has_held_address(&self, address: Ipv4Addr) -> bool {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner).contains(&address)
     }
-    fn lock_writer(&self) -> MutexGuard<'_, TrackWriter> {
+    fn lock_writer(&self) -> MutexGuard<'_, SessionLogWriter> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Appends a record.
@@ -178,7 +179,7 @@ impl TrackLog {
             (writer.file.clone(), writer.written)
         };
         if let Err(error) = file.sync_data() {
-            tracing::error!(%error, "the log of sessions is not on the disk: it is written anew");
+            tracing::error!(%error, "cannot sync the session log; writing it again");
             let mut writer = self.lock_writer();
             writer.unsure = true;
             writer.write_pending_records()?;
@@ -190,7 +191,7 @@ impl TrackLog {
     }
 }
 
-impl TrackWriter {
+impl SessionLogWriter {
     fn write_record(&mut self, record: &SessionLogRecord) -> io::Result<()> {
         self.started |= matches!(record, SessionLogRecord::Started(_));
         let done = self.write_pending_records().and_then(|()| self.append_record(record));
@@ -225,7 +226,7 @@ impl TrackWriter {
         // A clock that steps back slightly does not reopen the previous day. A clock that was days ahead does.
         let ahead = days_before(&self.day, 1).is_some_and(|before| today < before);
         if today > self.day || ahead {
-            self.start_day(today)?;
+            self.start_log_day(today)?;
         }
         self.write_line(&record.to_line())?;
         match record {
@@ -260,12 +261,12 @@ impl TrackWriter {
     }
 
     /// Begins a day's file with the open sessions, so that older files can be deleted.
-    fn start_day(&mut self, today: String) -> io::Result<()> {
-        // Writers waiting for the old file will sync only the new one.
+    fn start_log_day(&mut self, today: String) -> io::Result<()> {
+        // Sync the old file before the switch: writers that wait for its sync will sync only the new file.
         self.file.sync_data()?;
         let before = self.day.clone();
         self.rewrite_day(today)?;
-        self.delete_expired(Some(&before));
+        self.delete_expired_logs(Some(&before));
         Ok(())
     }
 
@@ -284,7 +285,7 @@ impl TrackWriter {
 
     /// Deletes expired files. `last` is the last earlier day with content. If even that has expired, the clock is
     /// probably wrong, so all files stay until there is newer content.
-    fn delete_expired(&self, last: Option<&String>) {
+    fn delete_expired_logs(&self, last: Option<&String>) {
         let oldest = days_before(&self.day, self.retention_days).filter(|_| self.retention_days > 0);
         let Some(oldest) = oldest else { return };
         if let Some(last) = last.filter(|last| **last < oldest) {
@@ -292,7 +293,7 @@ impl TrackWriter {
             tracing::warn!(
                 last,
                 today,
-                "everything in the log is older than it is to be kept: it is deleted when the next day begins, if the clock is right"
+                "all records of the session log have expired; the next day deletes them if the clock is right"
             );
             return;
         }
@@ -302,7 +303,7 @@ impl TrackWriter {
     }
 }
 
-fn index_day(files: &DailyFiles, day: &str, index: &mut LogIndex) -> io::Result<()> {
+fn index_log_day(files: &DailyLogFiles, day: &str, index: &mut SessionLogIndex) -> io::Result<()> {
     for line in read_lines(&files.day_path(day))? {
         index.read_lines(&format!("{}\n", line?));
     }
@@ -310,7 +311,7 @@ fn index_day(files: &DailyFiles, day: &str, index: &mut LogIndex) -> io::Result<
 }
 
 /// Formats an error of a folder.
-fn folder_error(folder: &Path) -> impl Fn(io::Error) -> String + use<> {
+fn folder_error_formatter(folder: &Path) -> impl Fn(io::Error) -> String + use<> {
     let shown = folder.display().to_string();
     move |error| format!("the folder {shown}: {error}")
 }
@@ -318,15 +319,15 @@ fn folder_error(folder: &Path) -> impl Fn(io::Error) -> String + use<> {
 /// Reads the state that an earlier concentrator left in the files of these days. Also returns the last day with
 /// content.
 fn earlier_sessions(
-    files: &DailyFiles,
+    files: &DailyLogFiles,
     days: &[String],
     since: Option<WallTime>,
-) -> io::Result<(EarlierSessions, Option<String>)> {
-    let (mut left, mut last) = (EarlierSessions::default(), None);
-    // A failed start leaves an empty file.
+) -> io::Result<(SessionsWithoutStop, Option<String>)> {
+    let (mut left, mut last) = (SessionsWithoutStop::default(), None);
+    // The newest file may be empty, because a start failed, so go back to earlier days.
     for day in days.iter().rev() {
-        let mut index = LogIndex::default();
-        index_day(files, day, &mut index)?;
+        let mut index = SessionLogIndex::default();
+        index_log_day(files, day, &mut index)?;
         if !index.is_empty() {
             left.lost = index.open_sessions().collect();
             last = Some(day.clone());
@@ -341,25 +342,25 @@ fn earlier_sessions(
 
 /// Finds the sessions that ended at or after this time without an acknowledged Stop.
 fn find_unacknowledged_stops(
-    files: &DailyFiles,
+    files: &DailyLogFiles,
     days: &[String],
     since: WallTime,
 ) -> io::Result<Vec<UnacknowledgedStop>> {
-    let (first, mut index) = (utc_day(since), LogIndex::default());
+    let (first, mut index) = (utc_day(since), SessionLogIndex::default());
     // A day's file has the begins of all sessions that end on that day.
     for day in days.iter().filter(|day| **day >= first) {
-        index_day(files, day, &mut index)?;
+        index_log_day(files, day, &mut index)?;
     }
     Ok(index.unacknowledged_stops().filter(|owed| owed.end.ended_at >= since).collect())
 }
 
 /// Returns the days with files in order, today last. Records that a wrong clock wrote to files of future days move to
 /// today's file.
-fn collect_days(files: &DailyFiles, today: &str) -> io::Result<Vec<String>> {
+fn collect_log_days(files: &DailyLogFiles, today: &str) -> io::Result<Vec<String>> {
     let (mut days, ahead): (Vec<_>, Vec<_>) =
         files.existing_days()?.into_iter().partition(|day| day.as_str() <= today);
     for day in ahead {
-        tracing::warn!(day, "the clock was ahead when this log was written: it goes on in today's");
+        tracing::warn!(day, "the clock was ahead when this log was written; its records move to today's log");
         let all: io::Result<Vec<String>> =
             read_lines(&files.day_path(&day))?.map(|line| line.map(|line| line + "\n")).collect();
         files.rewrite_day(today, &all?)?;
@@ -424,13 +425,13 @@ pub struct AddressHolder {
 #[derive(Debug, thiserror::Error)]
 pub enum AddressQueryError {
     /// The time cannot be parsed.
-    #[error("\"{0}\" is no time: write 2026-11-26T12:00:00Z, or with an offset 2026-11-26T21:00:00+09:00")]
+    #[error("\"{0}\" is not a time: write 2026-11-26T12:00:00Z, or with an offset 2026-11-26T21:00:00+09:00")]
     Time(String),
     /// No log is configured.
-    #[error("the configuration has no [tracking]: nothing is kept of who had an address")]
+    #[error("the configuration has no [tracking], so there is no session log")]
     Untracked,
     /// The log cannot be read.
-    #[error("the log of sessions in {folder}: {error}")]
+    #[error("cannot read the session log in {folder}: {error}")]
     Log {
         /// The folder of the log.
         folder: String,
@@ -438,23 +439,23 @@ pub enum AddressQueryError {
         error: io::Error,
     },
     /// The time is before the retention.
-    #[error("the log of sessions begins on {first}: what was before is not kept")]
+    #[error("the session log begins on {first}: it has no earlier sessions")]
     Forgotten {
         /// The first day of the log.
         first: String,
     },
     /// The query cannot be recorded in the audit.
-    #[error("the audit cannot be written, and without it nothing is told: {0}")]
+    #[error("query refused: cannot write the audit: {0}")]
     Audit(io::Error),
 }
 
 /// Searches the files of some days for the holders in one second. A day's lines may exceed the memory, so they are
 /// streamed.
 fn search_days(
-    files: &DailyFiles,
+    files: &DailyLogFiles,
     days: &[String],
     at: WallTime,
-    addresses: Vec<TransportAddress>,
+    addresses: Vec<AddressAndOptionalPort>,
 ) -> io::Result<AddressSearch> {
     let mut search = AddressSearch::new(at, addresses);
     for day in days {
@@ -467,8 +468,8 @@ fn search_days(
 
 /// Queries the files of a log. The audit records the caller's uid beside the claimed name.
 pub(super) fn look_up_holders(
-    (base, table): &TrackingSource,
-    audit: &QueryAudit,
+    (base, table): &SessionLogSettings,
+    audit: &AddressQueryAuditLog,
     asking: &AddressQuery,
     user: Option<u32>,
 ) -> Result<AddressQueryReply, AddressQueryError> {
@@ -479,10 +480,10 @@ pub(super) fn look_up_holders(
     let at = WallTime::from_unix_secs(at.unix_secs());
     let folder = base.join(&table.folder);
     let log = |error| AddressQueryError::Log { folder: folder.display().to_string(), error };
-    let files = DailyFiles::new(&folder, KIND);
+    let files = DailyLogFiles::new(&folder, KIND);
     let all = files.existing_days().map_err(log)?;
     let wanted = utc_day(at);
-    // The last file from before that time, since it starts with the open sessions, and all later files.
+    // Begin with the last file from before that time, because each file starts with the sessions then open.
     let first = all.iter().rposition(|day| *day <= wanted);
     let Some(first) = first else {
         let first = all.into_iter().next().unwrap_or_else(|| "this day".to_owned());
@@ -498,7 +499,8 @@ pub(super) fn look_up_holders(
         let (inside, more) = translations::find_translated_hosts(&folder, outside, at).map_err(log)?;
         unreadable += more;
         if !inside.is_empty() {
-            // A second pass over the files finds the subscribers.
+            // The translation log gives only inside addresses. A second pass over the session log finds their
+            // subscribers.
             let hosts = inside.into_iter().map(|host| (host.into(), None)).collect();
             search = search_days(&files, &all[first..], at, hosts).map_err(log)?;
         }
@@ -521,14 +523,14 @@ pub(super) fn look_up_holders(
     let users: Vec<&str> = found.iter().map(|one| one.user.as_str()).collect();
     let question = format!("who {}{port} at {at}", asking.address);
     let by = user.map_or_else(|| asking.by.clone(), |user| format!("{} (uid {user})", asking.by));
-    audit.write_entry(&by, question, &users.join(" ")).map_err(AddressQueryError::Audit)?;
+    audit.write_audit_entry(&by, question, &users.join(" ")).map_err(AddressQueryError::Audit)?;
     let volume: LogVolume = search.log_volume();
     Ok(AddressQueryReply {
         at: at.to_string(),
         found,
         unreadable,
         log_octets: volume.octets,
-        log_octets_per_subscriber_and_day: volume.per_subscriber_and_day(),
+        log_octets_per_subscriber_and_day: volume.octets_per_subscriber_day(),
     })
 }
 
@@ -537,11 +539,11 @@ pub(super) fn look_up_holders(
 /// # Errors
 /// [`AddressQueryError`].
 pub fn query_log_files(
-    tracked: &TrackingSource,
+    tracked: &SessionLogSettings,
     asking: &AddressQuery,
 ) -> Result<AddressQueryReply, AddressQueryError> {
     let user = rustix::process::geteuid().as_raw();
-    look_up_holders(tracked, &QueryAudit::from_tracking(&tracked.0, &tracked.1), asking, Some(user))
+    look_up_holders(tracked, &AddressQueryAuditLog::from_tracking(&tracked.0, &tracked.1), asking, Some(user))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The log of translated connections on disk: one file per day, beside the session log. Its source is the kernel's
 //! connection tracking.
 
-use super::daily::{DailyFiles, days_after, days_before, read_lines, utc_day};
+use super::daily::{DailyLogFiles, days_after, days_before, read_lines, utc_day};
 use super::gate::{
-    ConnectionCounts, ConnectionGate, EndNotice, LOOKS, LogHealth, LowSpace, TranslationCounters,
-    disk_hold_reason,
+    ConnectionCountsByHost, LOOKS, LowDiskSpaceDetector, NewConnectionGate, ThreadEndReporter,
+    TranslationCounters, TranslationLogHealth, disk_hold_reason,
 };
 use super::ipfix::IpfixSender;
-use super::track::TrackLog;
+use super::track::SharedSessionLog;
 use crate::setup::wall_time;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -34,41 +34,41 @@ const RENEWAL: Duration = Duration::from_secs(60);
 /// The queue of records toward the disk.
 #[derive(Debug, Default)]
 struct RecordQueue {
-    waiting: Mutex<QueuedRecords>,
+    waiting: Mutex<QueuedTranslationRecords>,
     /// Signals a record, or room for one.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct QueuedRecords {
+struct QueuedTranslationRecords {
     records: VecDeque<TranslationRecord>,
     /// True if the log is incomplete: the kernel's table must be read again.
     lost: bool,
 }
 
 impl RecordQueue {
-    fn lock_records(&self) -> MutexGuard<'_, QueuedRecords> {
+    fn lock_records(&self) -> MutexGuard<'_, QueuedTranslationRecords> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Appends a record. Waits while the queue is full; the kernel's notifications wait in their socket meanwhile.
     fn push(&self, record: TranslationRecord) {
-        let full = |waiting: &mut QueuedRecords| waiting.records.len() >= WAITING;
+        let full = |waiting: &mut QueuedTranslationRecords| waiting.records.len() >= WAITING;
         let waiting = self.changed.wait_while(self.lock_records(), full);
         waiting.unwrap_or_else(PoisonError::into_inner).records.push_back(record);
         self.changed.notify_all();
     }
-    fn first_record(&self) -> Option<TranslationRecord> {
+    fn first_queued_translation(&self) -> Option<TranslationRecord> {
         self.lock_records().records.front().copied()
     }
     fn pop(&self) {
         self.lock_records().records.pop_front();
         self.changed.notify_all();
     }
-    fn mark_lost(&self) {
+    fn mark_records_lost(&self) {
         self.lock_records().lost = true;
     }
     /// Returns and clears the flag that records were lost.
-    fn take_lost(&self) -> bool {
+    fn take_records_lost_flag(&self) -> bool {
         std::mem::take(&mut self.lock_records().lost)
     }
     /// Waits for a record until the next check of the disk.
@@ -81,7 +81,7 @@ impl RecordQueue {
 }
 
 struct TranslationLog {
-    files: DailyFiles,
+    files: DailyLogFiles,
     day: String,
     file: File,
     /// True if the last line is incomplete.
@@ -91,15 +91,15 @@ struct TranslationLog {
     new: bool,
     /// True if the file is incomplete: the disk lost data, or the clock was days ahead.
     lost: bool,
-    connection_counts: ConnectionCounts,
+    connection_counts: ConnectionCountsByHost,
     /// The number of begins and ends of connections in the log.
     logged: Arc<AtomicU64>,
 }
 
 impl TranslationLog {
-    fn open(files: DailyFiles, today: String, logged: Arc<AtomicU64>) -> io::Result<Self> {
+    fn open(files: DailyLogFiles, today: String, logged: Arc<AtomicU64>) -> io::Result<Self> {
         let file = files.open_day(&today)?;
-        let (begun, torn, unsynced, lost) = (ConnectionCounts::default(), false, false, false);
+        let (begun, torn, unsynced, lost) = (ConnectionCountsByHost::default(), false, false, false);
         Ok(Self {
             files,
             day: today,
@@ -119,15 +119,15 @@ impl TranslationLog {
         if today > self.day || ahead {
             self.sync_to_disk()?;
             (self.file, self.day, self.torn, self.new) = (self.files.open_day(&today)?, today, false, true);
-            self.connection_counts = ConnectionCounts::default();
-            // The open connections are in the file of a future day.
+            self.connection_counts = ConnectionCountsByHost::default();
+            // If the clock was days ahead, the records of the open connections are in the file of a future day.
             self.lost |= ahead;
         }
         if self.torn {
             self.file.write_all(b"\n")?;
         }
         self.torn = true;
-        // One write for a whole line: this is the only writer.
+        // A line is written with one call. No other thread writes this file.
         self.file.write_all(record.to_line().as_bytes())?;
         (self.torn, self.unsynced) = (false, true);
         if let TranslationRecord::Begin(_, one) = record {
@@ -139,7 +139,7 @@ impl TranslationLog {
     /// Makes the log durable.
     fn sync_to_disk(&mut self) -> io::Result<()> {
         if self.unsynced {
-            // After it reports an error once, the system forgets unwritten data.
+            // Mark the log as lost on an error: after reporting it once, the kernel forgets the unwritten data.
             self.file.sync_data().inspect_err(|_| self.lost = true)?;
             self.unsynced = false;
         }
@@ -155,20 +155,20 @@ impl TranslationLog {
 struct TranslationLogWriter {
     log: TranslationLog,
     queue: Arc<RecordQueue>,
-    health: Arc<LogHealth>,
+    health: Arc<TranslationLogHealth>,
     counts: TranslationCounters,
     folder: PathBuf,
     /// The octets that must stay free there.
     least: u64,
     /// The time of the last check.
     looked: Option<Instant>,
-    low: LowSpace,
+    low: LowDiskSpaceDetector,
 }
 
 impl TranslationLogWriter {
     /// Writes the pending records. Once a second, syncs the file and checks the free space.
     fn run_once(&mut self) -> io::Result<()> {
-        let mut done = self.write_queued();
+        let mut done = self.write_queued_translations();
         let now = Instant::now();
         if done.is_ok() && self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < LOOKS) {
             return done;
@@ -183,19 +183,20 @@ impl TranslationLogWriter {
         self.health.set_disk_busy(None);
         let why = disk_hold_reason(&free, self.least, self.counts.hold_flag().load(Ordering::Relaxed), &done);
         if let Ok(free) = free
-            && self.low.is_newly_low(free, self.least)
+            && self.low.has_space_become_low(free, self.least)
         {
             let (folder, most) = (self.folder.display(), self.log.connection_counts.busiest_hosts());
-            tracing::warn!(%folder, free, keep_free = self.least, most, "the disk of the log of translations is nearly full");
+            tracing::warn!(%folder, free, keep_free = self.least, most,
+                "the disk of the translation log is nearly full");
         }
         self.health.set_disk_error(why);
         if std::mem::take(&mut self.log.lost) {
-            self.queue.mark_lost();
+            self.queue.mark_records_lost();
         }
         done
     }
-    fn write_queued(&mut self) -> io::Result<()> {
-        while let Some(record) = self.queue.first_record() {
+    fn write_queued_translations(&mut self) -> io::Result<()> {
+        while let Some(record) = self.queue.first_queued_translation() {
             self.health.set_disk_busy(Some(Instant::now()));
             let done = self.log.write_record(&record);
             self.health.set_disk_busy(None);
@@ -212,8 +213,8 @@ impl TranslationLogWriter {
         let of = rustix::fs::statvfs(&self.folder)?;
         Ok(of.f_bavail.saturating_mul(of.f_frsize))
     }
-    fn run_thread(mut self, alone: EndNotice) {
-        // Reports the end of this thread, whatever the cause.
+    fn run_translation_writer(mut self, alone: ThreadEndReporter) {
+        // When this thread ends, for whatever cause, dropping this value reports it.
         let _alone = alone;
         loop {
             match self.run_once() {
@@ -226,17 +227,17 @@ impl TranslationLogWriter {
 
 /// The schedule of complete reads of the kernel's table.
 #[derive(Debug, Default)]
-struct TableRefresh {
+struct ConntrackRefreshSchedule {
     last: Option<Instant>,
     is_requested: bool,
 }
 
-impl TableRefresh {
+impl ConntrackRefreshSchedule {
     /// True if a wanted read may happen now.
     fn is_due(&self, now: Instant) -> bool {
         self.is_requested && self.last.is_none_or(|last| now.saturating_duration_since(last) >= RENEWAL)
     }
-    fn mark_done(&mut self, now: Instant) {
+    fn mark_monitor_refresh_done(&mut self, now: Instant) {
         (self.last, self.is_requested) = (Some(now), false);
     }
     /// Returns why connections must be dropped until the read: unknown connections would increase.
@@ -247,17 +248,20 @@ impl TableRefresh {
 }
 
 /// Starts to log and export the translated connections of hosts, selected by their pools or sessions.
-pub(super) fn follow_translations(
-    track: &TrackLog,
-    gate: ConnectionGate,
+pub(super) fn start_translation_log(
+    track: &SharedSessionLog,
+    gate: NewConnectionGate,
     pools: &[PoolConfig],
     ipfix: Option<IpfixSender>,
 ) -> io::Result<TranslationCounters> {
     let follower = ConntrackMonitor::new()?;
-    let (counts, health, queue) =
-        (TranslationCounters::default(), Arc::<LogHealth>::default(), Arc::<RecordQueue>::default());
+    let (counts, health, queue) = (
+        TranslationCounters::default(),
+        Arc::<TranslationLogHealth>::default(),
+        Arc::<RecordQueue>::default(),
+    );
     let log = TranslationLog::open(
-        DailyFiles::new(&track.folder(), KIND),
+        DailyLogFiles::new(&track.folder(), KIND),
         utc_day(wall_time()),
         counts.logged.clone(),
     )?;
@@ -270,22 +274,22 @@ pub(super) fn follow_translations(
         folder: gate.folder.clone(),
         least: gate.least,
         looked: None,
-        low: LowSpace::default(),
+        low: LowDiskSpaceDetector::default(),
     };
-    // Before the first connection. If the log cannot be written yet, the gate sees it.
+    // Write once before the first connection. If the log cannot be written yet, the gate then holds new connections.
     let _ = disk.run_once();
-    gate.update_hold(health.hold_reason(Instant::now()).as_deref(), &counts);
+    gate.set_connection_hold(health.hold_reason(Instant::now()).as_deref(), &counts);
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let alone = EndNotice(health.clone());
-    thread("usher-log").spawn(move || disk.run_thread(alone))?;
-    gate.start_guard(health.clone(), counts.clone())?;
+    let alone = ThreadEndReporter(health.clone());
+    thread("usher-log").spawn(move || disk.run_translation_writer(alone))?;
+    gate.start_connection_gate_thread(health.clone(), counts.clone())?;
     let ranges: Vec<PoolRange> = pools.iter().flat_map(|pool| pool.ranges.clone()).collect();
     let (track, all) = (track.clone(), counts.clone());
-    let alone = EndNotice(health.clone());
+    let alone = ThreadEndReporter(health.clone());
     let run = move || {
-        // Reports the end of this thread, whatever the cause.
+        // When this thread ends, for whatever cause, dropping this value reports it.
         let _alone = alone;
-        let (mut follower, mut renewal) = (Some(follower), TableRefresh::default());
+        let (mut follower, mut renewal) = (Some(follower), ConntrackRefreshSchedule::default());
         let tell = |change| {
             let (connection, protocol, begins) = match change {
                 ConntrackEvent::Started(connection, protocol) => (connection, protocol, true),
@@ -294,7 +298,7 @@ pub(super) fn follow_translations(
             };
             let Some(one) = find_translation(&connection, protocol) else { return };
             let inside = *one.inside.ip();
-            if !of_pools(&ranges, inside) && !track.has_had(inside) {
+            if !is_in_pool_ranges(&ranges, inside) && !track.has_held_address(inside) {
                 return;
             }
             let at = wall_time();
@@ -308,17 +312,23 @@ pub(super) fn follow_translations(
             }
         };
         loop {
-            if follow_on(&mut follower, &mut renewal, &queue, &health, &all, ConntrackMonitor::new)
-                && let Some(one) = &mut follower
+            if refresh_conntrack_monitor(
+                &mut follower,
+                &mut renewal,
+                &queue,
+                &health,
+                &all,
+                ConntrackMonitor::new,
+            ) && let Some(one) = &mut follower
             {
                 match one.next_event(LOOKS) {
-                    Ok(Some(ConntrackEvent::Missed)) => queue.mark_lost(),
+                    Ok(Some(ConntrackEvent::Missed)) => queue.mark_records_lost(),
                     Ok(Some(change)) => tell(change),
                     Ok(None) => {}
                     Err(error) => {
-                        tracing::error!(%error, "the kernel tells of connections no longer: it is asked again");
+                        tracing::error!(%error, "the kernel no longer reports connections; reconnecting");
                         health.set_kernel_error(Some(format!(
-                            "the kernel does not tell of connections: {error}"
+                            "the kernel does not report connections: {error}"
                         )));
                         follower = None;
                         std::thread::sleep(LOOKS);
@@ -334,19 +344,19 @@ pub(super) fn follow_translations(
 }
 
 /// Requests the kernel's connections again if some are unknown. True if the kernel answers.
-fn follow_on<F>(
+fn refresh_conntrack_monitor<F>(
     follower: &mut Option<F>,
-    renewal: &mut TableRefresh,
+    renewal: &mut ConntrackRefreshSchedule,
     queue: &RecordQueue,
-    health: &LogHealth,
+    health: &TranslationLogHealth,
     counts: &TranslationCounters,
     new: impl FnOnce() -> io::Result<F>,
 ) -> bool {
     let now = Instant::now();
-    if queue.take_lost() && !renewal.is_requested {
+    if queue.take_records_lost_flag() && !renewal.is_requested {
         counts.missed.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
-            "some connections are not in the log: they came too fast, or the disk has not kept them"
+            "the translation log lacks some connections: they came too fast, or the disk lost them"
         );
         renewal.is_requested = true;
     }
@@ -356,14 +366,14 @@ fn follow_on<F>(
                 if follower.is_none() {
                     counts.missed.fetch_add(1, Ordering::Relaxed);
                 }
-                // The ends of earlier connections are unknown.
+                // Connections before this record have no known end, so tell readers that logging starts anew.
                 queue.push(TranslationRecord::Started(wall_time()));
                 *follower = Some(new);
-                renewal.mark_done(now);
+                renewal.mark_monitor_refresh_done(now);
             }
             Err(error) => {
                 *follower = None;
-                health.set_kernel_error(Some(format!("the kernel does not tell of connections: {error}")));
+                health.set_kernel_error(Some(format!("the kernel does not report connections: {error}")));
                 return false;
             }
         }
@@ -384,7 +394,7 @@ fn find_translation(
 }
 
 /// True if one of these ranges contains the address.
-pub(super) fn of_pools(ranges: &[PoolRange], address: Ipv4Addr) -> bool {
+pub(super) fn is_in_pool_ranges(ranges: &[PoolRange], address: Ipv4Addr) -> bool {
     let address = IpAddr::V4(address);
     ranges.iter().any(|range| match range {
         PoolRange::Addresses { first, last } => (*first..=*last).contains(&address),
@@ -398,12 +408,12 @@ pub(super) fn find_translated_hosts(
     outside: SocketAddrV4,
     at: WallTime,
 ) -> io::Result<(Vec<Ipv4Addr>, u64)> {
-    // If the clock stepped back slightly, lines of a day are in the next day's file.
+    // After a small step back of the clock, lines of one day can be in the next day's file, so read that too.
     let last = days_after(&utc_day(at), 1).unwrap_or_default();
     let mut behind = TranslationSearch::new(outside, at);
-    let files = DailyFiles::new(folder, KIND);
+    let files = DailyLogFiles::new(folder, KIND);
     for day in files.existing_days()?.iter().rev().filter(|day| **day <= last) {
-        // A day's lines may exceed the memory, so they are streamed.
+        // A day's lines may not fit into memory, so they are streamed.
         behind.read_file(read_lines(&files.day_path(day))?)?;
         if behind.is_decided() {
             break;
@@ -439,8 +449,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("usher-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
-        let log = TranslationLog::open(DailyFiles::new(&folder, KIND), utc_day(test_time(0)), Arc::default())
-            .unwrap();
+        let log =
+            TranslationLog::open(DailyLogFiles::new(&folder, KIND), utc_day(test_time(0)), Arc::default())
+                .unwrap();
         (folder, log)
     }
     fn test_time(secs: u64) -> WallTime {
@@ -454,7 +465,7 @@ mod tests {
         let (folder, mut log) = test_log(name);
         let counts = TranslationCounters::default();
         log.logged = counts.logged.clone();
-        let (queue, health, low) = (Arc::default(), Arc::default(), LowSpace::default());
+        let (queue, health, low) = (Arc::default(), Arc::default(), LowDiskSpaceDetector::default());
         TranslationLogWriter { log, queue, health, counts, folder, least, looked: None, low }
     }
 
@@ -468,7 +479,7 @@ mod tests {
         ] {
             log.write_record(&record).unwrap();
         }
-        assert_eq!(DailyFiles::new(&folder, KIND).existing_days().unwrap().len(), 2);
+        assert_eq!(DailyLogFiles::new(&folder, KIND).existing_days().unwrap().len(), 2);
         let hosts =
             |secs| find_translated_hosts(&folder, test_translation(7).outside, test_time(secs)).unwrap().0;
         assert_eq!(hosts(86_400), [*test_translation(7).inside.ip()], "in a day without a file of its own");
@@ -529,13 +540,13 @@ mod tests {
         assert!(disk.health.hold_reason(Instant::now()).unwrap().starts_with("it cannot be written"));
         let waiting = |disk: &TranslationLogWriter| disk.queue.lock_records().records.len();
         let logged = |disk: &TranslationLogWriter| disk.counts.logged.load(Ordering::Relaxed);
-        assert_eq!((logged(&disk), waiting(&disk), disk.queue.take_lost()), (0, 2, false));
+        assert_eq!((logged(&disk), waiting(&disk), disk.queue.take_records_lost_flag()), (0, 2, false));
         disk.log.file = whole;
         push(&disk, TranslationRecord::Begin(test_time(9), test_translation(8)));
         disk.looked = None;
         disk.run_once().unwrap();
         assert_eq!(
-            (logged(&disk), disk.queue.first_record(), disk.health.hold_reason(Instant::now())),
+            (logged(&disk), disk.queue.first_queued_translation(), disk.health.hold_reason(Instant::now())),
             (3, None, None)
         );
         let hosts =
@@ -559,7 +570,7 @@ mod tests {
         disk.queue.lock_records().records.clear();
         disk.looked = None;
         disk.run_once().unwrap_err();
-        assert!(disk.queue.take_lost() && disk.health.hold_reason(Instant::now()).is_some());
+        assert!(disk.queue.take_records_lost_flag() && disk.health.hold_reason(Instant::now()).is_some());
         fs::remove_dir_all(&disk.folder).unwrap();
     }
 
@@ -576,60 +587,64 @@ mod tests {
         while queue.lock_records().records.len() == 10_000 || health.hold_reason(later()).is_none() {
             std::thread::yield_now();
         }
-        assert!(health.hold_reason(later()).unwrap().contains("has done nothing"));
+        assert!(health.hold_reason(later()).unwrap().contains("has not responded"));
         queue.push(TranslationRecord::End(test_time(6), test_translation(7)));
         io::copy(&mut reads, &mut io::sink()).unwrap();
         let _ = writer.join().unwrap();
-        assert!(!health.hold_reason(later()).is_some_and(|why| why.contains("has done nothing")));
+        assert!(!health.hold_reason(later()).is_some_and(|why| why.contains("has not responded")));
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_failing_kernel_is_retried_and_connections_wait_meanwhile() {
         let (queue, health, counts) =
-            (RecordQueue::default(), LogHealth::default(), TranslationCounters::default());
-        let (mut follower, mut renewal) = (None, TableRefresh::default());
+            (RecordQueue::default(), TranslationLogHealth::default(), TranslationCounters::default());
+        let (mut follower, mut renewal) = (None, ConntrackRefreshSchedule::default());
         let mut go = |follower: &mut Option<u8>, fails: bool| {
             let new = || if fails { Err(io::Error::from(io::ErrorKind::OutOfMemory)) } else { Ok(2) };
-            follow_on(follower, &mut renewal, &queue, &health, &counts, new)
+            refresh_conntrack_monitor(follower, &mut renewal, &queue, &health, &counts, new)
         };
         for _ in 0..2 {
             assert!(!go(&mut follower, true));
-            assert!(health.hold_reason(Instant::now()).unwrap().starts_with("the kernel does not tell"));
+            assert!(health.hold_reason(Instant::now()).unwrap().starts_with("the kernel does not report"));
         }
         assert!(go(&mut follower, false) && follower == Some(2));
         assert_eq!(health.hold_reason(Instant::now()), None);
         assert!(
-            matches!(queue.first_record(), Some(TranslationRecord::Started(_))),
+            matches!(queue.first_queued_translation(), Some(TranslationRecord::Started(_))),
             "nobody knows what ended meanwhile"
         );
         queue.pop();
-        assert!(go(&mut follower, true) && queue.first_record().is_none(), "nobody asks without need");
+        assert!(
+            go(&mut follower, true) && queue.first_queued_translation().is_none(),
+            "nobody asks without need"
+        );
         // The table was read just now: until the next read, new connections are dropped.
-        queue.mark_lost();
+        queue.mark_records_lost();
         follower = Some(1);
         assert!(go(&mut follower, true) && follower == Some(1));
         assert!(health.hold_reason(Instant::now()).unwrap().contains("faster than they can be logged"));
         renewal.last = None;
         let fails = || Err(io::Error::from(io::ErrorKind::OutOfMemory));
         assert!(
-            !follow_on(&mut follower, &mut renewal, &queue, &health, &counts, fails),
+            !refresh_conntrack_monitor(&mut follower, &mut renewal, &queue, &health, &counts, fails),
             "a failed one is no reason to go on"
         );
         assert!(health.hold_reason(Instant::now()).is_some());
         assert!(
-            follow_on(&mut follower, &mut renewal, &queue, &health, &counts, || Ok(3)) && follower == Some(3)
+            refresh_conntrack_monitor(&mut follower, &mut renewal, &queue, &health, &counts, || Ok(3))
+                && follower == Some(3)
         );
         assert_eq!((health.hold_reason(Instant::now()), counts.missed.load(Ordering::Relaxed)), (None, 3));
     }
 
     #[test]
     fn the_kernels_table_is_read_anew_once_a_minute_at_most() {
-        let (mut renewal, now) = (TableRefresh::default(), Instant::now());
+        let (mut renewal, now) = (ConntrackRefreshSchedule::default(), Instant::now());
         assert!(!renewal.is_due(now));
         renewal.is_requested = true;
         assert!(renewal.is_due(now) && renewal.hold_reason(now).is_none());
-        renewal.mark_done(now);
+        renewal.mark_monitor_refresh_done(now);
         renewal.is_requested = true;
         let before = now + RENEWAL - LOOKS;
         assert!(!renewal.is_due(before) && renewal.hold_reason(before).is_some());

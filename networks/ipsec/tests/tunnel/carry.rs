@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
-use usher_esp::plane::{IpsecMode, OuterPath};
+use usher_esp::plane::{IpsecMode, OuterAddresses};
 use usher_esp::{
-    EspEvent, EspTransform, IntegrityAlgorithm, IpsecOperation, PolicyAction, PolicyId, SaPair,
-    SecurityPolicy,
+    EspEvent, EspTransform, IntegrityAlgorithm, IpsecOperation, PolicyAction, SaPair, SecurityPolicy,
+    SecurityPolicyId,
 };
 use usher_ipsec::{EspTunnel, TunnelConfig, TunnelEvent};
 
@@ -126,7 +126,7 @@ fn the_first_packet_brings_its_sa_about_and_arrives() {
     let (a, said) = place.start_tunnel(0, TunnelConfig::default());
     let (b, _) = place.start_tunnel(1, TunnelConfig::default());
     let policy = |id, remote: &str, action| SecurityPolicy {
-        id: PolicyId(id),
+        id: SecurityPolicyId(id),
         local: vec![network_selector("10.1.0.0/16")],
         remote: vec![network_selector(remote)],
         action,
@@ -145,18 +145,21 @@ fn the_first_packet_brings_its_sa_about_and_arrives() {
     }
     // IPv6 first sends packets of its own, which match no policy.
     let flow = match said.recv_timeout(TEST_TIMEOUT).expect("it asks for an SA") {
-        TunnelEvent::Plane(EspEvent::Acquire { policy: PolicyId(2), flow }) => flow,
+        TunnelEvent::Plane(EspEvent::Acquire { policy: SecurityPolicyId(2), flow }) => flow,
         other => panic!("{other:?}"),
     };
     assert_eq!((flow.protocol, flow.destination), (17, "10.2.0.1".parse().expect("an address")));
-    wait_until("both wait", || a.counters().0.held == 2);
-    install_pair(&a, SaPair { policy: Some(PolicyId(2)), ..test_pair(0, gcm_transform(), 20, true) });
+    wait_until("both wait", || a.counters().0.queued == 2);
+    install_pair(&a, SaPair { policy: Some(SecurityPolicyId(2)), ..test_pair(0, gcm_transform(), 20, true) });
     let mut buf = [0; 100];
     for word in [&b"first"[..], b"second"] {
         let length = theirs.recv(&mut buf).expect("it arrives");
         assert_eq!(&buf[..length], word);
     }
-    assert_eq!((a.counters().0.not_held, a.pair_usage(0x1000).map(|usage| usage.sent.packets)), (0, Some(2)));
+    assert_eq!(
+        (a.counters().0.queue_dropped, a.pair_usage(0x1000).map(|usage| usage.sent.packets)),
+        (0, Some(2))
+    );
     assert!(a.counters().0.discarded >= 1);
 }
 
@@ -170,7 +173,7 @@ fn what_a_policy_forwards_goes_past_the_device() {
     super::place::run_ip(&format!("-n {name} route add default via 192.0.2.2 table 7"));
     super::place::run_ip(&format!("-n {} addr add 10.2.0.1/32 dev lo", place.names[1]));
     let policy = SecurityPolicy {
-        id: PolicyId(1),
+        id: SecurityPolicyId(1),
         local: vec![network_selector("0.0.0.0/0")],
         remote: vec![network_selector("10.2.0.0/16")],
         action: PolicyAction::Forward,
@@ -235,7 +238,7 @@ fn ike_beside_esp_gets_what_is_its_own() {
     install_pair(&a, test_pair(0, gcm_transform(), 20, true));
     install_pair(&b, test_pair(1, gcm_transform(), 20, true));
     // IKE messages to the end that shares its port, from the end that does not.
-    let outer: OuterPath = test_pair(0, gcm_transform(), 20, true).outer;
+    let outer: OuterAddresses = test_pair(0, gcm_transform(), 20, true).outer;
     for n in 0..20u8 {
         a.send_datagram(outer, [&[0, 0, 0, 0, n], &[7; 200][..]].concat());
     }
@@ -281,7 +284,7 @@ fn a_tunnel_goes_on_after_an_sa_was_replaced_and_moved() {
     // To the IPv6 addresses.
     for (tunnel, own, other) in [(&a, 1, 2), (&b, 2, 1)] {
         let address = |n| format!("[2001:db8::{n}]:4500").parse().expect("an address");
-        let outer = OuterPath { local: address(own), remote: address(other), encapsulated: true };
+        let outer = OuterAddresses { local: address(own), remote: address(other), encapsulated: true };
         let inbound = 0x1010 + own - 1;
         assert_eq!(tunnel.apply_operation(IpsecOperation::Move { inbound, outer }), Ok(()));
     }
@@ -301,5 +304,5 @@ fn a_tunnel_that_cannot_be_says_why() {
         let (config, rng) = (TunnelConfig::default(), usher_core::SecureRng::from_seed([0; 32]));
         EspTunnel::start(&config, rng, Box::new(|_| {})).expect_err("the port is held").to_string()
     });
-    assert!(refused.starts_with("cannot receive ESP within UDP at 0.0.0.0:4500: "), "{refused}");
+    assert!(refused.starts_with("cannot receive ESP in UDP at 0.0.0.0:4500: "), "{refused}");
 }

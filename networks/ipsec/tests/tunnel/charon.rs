@@ -12,11 +12,11 @@ use std::time::{Duration, Instant as Clock};
 use usher_core::{DatagramPath, Instant, Machine, MachineInput, MachineOutput, SecureRng, Transmit};
 use usher_crypto::SecretValue;
 use usher_esp::IpsecOperation;
-use usher_esp::plane::OuterPath;
+use usher_esp::plane::OuterAddresses;
 use usher_ike::IkeEndpoint;
 use usher_ike::machine::{
-    ChildConfig, ChildSa, ChildlessPolicy, IkeCommand, IkeConnection, IkeEndpointConfig as IkeConfig,
-    IkeEvent, IpsecMode, LocalAuth, NAT_SOCKET, RemoteAuth, SOCKET, SaId,
+    ChildSa, ChildSaConfig, ChildlessPolicy, IkeCommand, IkeConnectionConfig, IkeEndpointConfig as IkeConfig,
+    IkeEvent, IkeSaId, IpsecMode, LocalAuth, NAT_SOCKET, RemoteAuth, SOCKET,
 };
 use usher_ike::payload::{Identification, Proposal};
 use usher_ipsec::{EspTunnel, TunnelConfig, TunnelEvent};
@@ -118,7 +118,7 @@ struct IkeHost<'a> {
     event_receiver: Receiver<TunnelEvent>,
     charon: &'a CharonProcess,
     clock: Clock,
-    sa: Option<SaId>,
+    sa: Option<IkeSaId>,
     installed: Vec<ChildSa>,
     removed: usize,
 }
@@ -159,7 +159,7 @@ impl<'a> IkeHost<'a> {
                     self.socket.send_to(&buf, path.remote).expect("it is sent");
                 }
                 MachineOutput::Transmit(Transmit::Datagram { path }) => {
-                    let outer = OuterPath { local: path.local, remote: path.remote, encapsulated: true };
+                    let outer = OuterAddresses { local: path.local, remote: path.remote, encapsulated: true };
                     self.tunnel.send_datagram(outer, buf.clone());
                 }
                 MachineOutput::Event(IkeEvent::Established { sa, .. }) => self.sa = Some(sa),
@@ -204,24 +204,24 @@ impl<'a> IkeHost<'a> {
     }
 }
 
-fn test_connection(esp: &str) -> IkeConnection {
+fn test_connection(esp: &str) -> IkeConnectionConfig {
     let key = || SecretValue::from(&b"a shared secret"[..]);
-    let child = ChildConfig {
+    let child = ChildSaConfig {
         name: "net".into(),
-        proposals: vec![Proposal::parse_esp(esp).expect("a proposal")],
+        proposals: vec![Proposal::parse_esp_proposal(esp).expect("a proposal")],
         local: Some(vec![network_selector("10.1.0.0/16")]),
         remote: Some(vec![network_selector("10.2.0.0/16")]),
         mode: IpsecMode::Tunnel,
         rekey_after: None,
     };
-    IkeConnection {
+    IkeConnectionConfig {
         name: "site".into(),
         local: Identification::from_fqdn("ini.test"),
         remote: Some(Identification::from_fqdn("gw.test")),
         from: None,
         local_auth: LocalAuth::Psk(key()),
         remote_auth: RemoteAuth::Psk(key()),
-        proposals: vec![Proposal::parse_ike("aes128-sha256-x25519").expect("a proposal")],
+        proposals: vec![Proposal::parse_ike_proposal("aes128-sha256-x25519").expect("a proposal")],
         children: vec![child],
         childless: ChildlessPolicy::Allow,
         mobike: false,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use usher_core::SecureRng;
-use usher_esp::plane::{IpsecMode, OuterPath};
+use usher_esp::plane::{IpsecMode, OuterAddresses};
 use usher_esp::{EspKeys, EspTransform, SaLifetime, SaPair, TrafficSelector};
 use usher_ipsec::{EspTunnel, TunnelConfig, TunnelEvent};
 
@@ -142,7 +142,7 @@ pub(crate) fn test_pair(
         mode: IpsecMode::Tunnel,
         local: traffic(end),
         remote: traffic(other),
-        outer: OuterPath { local: address(end), remote: address(other), encapsulated },
+        outer: OuterAddresses { local: address(end), remote: address(other), encapsulated },
         policy: None,
         lifetime: SaLifetime::default(),
         window: SaPair::WINDOW,

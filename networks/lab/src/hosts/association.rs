@@ -1,6 +1,6 @@
 //! SCTP on kernel sockets.
 
-use super::{EventSource, LabHosts, padded_octets, settings};
+use super::{LabHosts, SocketEventSource, padded_octets, settings};
 use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use usher_core::{AssocId, CloseReason};
 use usher_sctp::{SctpAssociation, SctpEvent, SctpListener, SendInfo};
 use usher_sim::sctp::UserMessage;
-use usher_sim::{AppDelivery, Application, HostId, MessageDelivery, Payload, ReportObserver};
+use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver, SctpAssociationEvent};
 
 /// A port that accepts associations.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct AssocListener {
 }
 
 #[derive(Debug)]
-pub(super) struct AssociationSource {
+pub(super) struct LabSctpAssociation {
     pub(super) socket: SctpAssociation,
     pub(super) app: u32,
     assoc: AssocId,
@@ -41,8 +41,8 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         let options = settings::sctp_options(&self.apps[app as usize].transports.sctp, None);
         let made = self.run_in_namespace(at, || SctpListener::bind(&[address], &options))?;
         let socket = made.with_context(|| format!("listen at {address} for SCTP"))?;
-        self.register_source(
-            EventSource::AssocListener(AssocListener { socket, app, port }),
+        self.register_socket_source(
+            SocketEventSource::AssocListener(AssocListener { socket, app, port }),
             EventFlags::IN,
         )?;
         Ok(())
@@ -50,7 +50,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     pub(super) fn accept_association(&mut self, source: u64) {
         loop {
-            let Some(EventSource::AssocListener(listener)) = self.sources.get(&source) else { return };
+            let Some(SocketEventSource::AssocListener(listener)) = self.sources.get(&source) else { return };
             let (app, port) = (listener.app, listener.port);
             let (socket, sender) = match listener.socket.accept() {
                 Ok(accepted) => accepted,
@@ -58,7 +58,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                     continue;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // A retry would repeat at once, without end.
+                // Do not retry: the error would repeat at once, without end.
                 Err(e) => {
                     let doing = format!("accept an association at port {port}");
                     self.failed = Some(LabError::Kernel { doing, source: e });
@@ -70,15 +70,15 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 continue;
             };
             let slot = &mut self.apps[app as usize];
-            let assoc = AssocId::new_accepted(slot.accepted);
+            let assoc = AssocId::nth_accepted_connection(slot.accepted);
             slot.accepted += 1;
-            if let Some(source) = self.take_in_association(socket, app, assoc, port, (from, sender.port())) {
+            if let Some(source) = self.register_association(socket, app, assoc, port, (from, sender.port())) {
                 self.receive_messages(source);
             }
         }
     }
 
-    fn take_in_association(
+    fn register_association(
         &mut self,
         socket: SctpAssociation,
         app: u32,
@@ -88,7 +88,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     ) -> Option<u64> {
         self.associations = true;
         let (out, streams) = (VecDeque::new(), 0);
-        let new = AssociationSource {
+        let new = LabSctpAssociation {
             socket,
             app,
             assoc,
@@ -100,7 +100,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             closed: false,
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match self.register_source(EventSource::Assoc(new), flags) {
+        match self.register_socket_source(SocketEventSource::Assoc(new), flags) {
             Ok(source) => {
                 self.apps[app as usize].conns.insert(assoc, source);
                 Some(source)
@@ -120,7 +120,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         (to, port): (HostId, u16),
         streams: u16,
     ) {
-        let refused = AppDelivery::Message { assoc, event: MessageDelivery::Down(CloseReason::Refused) };
+        let refused = AppDelivery::Message { assoc, event: SctpAssociationEvent::Down(CloseReason::Refused) };
         let Some(at) = self.own_address(app, from) else {
             self.counters.stale_operation += 1;
             return self.deliver_to_app(app, refused);
@@ -136,17 +136,17 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         match made {
             Ok(socket) => {
                 let local_port = socket.local_address().map_or(0, |address| address.port());
-                self.take_in_association(socket, app, assoc, local_port, (to, port));
+                self.register_association(socket, app, assoc, local_port, (to, port));
             }
-            Err(e) if e.kind() == ErrorKind::Unsupported => self.failed = Some(super::no_sctp()),
+            Err(e) if e.kind() == ErrorKind::Unsupported => self.failed = Some(super::missing_sctp_error()),
             Err(_) => self.deliver_to_app(app, refused),
         }
     }
 
-    fn find_association(&mut self, app: u32, assoc: AssocId) -> Option<(u64, &mut AssociationSource)> {
+    fn find_association(&mut self, app: u32, assoc: AssocId) -> Option<(u64, &mut LabSctpAssociation)> {
         let source = self.apps[app as usize].conns.get(&assoc).copied();
         let found = source.and_then(|source| match self.sources.get_mut(&source) {
-            Some(EventSource::Assoc(found)) => Some((source, found)),
+            Some(SocketEventSource::Assoc(found)) => Some((source, found)),
             _ => None,
         });
         self.counters.stale_operation += u64::from(found.is_none());
@@ -156,7 +156,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// True if this is an association of the application, not a TCP connection.
     pub(super) fn is_association(&self, app: u32, id: AssocId) -> bool {
         let source = self.apps[app as usize].conns.get(&id);
-        source.is_some_and(|source| matches!(self.sources.get(source), Some(EventSource::Assoc(_))))
+        source.is_some_and(|source| matches!(self.sources.get(source), Some(SocketEventSource::Assoc(_))))
     }
 
     pub(super) fn send_message(&mut self, app: u32, assoc: AssocId, message: UserMessage) {
@@ -171,7 +171,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     /// Passes as many messages to the kernel as it takes.
     fn flush_messages(&mut self, source: u64) {
-        let Some(EventSource::Assoc(found)) = self.sources.get_mut(&source) else { return };
+        let Some(SocketEventSource::Assoc(found)) = self.sources.get_mut(&source) else { return };
         if found.streams == 0 {
             return;
         }
@@ -181,7 +181,8 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 Ok(()) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // The stream was not negotiated, or the association is over, which the reading side reports.
+                // The send failed: the stream was not negotiated, or the association is over, which the reading side
+                // reports.
                 Err(_) => self.counters.not_sent += 1,
             }
             found.out.pop_front();
@@ -191,7 +192,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
     }
 
-    pub(super) fn association_event(&mut self, source: u64, flags: EventFlags) {
+    pub(super) fn handle_association_event(&mut self, source: u64, flags: EventFlags) {
         if flags.intersects(EventFlags::OUT) {
             self.flush_messages(source);
         }
@@ -202,17 +203,17 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     fn receive_messages(&mut self, source: u64) {
         let mut message = Vec::new();
         loop {
-            let Some(EventSource::Assoc(found)) = self.sources.get_mut(&source) else { return };
+            let Some(SocketEventSource::Assoc(found)) = self.sources.get_mut(&source) else { return };
             let (app, assoc, (remote, remote_port)) = (found.app, found.assoc, found.remote);
             let event = match found.socket.receive_event(&mut message) {
                 Ok(SctpEvent::Up { streams, .. }) => {
                     found.streams = streams;
                     let local_port = found.local_port;
-                    MessageDelivery::Up { remote, remote_port, local_port, streams }
+                    SctpAssociationEvent::Up { remote, remote_port, local_port, streams }
                 }
                 Ok(SctpEvent::Message(how)) => {
                     let payload = Payload::copy_from_slice(&message);
-                    MessageDelivery::Data { stream: how.stream, ppid: how.ppid, payload }
+                    SctpAssociationEvent::Data { stream: how.stream, ppid: how.ppid, payload }
                 }
                 Ok(SctpEvent::End(reason)) => return self.end_association(source, reason),
                 // No role uses half-closed associations: this side closes with the peer.
@@ -226,7 +227,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return self.end_association(source, CloseReason::Reset),
             };
-            let up = matches!(event, MessageDelivery::Up { .. });
+            let up = matches!(event, SctpAssociationEvent::Up { .. });
             self.deliver_to_app(app, AppDelivery::Message { assoc, event });
             if up {
                 self.flush_messages(source);
@@ -244,16 +245,16 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     pub(super) fn abort_association(&mut self, app: u32, assoc: AssocId) {
         let Some((source, _)) = self.find_association(app, assoc) else { return };
         self.apps[app as usize].conns.remove(&assoc);
-        if let Some(EventSource::Assoc(found)) = self.sources.remove(&source) {
+        if let Some(SocketEventSource::Assoc(found)) = self.sources.remove(&source) {
             found.socket.abort();
         }
     }
 
     fn end_association(&mut self, source: u64, why: CloseReason) {
-        let Some(EventSource::Assoc(found)) = self.sources.remove(&source) else { return };
+        let Some(SocketEventSource::Assoc(found)) = self.sources.remove(&source) else { return };
         let (app, assoc) = (found.app, found.assoc);
         drop(found);
         self.apps[app as usize].conns.remove(&assoc);
-        self.deliver_to_app(app, AppDelivery::Message { assoc, event: MessageDelivery::Down(why) });
+        self.deliver_to_app(app, AppDelivery::Message { assoc, event: SctpAssociationEvent::Down(why) });
     }
 }

@@ -20,7 +20,7 @@ fn parse_paired_lines(text: &str, into: &mut NamespaceCounters) {
         let numbers = pair[1].split_whitespace();
         let Some(protocol) = names.next() else { continue };
         for (name, number) in names.zip(numbers.skip(1)) {
-            // Some limits are shown as -1.
+            // The kernel shows some limits as -1, which are no counters.
             let Ok(number) = number.parse::<u64>() else { continue };
             *into.entry(format!("{}.{name}", protocol.trim_end_matches(':'))).or_default() += number;
         }
@@ -44,7 +44,8 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// # Errors
     /// The kernel's counters cannot be read.
     pub fn tcp_totals(&self) -> Result<TcpTotals, LabError> {
-        // Reading all namespaces takes time, during which packets wait.
+        // Reading the counters of all namespaces takes time, during which packets wait, so skip it if they are not
+        // needed.
         if !self.connections {
             return Ok(TcpTotals::default());
         }
@@ -59,7 +60,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 Ok::<(), LabError>(())
             })??;
         }
-        Ok(self.totals_of(&all))
+        Ok(self.tcp_totals_of_counters(&all))
     }
 
     /// Returns the SCTP totals of all hosts: packets and timeouts, which the kernel counts like the simulator.
@@ -95,9 +96,9 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         hosts
     }
 
-    fn totals_of(&self, all: &NamespaceCounters) -> TcpTotals {
+    fn tcp_totals_of_counters(&self, all: &NamespaceCounters) -> TcpTotals {
         let get = |name: &str| all.get(name).copied().unwrap_or(0);
-        // A FIN counts as original data.
+        // The kernel counts a FIN as original data too.
         let first = get("TcpExt.TCPOrigDataSent");
         let sent = get("Tcp.OutSegs");
         let opened = get("Tcp.ActiveOpens") + get("Tcp.PassiveOpens");

@@ -1,6 +1,6 @@
 //! UDP on kernel sockets.
 
-use super::{EventSource, LabHosts, padded_octets};
+use super::{LabHosts, SocketEventSource, padded_octets};
 use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -10,7 +10,7 @@ use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
 
 /// A UDP socket of an application.
 #[derive(Debug)]
-pub(super) struct BoundSocket {
+pub(super) struct LabUdpSocket {
     pub(super) socket: UdpSocket,
     pub(super) app: u32,
     /// Its number in the application.
@@ -32,15 +32,15 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             Ok::<_, std::io::Error>((socket, port))
         })?;
         let (socket, port) = made.with_context(|| format!("bind UDP to {address}"))?;
-        let bound = BoundSocket { socket, app, number, address: (at, port) };
-        let source = self.register_source(EventSource::Bound(bound), EventFlags::IN)?;
+        let bound = LabUdpSocket { socket, app, number, address: (at, port) };
+        let source = self.register_socket_source(SocketEventSource::Bound(bound), EventFlags::IN)?;
         self.apps[app as usize].sockets.insert(number, source);
         Ok(source)
     }
 
     pub(super) fn receive_datagrams(&mut self, source: u64) {
         loop {
-            let Some(EventSource::Bound(bound)) = self.sources.get(&source) else { return };
+            let Some(SocketEventSource::Bound(bound)) = self.sources.get(&source) else { return };
             let (app, socket, (at, port)) = (bound.app, bound.number, bound.address);
             match bound.socket.recv_from(&mut self.buffer) {
                 Ok((len, sender)) => {
@@ -55,7 +55,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                         AppDelivery::Datagram { socket, from, from_port, destination: at, port, payload },
                     );
                 }
-                // Applications get no event for an ICMP error about an earlier datagram.
+                // An ICMP error about an earlier datagram is ignored, because applications have no event for it.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) => {
@@ -80,7 +80,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             },
         };
         let address = SocketAddr::new(self.addresses.address_of(to), port);
-        let Some(EventSource::Bound(bound)) = self.sources.get(&source) else { return };
+        let Some(SocketEventSource::Bound(bound)) = self.sources.get(&source) else { return };
         let sent = bound.socket.send_to(&padded_octets(payload), address);
         self.counters.not_sent += u64::from(sent.is_err());
     }

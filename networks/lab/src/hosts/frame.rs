@@ -1,6 +1,6 @@
 //! Frames between a station and its NAS: packet sockets on the network interfaces that are a host's ports.
 
-use super::{EventSource, LabHosts};
+use super::{LabHosts, SocketEventSource};
 use crate::error::{ErrorContext, LabError};
 use crate::lab::interface_index;
 use crate::sys;
@@ -22,14 +22,14 @@ pub(super) struct FramePort {
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// Opens all ports of a host for frames.
-    pub(super) fn open_frames(&mut self, app: u32, host: HostId) -> Result<(), LabError> {
+    pub(super) fn open_frame_ports(&mut self, app: u32, host: HostId) -> Result<(), LabError> {
         let ports = self.hosts.get(host.0 as usize).map_or(0, |h| h.ports.len() as u32);
         for port in 0..ports {
             let opened = self
                 .run_in_namespace(host, || sys::open_packet_socket(interface_index(port as usize), EAPOL))?;
             let socket = opened.with_context(|| format!("open port {port} of a host for frames"))?;
             let frames = FramePort { socket, app, port };
-            let source = self.register_source(EventSource::Frames(frames), EventFlags::IN)?;
+            let source = self.register_socket_source(SocketEventSource::Frames(frames), EventFlags::IN)?;
             self.frame_ports.insert((app, port), source);
         }
         Ok(())
@@ -37,7 +37,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     pub(super) fn receive_frames(&mut self, source: u64) {
         loop {
-            let Some(EventSource::Frames(frames)) = self.sources.get(&source) else { return };
+            let Some(SocketEventSource::Frames(frames)) = self.sources.get(&source) else { return };
             let (app, port) = (frames.app, frames.port);
             match (&frames.socket).read(&mut self.buffer) {
                 Ok(len) => {
@@ -57,7 +57,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     pub(super) fn send_frame(&mut self, app: u32, port: u32, payload: &Payload) {
         let source = self.frame_ports.get(&(app, port)).and_then(|source| self.sources.get(source));
-        let Some(EventSource::Frames(frames)) = source else {
+        let Some(SocketEventSource::Frames(frames)) = source else {
             self.counters.stale_operation += 1;
             return;
         };

@@ -1,6 +1,6 @@
 //! The event loop: sockets, timers, applications and their operations.
 
-use super::{DueEvent, EventSource, LabHosts};
+use super::{LabHostTimer, LabHosts, SocketEventSource};
 use crate::error::ErrorContext;
 use crate::perf::{PerfSampler, SampleTarget};
 use rustix::event::{Timespec, epoll};
@@ -18,7 +18,7 @@ const EVENTS: usize = 256;
 
 /// The start of an application's turn: the thread's processor time, and CLOCK_MONOTONIC if sampling.
 #[derive(Clone, Copy)]
-struct TurnStart {
+struct AppRunStart {
     cpu: std::time::Duration,
     at_ns: u64,
 }
@@ -57,19 +57,19 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             for event in &events {
                 self.now = clock.now();
                 let (number, flags) = (event.data.u64(), event.flags);
-                let began = self.start_turn();
-                let app = self.sources.get(&number).map(EventSource::app_index);
-                // An earlier event of the batch may have closed it.
+                let began = self.start_app_run();
+                let app = self.sources.get(&number).map(SocketEventSource::app_index);
+                // An earlier event of this batch may have closed the socket.
                 match self.sources.get(&number) {
-                    Some(EventSource::Bound(_)) => self.receive_datagrams(number),
-                    Some(EventSource::Listener(_)) => self.accept_connections(number),
-                    Some(EventSource::Stream(_)) => self.stream_event(number, flags),
-                    Some(EventSource::AssocListener(_)) => self.accept_association(number),
-                    Some(EventSource::Assoc(_)) => self.association_event(number, flags),
-                    Some(EventSource::Frames(_)) => self.receive_frames(number),
+                    Some(SocketEventSource::Bound(_)) => self.receive_datagrams(number),
+                    Some(SocketEventSource::Listener(_)) => self.accept_connections(number),
+                    Some(SocketEventSource::Stream(_)) => self.stream_event(number, flags),
+                    Some(SocketEventSource::AssocListener(_)) => self.accept_association(number),
+                    Some(SocketEventSource::Assoc(_)) => self.handle_association_event(number, flags),
+                    Some(SocketEventSource::Frames(_)) => self.receive_frames(number),
                     None => {}
                 }
-                self.charge_turn(app, began);
+                self.charge_app_run(app, began);
                 if self.observer.is_done() {
                     return;
                 }
@@ -98,9 +98,9 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
         for app in 0..self.apps.len() as u32 {
             self.now = clock.now();
-            let began = self.start_turn();
+            let began = self.start_app_run();
             self.deliver_to_app(app, AppDelivery::Start);
-            self.charge_turn(Some(app), began);
+            self.charge_app_run(Some(app), began);
         }
         clock
     }
@@ -115,30 +115,30 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             self.precision.timers += 1;
             self.precision.late_ns += late;
             self.precision.latest_ns = self.precision.latest_ns.max(late);
-            let began = self.start_turn();
+            let began = self.start_app_run();
             let app = match due {
-                DueEvent::App(app) => Some(app),
-                DueEvent::Read(stream) => self.sources.get(&stream).map(EventSource::app_index),
+                LabHostTimer::App(app) => Some(app),
+                LabHostTimer::Read(stream) => self.sources.get(&stream).map(SocketEventSource::app_index),
             };
             match due {
-                DueEvent::App(app) => {
+                LabHostTimer::App(app) => {
                     self.apps[app as usize].deadline = None;
                     self.deliver_to_app(app, AppDelivery::Timer);
                 }
-                DueEvent::Read(stream) => self.slow_read(stream),
+                LabHostTimer::Read(stream) => self.slow_read(stream),
             }
-            self.charge_turn(app, began);
+            self.charge_app_run(app, began);
             self.now = clock.now();
         }
     }
 
     /// Starts an application's turn.
-    fn start_turn(&self) -> TurnStart {
-        TurnStart { cpu: thread_cpu_time(), at_ns: if self.sampler.is_some() { monotonic_ns() } else { 0 } }
+    fn start_app_run(&self) -> AppRunStart {
+        AppRunStart { cpu: thread_cpu_time(), at_ns: if self.sampler.is_some() { monotonic_ns() } else { 0 } }
     }
 
     /// Charges an application for the processor time of its turn.
-    fn charge_turn(&mut self, app: Option<u32>, began: TurnStart) {
+    fn charge_app_run(&mut self, app: Option<u32>, began: AppRunStart) {
         let Some(app) = app else { return };
         if let Some(slot) = self.apps.get_mut(app as usize) {
             slot.processor += thread_cpu_time().saturating_sub(began.cpu);
@@ -166,7 +166,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         let slot = &mut self.apps[app as usize];
         slot.app
             .handle_delivery(&mut AppContext::new(self.now, self.epoch, &mut ops, &mut self.work), delivery);
-        // Work labels are for the simulator: here processor time is real.
+        // Discard work labels: they charge the simulated processor, while a lab uses real processor time.
         self.work.clear();
         for op in ops.drain(..) {
             self.execute_op(app, op);
@@ -183,7 +183,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 self.connect_stream(app, conn.into(), from, to, port)
             }
             AppOperation::Write { conn, payload } => self.write_stream(app, conn.into(), payload),
-            AppOperation::Credit { conn, bytes } => self.credit_stream(app, conn.into(), bytes),
+            AppOperation::Credit { conn, bytes } => self.add_stream_credit(app, conn.into(), bytes),
             AppOperation::Associate { assoc, from, to, port, streams } => {
                 self.start_association(app, assoc.into(), from, (to, port), streams);
             }
@@ -197,9 +197,9 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             }
             AppOperation::Abort { conn } => self.abort_stream(app, conn.into()),
             AppOperation::Frame { port, payload } => self.send_frame(app, port, &payload),
-            // A lab has no radio links.
+            // A lab has no radio links, so this command is stale.
             AppOperation::Link { .. } => self.counters.stale_operation += 1,
-            // Packets are not protected: a study that protects them is rejected earlier.
+            // A lab protects no packets. A study that protects them is rejected earlier.
             AppOperation::Protection(_) | AppOperation::Protect(_) => self.counters.stale_operation += 1,
             // The kernel forwards by itself: a study with forwarding roles is rejected earlier.
             AppOperation::Forward(_) | AppOperation::Session { .. } => self.counters.stale_operation += 1,
@@ -218,10 +218,10 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             return;
         }
         if let Some(before) = std::mem::replace(&mut slot.deadline, at) {
-            self.due.remove(&(before, DueEvent::App(app)));
+            self.due.remove(&(before, LabHostTimer::App(app)));
         }
         if let Some(at) = at {
-            self.due.insert((at, DueEvent::App(app)));
+            self.due.insert((at, LabHostTimer::App(app)));
         }
     }
 }

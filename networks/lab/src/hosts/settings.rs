@@ -1,6 +1,6 @@
 //! The study's transport settings on the kernel: the sysctls and options for them, and the differences.
 //!
-//! `docs/lab-studies.md` has the same as a table.
+//! `docs/howto/lab-studies.md` has the same as a table.
 
 mod sctp;
 
@@ -16,8 +16,8 @@ use std::time::Duration as StdDuration;
 use usher_core::Duration;
 use usher_sim::TransportConfig;
 use usher_sim::tcp::{
-    AckEvery, AckTimer, BackoffReset, CongestionControl, IdleRestart, InitialWindow, LossHalves,
-    LossRecovery, NagleVariant, RecoveryAlgorithm, RtoRestart, TcpConfig, TimestampEcho, WindowGrowth,
+    AckThreshold, AckTimer, BackoffReset, CongestionControl, IdleRestart, InitialWindow, LossHalves,
+    LossRecovery, LossRecoveryAlgorithm, NagleVariant, RtoRestart, TcpConfig, TimestampEcho, WindowGrowth,
     WindowUnit,
 };
 
@@ -49,11 +49,12 @@ impl KernelSettings {
             .split_once('=')
             .map(|(name, value)| (name.trim(), value.trim()))
             .filter(|(name, value)| !name.is_empty() && !value.is_empty())
-            .ok_or_else(|| format!("\"{argument}\" is no name and value, such as net.ipv4.tcp_recovery=0"))?;
+            .ok_or_else(|| format!("\"{argument}\" is not NAME=VALUE, such as net.ipv4.tcp_recovery=0"))?;
         let fine = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if !name.starts_with("net.") || !name.chars().all(fine) || name.contains("..") {
             return Err(format!(
-                "\"{name}\" is no sysctl of a network namespace; those begin with \"net.\", such as net.ipv4.tcp_recovery"
+                "\"{name}\" is not a sysctl of a network namespace: these begin with \"net.\", such as \
+                 net.ipv4.tcp_recovery"
             ));
         }
         self.sysctls.insert(name.to_owned(), value.to_owned());
@@ -94,16 +95,16 @@ pub fn sysctl_settings(tcp: &TcpConfig) -> Vec<SysctlSetting> {
     let always = |name, value: String| SysctlSetting { name, value, since: None };
     let flag = |on: bool| u32::from(on).to_string();
     let [least, most] = MAX_RTO;
-    // Both sysctls are limited to 255. TCP_USER_TIMEOUT covers unlimited retries.
+    // tcp_syn_retries and tcp_retries2 accept at most 255. Unlimited retries rely on TCP_USER_TIMEOUT instead.
     let retries = |n: Option<u32>, most: u32| n.map_or(most, |n| n.clamp(1, most)).to_string();
-    // The kernel announces half of a buffer.
+    // The kernel announces only half of a buffer as window, so double the size.
     let doubled = |bytes: u32| bytes.min(i32::MAX as u32 / 2) * 2;
     let rmem = tcp.receive_buffer_max.map(|most| {
         let value = format!("4096 {} {}", doubled(tcp.receive_buffer), doubled(most));
         always("net.ipv4.tcp_rmem", value)
     });
     let mut all = vec![
-        always("net.ipv4.tcp_sack", flag(tcp.recovery == RecoveryAlgorithm::Sack)),
+        always("net.ipv4.tcp_sack", flag(tcp.recovery == LossRecoveryAlgorithm::Sack)),
         always("net.ipv4.tcp_dsack", flag(tcp.variants.duplicate_sack)),
         always("net.ipv4.tcp_recovery", flag(tcp.rack)),
         // 3 is the kernel's default: probes, without early retransmit, which no longer exists.
@@ -137,7 +138,7 @@ pub(super) fn apply_to_socket(socket: &Socket, tcp: &TcpConfig) -> io::Result<()
     socket.set_tcp_nodelay(!tcp.nagle)?;
     socket.set_tcp_mss(u32::from(tcp.mss).clamp(SEGMENT[0], SEGMENT[1]))?;
     if tcp.receive_buffer_max.is_none() {
-        // The kernel does not resize such a buffer.
+        // The kernel does not resize a buffer that the program sets explicitly.
         socket.set_recv_buffer_size(tcp.receive_buffer as usize)?;
     }
     if tcp.max_retransmissions.is_none() {
@@ -179,22 +180,22 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     let time = |t: Duration| format!("\"{t}\"");
     let [least, most] = MAX_RTO;
     tell(
-        tcp.recovery == RecoveryAlgorithm::Reno,
+        tcp.recovery == LossRecoveryAlgorithm::Reno,
         "transport.tcp.congestion",
         named("reno"),
-        "without SACK the kernel recovers as RFC 6582 (NewReno) has it",
+        "without SACK the kernel recovers by RFC 6582 (NewReno)",
     );
     tell(
         tcp.initial_window == InitialWindow::Rfc3390,
         "transport.tcp.initial_window",
         named("rfc3390"),
-        "the kernel counts whole segments (initcwnd of its routes): as many as fit into those bytes",
+        "the kernel's initial window has whole segments (initcwnd): as many as fit into these bytes",
     );
     tell(
         tcp.nagle && tcp.nagle_variant != NagleVariant::Minshall,
         "transport.tcp.nagle_variant",
         named(if tcp.nagle_variant == NagleVariant::Bsd { "bsd" } else { "rfc896" }),
-        "the kernel has Minshall's: a small segment waits for an earlier small one only",
+        "the kernel uses Minshall's variant: a small segment waits only for an earlier small one",
     );
     tell(
         !tcp.silly_window_avoidance,
@@ -206,24 +207,24 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
         tcp.deliver_first,
         "transport.tcp.deliver_first",
         "true".to_owned(),
-        "the kernel sends what an acknowledgement lets go before the application hears of it",
+        "the kernel sends the data that an acknowledgement permits before it wakes the application",
     );
     if let Some(delayed) = tcp.delayed_ack {
         tell(
             delayed.timeout != Duration::from_millis(40),
             "transport.tcp.delayed_ack",
             time(delayed.timeout),
-            "the kernel delays by 40 ms at least",
+            "the kernel delays acknowledgements by at least 40 ms",
         );
         tell(
-            !matches!(delayed.every, AckEvery::LargestSeen(2)),
+            !matches!(delayed.every, AckThreshold::LargestSeen(2)),
             "transport.tcp.delayed_ack_segments",
             match delayed.every {
-                AckEvery::Segments(n) => format!("{n} segments"),
-                AckEvery::FullSized(n) => format!("{n} full segments"),
-                AckEvery::LargestSeen(n) => format!("{n} of the largest seen"),
+                AckThreshold::Segments(n) => format!("{n} segments"),
+                AckThreshold::FullSized(n) => format!("{n} full segments"),
+                AckThreshold::LargestSeen(n) => format!("{n} segments of the largest size"),
             },
-            "the kernel acknowledges when more than one segment of the largest size seen has come",
+            "the kernel acknowledges after more than one segment of the largest size",
         );
         tell(
             !tcp.quick_ack || !tcp.ack_on_read || tcp.delayed_ack_max.is_none(),
@@ -234,32 +235,32 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
                 tcp.ack_on_read,
                 tcp.delayed_ack_max.map_or_else(|| named("off"), time)
             ),
-            "the kernel acknowledges as its preset (\"linux\") has it: true, true, \"200 ms\"",
+            "the kernel acknowledges like the preset \"linux\": true, true, \"200 ms\"",
         );
         tell(
             tcp.ack_timer == AckTimer::Tick,
             "transport.tcp.delayed_ack_timer",
             named("tick"),
-            "the kernel's timer begins with the segment",
+            "the kernel starts the timer when the segment arrives",
         );
     }
     tell(
         tcp.initial_rto != INITIAL_RTO,
         "transport.tcp.rto_initial",
         time(tcp.initial_rto),
-        "the kernel begins with 1 s (TCP_TIMEOUT_INIT)",
+        "the kernel starts with 1 s (TCP_TIMEOUT_INIT)",
     );
     tell(
         tcp.max_rto < least || tcp.max_rto > most,
         "transport.tcp.rto_max",
         time(tcp.max_rto),
-        "the kernel takes 1 s to 120 s",
+        "the kernel accepts 1 s to 120 s",
     );
     tell(
         tcp.granularity != tcp.min_rto,
         "transport.tcp.rto_min_bounds",
         named("timeout"),
-        "the kernel's bound is of the variance: a timeout is the round trip and rto_min at least",
+        "the kernel bounds the variance: a timeout is at least the round-trip time plus rto_min",
     );
     tell(
         tcp.backoff_reset != BackoffReset::Measurement,
@@ -268,7 +269,7 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
             BackoffReset::EitherAcknowledgement => "either-acknowledgement",
             _ => "acknowledgement",
         }),
-        "the kernel forgets the doubling with a new measurement of the round trip",
+        "the kernel resets the backoff with a new measurement of the round-trip time",
     );
     tell(
         tcp.loss_recovery != LossRecovery::Rfc5681,
@@ -280,7 +281,7 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
         tcp.timestamps && tcp.timestamp_echo != TimestampEcho::Rfc7323,
         "transport.tcp.timestamp_echo",
         named("pure-acknowledgements"),
-        "the kernel echoes the timestamp of what its last acknowledgement acknowledges",
+        "the kernel echoes the timestamp of the segment that its last acknowledgement covers",
     );
     tell(
         tcp.rto_restart == RtoRestart::OldTimeout,
@@ -292,19 +293,19 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
         tcp.window_unit == WindowUnit::Bytes,
         "transport.tcp.window_unit",
         named("bytes"),
-        "the kernel's congestion window is of segments, however small each is",
+        "the kernel's congestion window counts segments of any size",
     );
     tell(
         tcp.window_growth == WindowGrowth::Acknowledgements,
         "transport.tcp.window_growth",
         named("acknowledgements"),
-        "the kernel counts what is acknowledged",
+        "the kernel counts acknowledged segments",
     );
     tell(
         tcp.loss_halves == LossHalves::Window,
         "transport.tcp.loss_halves",
         named("window"),
-        "the kernel halves by its congestion control's rule",
+        "the kernel halves by the rule of its congestion control",
     );
     tell(
         tcp.idle_restart == IdleRestart::MeasuredRto,
@@ -316,31 +317,31 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
         !tcp.advancing_duplicates,
         "transport.tcp.advancing_duplicates",
         "false".to_owned(),
-        "the kernel counts every acknowledgement that reports more by SACK",
+        "the kernel counts every acknowledgement with new SACK blocks",
     );
     tell(
         !tcp.fast_retransmit_restarts,
         "transport.tcp.fast_retransmit_restarts",
         "false".to_owned(),
-        "the kernel restarts its timer when it sends the first segment again",
+        "the kernel restarts its timer when it retransmits the first segment",
     );
     tell(
         !tcp.rtt_tick.is_zero(),
         "transport.tcp.rtt_tick",
         time(tcp.rtt_tick),
-        "the kernel measures in microseconds",
+        "the kernel measures round trips in microseconds",
     );
     tell(
         !tcp.rate_reduction,
         "transport.tcp.rate_reduction",
         "false".to_owned(),
-        "the kernel's window falls in proportion to what arrives",
+        "the kernel reduces its window in proportion to the delivered data",
     );
     tell(
         tcp.timer_tick.is_zero(),
         "transport.tcp.timer_tick",
         time(tcp.timer_tick),
-        "the kernel's timers expire as those of its wheel: later, the longer they wait",
+        "the kernel's timer wheel expires timers late, long ones later",
     );
     tell(
         !tcp.limited_transmit,
@@ -352,12 +353,12 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
 }
 
 /// Lists the settings that this machine's kernel lacks, though newer ones have them.
-pub fn missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
+pub fn kernel_missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     let lacks = |name: &str| !Path::new("/proc/sys").join(name.replace('.', "/")).exists();
     let time = |t: Duration| format!("\"{t}\"");
     let mut all = Vec::new();
     if tcp.min_rto != MIN_RTO && lacks("net.ipv4.tcp_rto_min_us") {
-        let kernel = "this kernel has no net.ipv4.tcp_rto_min_us (Linux 6.11) and has 200 ms";
+        let kernel = "this kernel uses 200 ms: it has no net.ipv4.tcp_rto_min_us (since Linux 6.11)";
         all.push(UnsupportedSetting {
             setting: "transport.tcp.rto_min".to_owned(),
             study: time(tcp.min_rto),
@@ -365,7 +366,7 @@ pub fn missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
         });
     }
     if tcp.max_rto != MAX_RTO[1] && lacks("net.ipv4.tcp_rto_max_ms") {
-        let kernel = "this kernel has no net.ipv4.tcp_rto_max_ms (Linux 6.15) and has 120 s";
+        let kernel = "this kernel uses 120 s: it has no net.ipv4.tcp_rto_max_ms (since Linux 6.15)";
         all.push(UnsupportedSetting {
             setting: "transport.tcp.rto_max".to_owned(),
             study: time(tcp.max_rto),
@@ -378,7 +379,7 @@ pub fn missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
         all.push(UnsupportedSetting {
             setting: "transport.tcp.receive_buffer".to_owned(),
             study: format!("\"{} B\"", tcp.receive_buffer),
-            kernel: "net.core.rmem_max is less, and bounds it",
+            kernel: "net.core.rmem_max is smaller and limits it",
         });
     }
     all
@@ -386,7 +387,7 @@ pub fn missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
 
 /// Returns the settings of a namespace by path below `/proc/sys/net`: the study's that the kernel has, and the
 /// additional ones.
-pub(super) fn of_namespace(
+pub(super) fn namespace_settings(
     of: &TransportConfig,
     sctp: bool,
     kernel: &KernelSettings,
@@ -427,12 +428,12 @@ mod tests {
     #[test]
     fn what_the_kernel_has_is_not_told() {
         let tcp = TcpConfig {
-            recovery: RecoveryAlgorithm::Sack,
+            recovery: LossRecoveryAlgorithm::Sack,
             congestion: CongestionControl::Cubic,
             initial_window: InitialWindow::Rfc6928,
             nagle_variant: NagleVariant::Minshall,
             delayed_ack: None,
-            variants: usher_sim::tcp::StackVariants { duplicate_sack: true, ..Default::default() },
+            variants: usher_sim::tcp::TcpStackVariants { duplicate_sack: true, ..Default::default() },
             rack: true,
             tail_loss_probe: true,
             retransmit_collapse: true,

@@ -1,6 +1,6 @@
 //! TCP on kernel sockets.
 
-use super::{DueEvent, EventSource, LabHosts, settings};
+use super::{LabHostTimer, LabHosts, SocketEventSource, settings};
 use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration as StdDuration;
 use usher_core::{CloseReason, ConnId, Duration};
-use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver, StreamDelivery};
+use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver, TcpStreamEvent};
 
 /// The listen backlog.
 const BACKLOG: i32 = 1024;
@@ -64,8 +64,8 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         let socket = self.tcp_socket(app, at, port)?;
         let address = SocketAddr::new(self.addresses.address_of(at), port);
         socket.listen(BACKLOG).with_context(|| format!("listen at {address}"))?;
-        self.register_source(
-            EventSource::Listener(StreamListener { socket, app, address: at, port }),
+        self.register_socket_source(
+            SocketEventSource::Listener(StreamListener { socket, app, address: at, port }),
             EventFlags::IN,
         )?;
         Ok(())
@@ -73,7 +73,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     pub(super) fn accept_connections(&mut self, source: u64) {
         loop {
-            let Some(EventSource::Listener(listener)) = self.sources.get(&source) else { return };
+            let Some(SocketEventSource::Listener(listener)) = self.sources.get(&source) else { return };
             let (app, at, port) = (listener.app, listener.address, listener.port);
             let (socket, sender) = match listener.socket.accept() {
                 Ok(accepted) => accepted,
@@ -81,7 +81,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                     continue;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // A retry would repeat at once, without end.
+                // Do not retry: the error would repeat at once, without end.
                 Err(e) => {
                     let doing = format!("accept a connection at port {port}");
                     self.failed = Some(LabError::Kernel { doing, source: e });
@@ -93,9 +93,9 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 continue;
             };
             let slot = &mut self.apps[app as usize];
-            let conn = ConnId::new_accepted(slot.accepted);
+            let conn = ConnId::nth_accepted_connection(slot.accepted);
             slot.accepted += 1;
-            // It inherits the listener's options.
+            // Only this must be set here: an accepted socket inherits the listener's other options.
             if socket.set_nonblocking(true).is_err() {
                 self.counters.no_socket += 1;
                 continue;
@@ -137,7 +137,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             reading: 0,
         };
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        match self.register_source(EventSource::Stream(stream), flags) {
+        match self.register_socket_source(SocketEventSource::Stream(stream), flags) {
             Ok(source) => {
                 self.apps[app as usize].conns.insert(conn, source);
                 Some(source)
@@ -157,7 +157,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         to: HostId,
         port: u16,
     ) {
-        let refused = AppDelivery::Stream { conn, event: StreamDelivery::Closed(CloseReason::Refused) };
+        let refused = AppDelivery::Stream { conn, event: TcpStreamEvent::Closed(CloseReason::Refused) };
         let Some(at) = self.own_address(app, from) else {
             self.counters.stale_operation += 1;
             return self.deliver_to_app(app, refused);
@@ -181,7 +181,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     fn find_stream(&mut self, app: u32, conn: ConnId) -> Option<(u64, &mut StreamConnection)> {
         let source = self.apps[app as usize].conns.get(&conn).copied();
         let found = source.and_then(|source| match self.sources.get_mut(&source) {
-            Some(EventSource::Stream(stream)) => Some((source, stream)),
+            Some(SocketEventSource::Stream(stream)) => Some((source, stream)),
             _ => None,
         });
         self.counters.stale_operation += u64::from(found.is_none());
@@ -204,7 +204,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     /// Passes as much data to the kernel as it takes, with one call per write if possible.
     fn flush_stream(&mut self, source: u64) {
-        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let Some(SocketEventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         while let Some(first) = stream.out.front() {
             let (from, len) = (stream.written, first.len as usize);
             let bytes = first.as_slice();
@@ -222,7 +222,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // The reading side reports the outcome.
+                // The write failed: drop the data, because the reading side reports the outcome.
                 Err(_) => stream.out.clear(),
             }
         }
@@ -232,7 +232,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     }
 
     pub(super) fn stream_event(&mut self, source: u64, flags: EventFlags) {
-        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let Some(SocketEventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         if stream.connecting {
             match stream.socket.take_error() {
                 Ok(Some(error)) => return self.close_stream(source, close_reason(&error)),
@@ -250,17 +250,17 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     }
 
     fn report_connected(&mut self, source: u64) {
-        let Some(EventSource::Stream(stream)) = self.sources.get(&source) else { return };
+        let Some(SocketEventSource::Stream(stream)) = self.sources.get(&source) else { return };
         let (app, conn) = (stream.app, stream.conn);
         let ((local, local_port), (remote, remote_port)) = (stream.local, stream.remote);
-        let event = StreamDelivery::Connected { remote, remote_port, local, local_port };
+        let event = TcpStreamEvent::Connected { remote, remote_port, local, local_port };
         self.deliver_to_app(app, AppDelivery::Stream { conn, event });
     }
 
     /// Reads as much as the credit allows.
     fn read_stream(&mut self, source: u64) {
         loop {
-            let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
+            let Some(SocketEventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
             if stream.connecting || stream.reading > 0 {
                 return;
             }
@@ -281,7 +281,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     /// Reads once. False if nothing more is pending.
     fn read_once(&mut self, source: u64, most: usize) -> bool {
-        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return false };
+        let Some(SocketEventSource::Stream(stream)) = self.sources.get_mut(&source) else { return false };
         match (&stream.socket).read(&mut self.buffer[..most]) {
             Ok(0) => {
                 // No role uses half-closed connections: this side closes with the peer.
@@ -293,7 +293,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                     *credit -= len as u64;
                 }
                 let (app, conn) = (stream.app, stream.conn);
-                let event = StreamDelivery::Data(Payload::copy_from_slice(&self.buffer[..len]));
+                let event = TcpStreamEvent::Data(Payload::copy_from_slice(&self.buffer[..len]));
                 self.deliver_to_app(app, AppDelivery::Stream { conn, event });
                 true
             }
@@ -309,29 +309,29 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// Starts a slow application's read of at most `piece` bytes. As in the simulator, the data are delivered and
     /// their buffer space is freed when the reading time is over.
     fn begin_slow_read(&mut self, source: u64, rate: u64, piece: u32) {
-        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let Some(SocketEventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         let waiting = rustix::io::ioctl_fionread(&stream.socket).unwrap_or(0);
         let reading = waiting.min(u64::from(piece)) as u32;
         if reading == 0 {
-            // No data, or the end.
+            // The stream has no data, or has ended, which this read detects.
             self.read_once(source, 1);
             return;
         }
         stream.reading = reading;
         let time = Duration::from_nanos(u64::from(reading) * 1_000_000_000 / rate);
-        self.due.insert((self.now + time, DueEvent::Read(source)));
+        self.due.insert((self.now + time, LabHostTimer::Read(source)));
     }
 
     /// Ends a slow application's read of a piece.
     pub(super) fn slow_read(&mut self, source: u64) {
-        let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
+        let Some(SocketEventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         let reading = std::mem::take(&mut stream.reading);
         if self.read_once(source, reading as usize) {
             self.read_stream(source);
         }
     }
 
-    pub(super) fn credit_stream(&mut self, app: u32, conn: ConnId, bytes: u32) {
+    pub(super) fn add_stream_credit(&mut self, app: u32, conn: ConnId, bytes: u32) {
         let Some((source, stream)) = self.find_stream(app, conn) else { return };
         *stream.credit.get_or_insert(0) += u64::from(bytes);
         self.read_stream(source);
@@ -362,18 +362,18 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     ) -> Option<u32> {
         let host = self.own_address(app, Some(local.0))?;
         self.sources.values().find_map(|source| match source {
-            EventSource::Stream(s) if (s.local, s.remote) == ((host, local.1), remote) => Some(s.app),
+            SocketEventSource::Stream(s) if (s.local, s.remote) == ((host, local.1), remote) => Some(s.app),
             _ => None,
         })
     }
 
     /// Reports the end of a connection to its application. The kernel still sends its pending data.
     fn close_stream(&mut self, source: u64, why: CloseReason) {
-        let Some(EventSource::Stream(stream)) = self.sources.remove(&source) else { return };
+        let Some(SocketEventSource::Stream(stream)) = self.sources.remove(&source) else { return };
         let (app, conn) = (stream.app, stream.conn);
         drop(stream);
         self.apps[app as usize].conns.remove(&conn);
-        self.deliver_to_app(app, AppDelivery::Stream { conn, event: StreamDelivery::Closed(why) });
+        self.deliver_to_app(app, AppDelivery::Stream { conn, event: TcpStreamEvent::Closed(why) });
     }
 }
 

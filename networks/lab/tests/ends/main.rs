@@ -21,7 +21,7 @@ use std::time::{Duration as Elapsed, Instant};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Seed};
 use usher_lab::{
-    HostSpec, Lab, LabRegistry, LabTopology, LinkEnd, LinkSpec, NamespaceRights, acquire_rights,
+    HostSpec, Lab, LabRegistry, LabTopology, LinkEnd, LinkSpec, NamespacePrivilege, acquire_rights,
 };
 use usher_live::SystemClock;
 use usher_sim::LinkConfig;
@@ -123,7 +123,7 @@ fn run_as_user(list: &Path) {
             to.recv(&mut [0; 100]).unwrap();
             assert_eq!(
                 (rights, lab.rights()),
-                (NamespaceRights::UserNamespace, NamespaceRights::UserNamespace)
+                (NamespacePrivilege::UserNamespace, NamespacePrivilege::UserNamespace)
             );
             assert_eq!(registry.running_labs().unwrap().len(), 1);
             drop(lab);

@@ -9,7 +9,7 @@ use usher_lab::{LabError, LabHosts, LabSetup};
 use usher_sim::sctp::UserMessage;
 use usher_sim::{
     AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, LinkFraming, Payload,
-    ReportObserver, SimulationBuilder, StreamDelivery, TransportConfig, tcp,
+    ReportObserver, SimulationBuilder, TcpStreamEvent, TransportConfig, tcp,
 };
 
 const PORT: u16 = 700;
@@ -51,7 +51,7 @@ impl Application for TestApp {
     type Report = AppEvent;
 
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, AppEvent>, delivery: AppDelivery) {
-        let own = ConnId::new_opened(0);
+        let own = ConnId::nth_opened_connection(0);
         match (delivery, *self) {
             (AppDelivery::Start, Self::Datagram(to)) => {
                 ctx.send_datagram(3, to, PORT, Payload { len: 100, bytes: Some([7; 30].as_slice().into()) });
@@ -86,8 +86,8 @@ impl Application for TestApp {
                 }
             }
             (AppDelivery::Stream { conn, event }, node) => match event {
-                StreamDelivery::Connected { .. } => ctx.report(AppEvent::Connected),
-                StreamDelivery::Data(payload) => {
+                TcpStreamEvent::Connected { .. } => ctx.report(AppEvent::Connected),
+                TcpStreamEvent::Data(payload) => {
                     ctx.report(AppEvent::Octets(payload.len));
                     match node {
                         Self::Echo => ctx.write(conn, payload),
@@ -97,7 +97,7 @@ impl Application for TestApp {
                         _ => ctx.shutdown(conn),
                     }
                 }
-                StreamDelivery::Closed(reason) => ctx.report(AppEvent::Closed(reason)),
+                TcpStreamEvent::Closed(reason) => ctx.report(AppEvent::Closed(reason)),
             },
             (AppDelivery::Frame { port, payload }, node) => {
                 ctx.report(AppEvent::Frame(payload.as_slice().to_vec()));

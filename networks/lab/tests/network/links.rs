@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Elapsed, Instant as Moment};
 use usher_core::Duration;
-use usher_core::impair::{ChannelConfig, LossModel, QueueLimit, TimedStates};
+use usher_core::impair::{ChannelConfig, ContinuousGilbertElliott, LossModel, QueueLimit};
 
 /// The outer capture point is where packets leave the first host, the inner one where they reach the second.
 const LEAVES: u16 = 1;
@@ -176,7 +176,7 @@ fn the_same_packets_are_lost_as_in_virtual_time() {
 
 #[test]
 fn bursts_of_time_are_those_of_virtual_time() {
-    let states = TimedStates {
+    let states = ContinuousGilbertElliott {
         good_time: Duration::from_millis(3),
         bad_time: Duration::from_millis(1),
         good: 0.0,

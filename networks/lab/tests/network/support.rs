@@ -4,7 +4,7 @@ use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration as Elapsed, Instant as Moment};
-use usher_core::impair::{Channel, ChannelConfig, PacketFate};
+use usher_core::impair::{Channel, ChannelConfig, PacketOutcome};
 use usher_core::{Instant, Seed};
 use usher_lab::{HostSpec, Lab, LabRegistry, LabTopology, LinkEnd, LinkSpec, RelayOutcome};
 use usher_live::SystemClock;
@@ -162,7 +162,7 @@ pub(crate) fn in_virtual_time(
     let mut channel = Channel::new(config.clone(), SEED.derive_rng("link", direction));
     let mut arrivals = Vec::new();
     for packet in offered {
-        if let PacketFate::Delivered { arrives, corrupted, duplicate_arrives: again, .. } =
+        if let PacketOutcome::Delivered { arrives, corrupted, duplicate_arrives: again, .. } =
             channel.offer_packet(packet.captured_at, packet.link_bytes())
         {
             arrivals.push((arrives, packet.octets.clone(), corrupted));

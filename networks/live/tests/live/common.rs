@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use usher_core::{
     CloseReason, CommandError, ConnId, DatagramPath, Instant, JobRequest, ListenerId, Machine, MachineInput,
-    NoJob, OutputOf, OutputQueue, SocketId, StreamEvent, StreamOp, Transmit,
+    MachineOutputOf, NoJob, OutputQueue, SocketId, StreamEvent, StreamOp, Transmit,
 };
 use usher_live::{
-    Driver, DriverConfig, DriverCounters, DriverCounts, DriverRole, DriverSockets, Mailbox, Shard,
+    Driver, DriverConfig, DriverCounterSnapshot, DriverCounters, DriverRole, DriverSockets, Mailbox, Shard,
     SystemClock, spawn_shard,
 };
 
@@ -158,7 +158,7 @@ impl Machine for TestEchoMachine {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 
@@ -240,7 +240,7 @@ impl LiveDriver {
 
     /// Waits until the driver's counters satisfy the test.
     #[track_caller]
-    pub(crate) fn wait_for_counters(&self, wanted: impl Fn(&DriverCounts) -> bool) {
+    pub(crate) fn wait_for_counters(&self, wanted: impl Fn(&DriverCounterSnapshot) -> bool) {
         let end = std::time::Instant::now() + TEST_TIMEOUT;
         while !wanted(&self.counters.read()) {
             assert!(std::time::Instant::now() < end, "not counted: {:?}", self.counters.read());

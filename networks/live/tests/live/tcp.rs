@@ -7,16 +7,16 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use usher_core::{CloseReason, ConnId, ListenerId};
-use usher_live::{DriverConfig, DriverListener, DriverSockets, SocketOptions, listen_tcp};
+use usher_live::{DriverConfig, DriverSockets, DriverTcpListener, SocketOptions, listen_tcp};
 
-const OURS: ConnId = ConnId::new_opened(5);
-const FIRST: ConnId = ConnId::new_accepted(0);
+const OURS: ConnId = ConnId::nth_opened_connection(5);
+const FIRST: ConnId = ConnId::nth_accepted_connection(0);
 
 fn serving_driver(settings: DriverConfig) -> (LiveDriver, SocketAddr) {
     let address = (own_loopback(), 0).into();
     let socket = listen_tcp(address, &SocketOptions::default()).expect("a port can be had");
     let address = socket.local_addr().expect("it is bound");
-    let listeners = vec![DriverListener { id: ListenerId::from_number(0), socket, tls: None }];
+    let listeners = vec![DriverTcpListener { id: ListenerId::from_number(0), socket, tls: None }];
     (LiveDriver::new(DriverSockets { listeners, settings, ..DriverSockets::default() }), address)
 }
 
@@ -80,7 +80,7 @@ fn who_sends_no_more_is_answered_where_the_machine_owes_it() {
     let (live, address) = serving_driver(DriverConfig { half_closed: true, ..patient_settings() });
     live.send_command(TestCommand::Echo(false));
     for n in 0..2 {
-        let conn = ConnId::new_accepted(n);
+        let conn = ConnId::nth_accepted_connection(n);
         let mut stream = connect_to(address);
         stream.write_all(b"asked").expect("it takes a few octets");
         stream.shutdown(Shutdown::Write).expect("it is open");

@@ -8,37 +8,37 @@ use std::time::Duration;
 use usher_core::{CloseReason, ConnId, ListenerId};
 use usher_crypto::tls::fixtures::{self, WALL_TIME};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ServerConfig, ServerOptions, TlsCredentials, TlsVersion, TrustRoots,
-    WallClock,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsServerOptions,
+    TlsVersion, TrustRoots,
 };
 use usher_live::{
-    DriverConfig, DriverListener, DriverSockets, OutgoingSecurity, SecuritySelector, SocketOptions,
-    TlsClient, TlsObserver, TlsOutcome, TlsServer, listen_tcp,
+    ConnectionSecuritySelector, DriverConfig, DriverSockets, DriverTcpListener, OutgoingConnectionSecurity,
+    SocketOptions, TlsClient, TlsConnectionOutcome, TlsObserver, TlsServer, listen_tcp,
 };
 
-const OURS: ConnId = ConnId::new_opened(0);
-const THEIRS: ConnId = ConnId::new_accepted(0);
+const OURS: ConnId = ConnId::nth_opened_connection(0);
+const THEIRS: ConnId = ConnId::nth_accepted_connection(0);
 
 fn server_config(version: TlsVersion, chain: u8) -> ServerConfig {
-    ServerConfig::new(ServerOptions {
+    ServerConfig::new(TlsServerOptions {
         versions: version.into(),
         credentials: fixtures::server_credentials(chain),
         client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
         resumption: None,
-        clock: WallClock::from_time(WALL_TIME),
+        clock: SharedWallClock::from_time(WALL_TIME),
         key_log: None,
     })
     .expect("the fixtures are good")
 }
 
 fn client_config(version: TlsVersion, credentials: Option<TlsCredentials>, roots: &[u8]) -> ClientConfig {
-    ClientConfig::new(ClientOptions {
+    ClientConfig::new(TlsClientOptions {
         versions: version.into(),
         credentials,
         roots: TrustRoots::from_der([roots]),
         server_name: Some(fixtures::SERVER_NAME.into()),
         resumption: None,
-        clock: WallClock::from_time(WALL_TIME),
+        clock: SharedWallClock::from_time(WALL_TIME),
         key_log: None,
     })
     .expect("the fixtures are good")
@@ -48,22 +48,27 @@ fn serving_driver(tls: &TlsServer, settings: DriverConfig) -> (LiveDriver, Socke
     let address = (own_loopback(), 0).into();
     let socket = listen_tcp(address, &SocketOptions::default()).expect("a port can be had");
     let address = socket.local_addr().expect("it is bound");
-    let listeners = vec![DriverListener { id: ListenerId::from_number(0), socket, tls: Some(tls.clone()) }];
+    let listeners =
+        vec![DriverTcpListener { id: ListenerId::from_number(0), socket, tls: Some(tls.clone()) }];
     (LiveDriver::new(DriverSockets { listeners, settings, ..DriverSockets::default() }), address)
 }
 
 fn connecting_driver(config: ClientConfig, remote: SocketAddr) -> LiveDriver {
     let tls = TlsClient::new(config);
     calling_by(remote, move |to| {
-        if to == remote { OutgoingSecurity::Tls(tls.clone()) } else { OutgoingSecurity::Plain }
+        if to == remote {
+            OutgoingConnectionSecurity::Tls(tls.clone())
+        } else {
+            OutgoingConnectionSecurity::Plain
+        }
     })
 }
 
 fn calling_by(
     remote: SocketAddr,
-    by: impl Fn(SocketAddr) -> OutgoingSecurity + Send + Sync + 'static,
+    by: impl Fn(SocketAddr) -> OutgoingConnectionSecurity + Send + Sync + 'static,
 ) -> LiveDriver {
-    let outgoing: SecuritySelector = Arc::new(by);
+    let outgoing: ConnectionSecuritySelector = Arc::new(by);
     let settings = patient_settings();
     let live =
         LiveDriver::new(DriverSockets { outgoing: Some(outgoing), settings, ..DriverSockets::default() });
@@ -80,19 +85,19 @@ fn whoever_looks_hears_what_becomes_of_connections_by_tls() {
     let tell = std::sync::Mutex::new(tell);
     let observer: TlsObserver = Arc::new(move |to, outcome| {
         let said = match outcome {
-            TlsOutcome::Up(shown) => Ok(shown.map(<[u8]>::to_vec)),
-            TlsOutcome::Failed(error) => Err(error.fault().name()),
+            TlsConnectionOutcome::Up(shown) => Ok(shown.map(<[u8]>::to_vec)),
+            TlsConnectionOutcome::Failed(error) => Err(error.fault().name()),
         };
         // The test may have ended.
         let _ = tell.lock().unwrap().send((to, said));
     });
     for (roots, said) in [
-        (fixtures::foreign_client().leaf_certificate(), Err("certificate-unknown-ca")),
+        (fixtures::untrusted_client_credentials().leaf_certificate(), Err("certificate-unknown-ca")),
         (fixtures::root_certificate(), Ok(Some(fixtures::server_credentials(1).leaf_certificate().to_vec()))),
     ] {
         let config = client_config(TlsVersion::Tls13, Some(fixtures::client_credentials(1)), roots);
         let tls = TlsClient::with_observer(config, observer.clone());
-        let client = calling_by(address, move |_| OutgoingSecurity::Tls(tls.clone()));
+        let client = calling_by(address, move |_| OutgoingConnectionSecurity::Tls(tls.clone()));
         assert_eq!(told.recv_timeout(TEST_TIMEOUT).expect("somebody is told"), (address, said));
         client.stop();
     }
@@ -161,7 +166,7 @@ fn unfinished_handshakes_leave_room_for_who_means_it() {
 fn a_forbidden_connection_is_refused_and_never_plain() {
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("a port can be had");
     let remote = tcp.local_addr().expect("it is bound");
-    let client = calling_by(remote, |_| OutgoingSecurity::Refused);
+    let client = calling_by(remote, |_| OutgoingConnectionSecurity::Refused);
     assert_eq!(client.next_event(), TestEvent::Closed(OURS, CloseReason::Refused));
     tcp.set_nonblocking(true).expect("a listener can be asked");
     assert!(tcp.accept().is_err(), "nobody has connected");
@@ -229,7 +234,7 @@ fn a_client_of_another_authority_is_refused() {
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
         let (server, address) =
             serving_driver(&TlsServer::new(server_config(version, 1)), patient_settings());
-        let foreign = Some(fixtures::foreign_client());
+        let foreign = Some(fixtures::untrusted_client_credentials());
         let client =
             connecting_driver(client_config(version, foreign, fixtures::root_certificate()), address);
         // In TLS 1.3 the client is up before the server has verified its certificate.
@@ -263,7 +268,7 @@ fn a_server_of_another_authority_is_refused() {
     let (server, address) =
         serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
     // A certificate of no authority for the server's.
-    let foreign = fixtures::foreign_client();
+    let foreign = fixtures::untrusted_client_credentials();
     let client =
         connecting_driver(client_config(TlsVersion::Tls13, None, foreign.leaf_certificate()), address);
     assert_eq!(client.next_event(), TestEvent::Closed(OURS, CloseReason::Refused));
@@ -330,17 +335,17 @@ fn new_connections_get_a_replaced_certificate_and_old_ones_stay() {
 #[test]
 fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
     let accepting = |roots: &[u8]| {
-        ServerConfig::new(ServerOptions {
+        ServerConfig::new(TlsServerOptions {
             versions: TlsVersion::Tls13.into(),
             credentials: fixtures::server_credentials(1),
             client_roots: Some(TrustRoots::from_der([roots])),
             resumption: None,
-            clock: WallClock::from_time(WALL_TIME),
+            clock: SharedWallClock::from_time(WALL_TIME),
             key_log: None,
         })
         .expect("the fixtures are good")
     };
-    let foreign = fixtures::foreign_client();
+    let foreign = fixtures::untrusted_client_credentials();
     let up = |live: &LiveDriver| {
         live.wait_for(|heard| matches!(heard, TestEvent::Connected(..)).then_some(()));
     };
@@ -373,7 +378,7 @@ fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
         serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
     let client_tls = TlsClient::new(config(fixtures::root_certificate()));
     let tls = client_tls.clone();
-    let client = calling_by(address, move |_| OutgoingSecurity::Tls(tls.clone()));
+    let client = calling_by(address, move |_| OutgoingConnectionSecurity::Tls(tls.clone()));
     up(&client);
     client_tls.replace(config(fixtures::root_certificate()));
     client.send_command(TestCommand::Write(OURS, b"still here".to_vec()));

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use usher_core::{CommandError, Instant, JobRequest, Machine, MachineInput, NoJob, OutputOf};
+use usher_core::{CommandError, Instant, JobRequest, Machine, MachineInput, MachineOutputOf, NoJob};
 use usher_live::{
     Driver, DriverRole, DriverSockets, SocketOptions, SystemClock, bind_udp, number_sockets, spawn_shard,
 };
@@ -64,7 +64,7 @@ impl Machine for BusyRole {
     fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
         Ok(())
     }
-    fn poll_output(&mut self, _: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, _: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         None
     }
     fn poll_timeout(&mut self) -> Option<Instant> {

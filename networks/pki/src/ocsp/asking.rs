@@ -1,7 +1,7 @@
 //! OCSP for many certificates. Responses are cached for their validity, and an unresponsive responder delays few
 //! callers.
 
-use super::{NONCE_LEN, OcspError, OcspQuery, OcspStatus, StatusResponse};
+use super::{NONCE_LEN, OcspError, OcspQuery, OcspStatus, OcspStatusWithValidity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ const RESPONDERS: usize = 256;
 
 /// The kind of reason why a status is unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OcspFailure {
+pub enum OcspFailureKind {
     /// The responder does not respond.
     Silent,
     /// The response is not valid.
@@ -36,23 +36,23 @@ pub enum OcspFailure {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OcspUnavailable {
     /// The kind.
-    pub fault: OcspFailure,
+    pub fault: OcspFailureKind,
     /// The description for people.
     pub why: String,
 }
 
 impl OcspUnavailable {
-    fn new(fault: OcspFailure, why: &str) -> Self {
+    fn new(fault: OcspFailureKind, why: &str) -> Self {
         Self { fault, why: why.to_owned() }
     }
 }
 
 /// Makes an unpredictable nonce.
-pub type NonceSource<'a> = &'a dyn Fn() -> io::Result<[u8; NONCE_LEN]>;
+pub type OcspNonceGenerator<'a> = &'a dyn Fn() -> io::Result<[u8; NONCE_LEN]>;
 
 /// A query for the status of a certificate.
 #[derive(Clone, Copy)]
-pub struct StatusQuery<'a> {
+pub struct CertificateStatusQuery<'a> {
     /// The verified path, DER: the certificate itself first, then up to a root.
     pub path: &'a [Vec<u8>],
     /// The responder, instead of those that the certificate names.
@@ -62,19 +62,19 @@ pub struct StatusQuery<'a> {
     /// The current time.
     pub now: WallTime,
     /// Makes the nonce.
-    pub nonce: NonceSource<'a>,
+    pub nonce: OcspNonceGenerator<'a>,
     /// Verifies a responder's chain, DER, for any purpose: its certificate first, then its issuers.
     pub appointed: &'a dyn Fn(&[&[u8]]) -> bool,
 }
 
-impl StatusQuery<'_> {
-    fn appoints_responder(&self, responder: &[u8], above: &[Vec<u8>]) -> bool {
+impl CertificateStatusQuery<'_> {
+    fn is_responder_authorized(&self, responder: &[u8], above: &[Vec<u8>]) -> bool {
         let chain: Vec<&[u8]> = std::iter::once(responder).chain(above.iter().map(Vec::as_slice)).collect();
         (self.appointed)(&chain)
     }
 }
 
-impl std::fmt::Debug for StatusQuery<'_> {
+impl std::fmt::Debug for CertificateStatusQuery<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Asked").field("url", &self.url).field("now", &self.now).finish_non_exhaustive()
     }
@@ -83,14 +83,14 @@ impl std::fmt::Debug for StatusQuery<'_> {
 /// An OCSP client with caches of responses and of unresponsive responders. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct OcspClient {
-    answers: Arc<Mutex<ResponseCache>>,
-    silent: Arc<Mutex<SilentResponders>>,
-    own: Arc<Mutex<OwnResponses>>,
+    answers: Arc<Mutex<OcspStatusCache>>,
+    silent: Arc<Mutex<UnresponsiveOcspResponders>>,
+    own: Arc<Mutex<OwnOcspResponses>>,
 }
 
 /// Responses about own certificates by certificate: the time until which each is used, and the response or why there
 /// is none.
-type OwnResponses = BTreeMap<Vec<u8>, (WallTime, Result<Vec<u8>, OcspUnavailable>)>;
+type OwnOcspResponses = BTreeMap<Vec<u8>, (WallTime, Result<Vec<u8>, OcspUnavailable>)>;
 
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,7 +101,7 @@ impl OcspClient {
     ///
     /// # Errors
     /// No valid response. The caller's policy then decides on the certificate.
-    pub fn status(&self, asked: &StatusQuery<'_>) -> Result<OcspStatus, OcspUnavailable> {
+    pub fn status(&self, asked: &CertificateStatusQuery<'_>) -> Result<OcspStatus, OcspUnavailable> {
         self.query_status(asked).map(|answer| answer.status)
     }
 
@@ -109,20 +109,23 @@ impl OcspClient {
     ///
     /// # Errors
     /// As for [`status`](Self::status).
-    pub fn query_status(&self, asked: &StatusQuery<'_>) -> Result<StatusResponse, OcspUnavailable> {
-        let nobody = |why: &str| OcspUnavailable::new(OcspFailure::NoResponder, why);
+    pub fn query_status(
+        &self,
+        asked: &CertificateStatusQuery<'_>,
+    ) -> Result<OcspStatusWithValidity, OcspUnavailable> {
+        let nobody = |why: &str| OcspUnavailable::new(OcspFailureKind::NoResponder, why);
         let [leaf, above @ ..] = asked.path else { return Err(nobody("no certificate")) };
         if let Some(said) = lock_mutex(&self.answers).find(asked.now, leaf) {
             return said;
         }
-        let issuer = above.first().ok_or_else(|| nobody("it stands under no authority"))?;
+        let issuer = above.first().ok_or_else(|| nobody("the issuer's certificate is missing"))?;
         let said = CertificateInfo::of_der(leaf)
-            .map_err(|e| OcspUnavailable::new(OcspFailure::Unbelievable, &e.to_string()))?;
-        let mut last = Err(nobody("it does not say where to ask by HTTP; see ocsp_url"));
+            .map_err(|e| OcspUnavailable::new(OcspFailureKind::Unbelievable, &e.to_string()))?;
+        let mut last = Err(nobody("the certificate names no OCSP responder by HTTP; see ocsp_url"));
         for url in responder_urls(asked.url, &said.ocsp) {
             last = self.query_responder(url, asked, (leaf, issuer, above));
             // Another responder may answer if this one does not.
-            if !matches!(&last, Err(OcspUnavailable { fault: OcspFailure::Silent, .. })) {
+            if !matches!(&last, Err(OcspUnavailable { fault: OcspFailureKind::Silent, .. })) {
                 break;
             }
         }
@@ -136,12 +139,12 @@ impl OcspClient {
     /// Why the response is not valid.
     pub fn check_stapled_response(
         &self,
-        asked: &StatusQuery<'_>,
+        asked: &CertificateStatusQuery<'_>,
         answer: &[u8],
-    ) -> Result<StatusResponse, String> {
+    ) -> Result<OcspStatusWithValidity, String> {
         let [leaf, above @ ..] = asked.path else { return Err("no certificate".to_owned()) };
-        let issuer = above.first().ok_or("it stands under no authority")?;
-        let appointed = |responder: &[u8]| asked.appoints_responder(responder, above);
+        let issuer = above.first().ok_or("the issuer's certificate is missing")?;
+        let appointed = |responder: &[u8]| asked.is_responder_authorized(responder, above);
         let (now, nonce) = (asked.now, None);
         let question = OcspQuery { certificate: leaf, issuer, now, nonce, appointed: &appointed };
         let said = question.read_response(answer).map_err(|e| e.to_string())?;
@@ -156,36 +159,42 @@ impl OcspClient {
     ///
     /// # Errors
     /// There is no such response.
-    pub fn to_show(&self, asked: &StatusQuery<'_>) -> Result<Vec<u8>, OcspUnavailable> {
-        let nobody = |why: &str| OcspUnavailable::new(OcspFailure::NoResponder, why);
+    pub fn to_show(&self, asked: &CertificateStatusQuery<'_>) -> Result<Vec<u8>, OcspUnavailable> {
+        let nobody = |why: &str| OcspUnavailable::new(OcspFailureKind::NoResponder, why);
         let [leaf, above @ ..] = asked.path else { return Err(nobody("no certificate")) };
-        let (now, issuer) = (asked.now, above.first().ok_or_else(|| nobody("it stands under no authority"))?);
+        let (now, issuer) =
+            (asked.now, above.first().ok_or_else(|| nobody("the issuer's certificate is missing"))?);
         if let Some((until, answer)) = lock_mutex(&self.own).get(leaf)
             && now < *until
         {
             return answer.clone();
         }
         let said = CertificateInfo::of_der(leaf)
-            .map_err(|e| OcspUnavailable::new(OcspFailure::Unbelievable, &e.to_string()))?;
-        let appointed = |responder: &[u8]| asked.appoints_responder(responder, above);
+            .map_err(|e| OcspUnavailable::new(OcspFailureKind::Unbelievable, &e.to_string()))?;
+        let appointed = |responder: &[u8]| asked.is_responder_authorized(responder, above);
         let question = OcspQuery { certificate: leaf, issuer, now, nonce: None, appointed: &appointed };
         let urls = responder_urls(asked.url, &said.ocsp);
-        let url = urls.first().ok_or_else(|| nobody("it does not say where to ask by HTTP; see ocsp_url"))?;
+        let url = urls
+            .first()
+            .ok_or_else(|| nobody("the certificate names no OCSP responder by HTTP; see ocsp_url"))?;
         let (until, answer) = match question.fetch_response(url, asked.timeout) {
-            Ok((StatusResponse { status: OcspStatus::Good, next_update }, octets)) => {
+            Ok((OcspStatusWithValidity { status: OcspStatus::Good, next_update }, octets)) => {
                 let lasts =
                     next_update.map_or(0, |until| until.unix_secs().saturating_sub(now.unix_secs())) / 2;
                 (now + Duration::from_secs(lasts).min(LONGEST), Ok(octets))
             }
             Ok(_) => (
                 now + SILENCE,
-                Err(OcspUnavailable::new(OcspFailure::Unbelievable, "it does not say that it holds")),
+                Err(OcspUnavailable::new(
+                    OcspFailureKind::Unbelievable,
+                    "the certificate's OCSP status is not good",
+                )),
             ),
             Err(error @ OcspError::Silent { .. }) => {
-                (now + SILENCE, Err(OcspUnavailable::new(OcspFailure::Silent, &error.to_string())))
+                (now + SILENCE, Err(OcspUnavailable::new(OcspFailureKind::Silent, &error.to_string())))
             }
             Err(error) => {
-                (now + SILENCE, Err(OcspUnavailable::new(OcspFailure::Unbelievable, &error.to_string())))
+                (now + SILENCE, Err(OcspUnavailable::new(OcspFailureKind::Unbelievable, &error.to_string())))
             }
         };
         let mut own = lock_mutex(&self.own);
@@ -196,33 +205,33 @@ impl OcspClient {
         answer
     }
 
-    /// Queries one responder for the status of a certificate. [`OcspFailure::Silent`] if it does not respond.
+    /// Queries one responder for the status of a certificate. [`OcspFailureKind::Silent`] if it does not respond.
     fn query_responder(
         &self,
         url: &str,
-        asked: &StatusQuery<'_>,
+        asked: &CertificateStatusQuery<'_>,
         (leaf, issuer, above): (&[u8], &[u8], &[Vec<u8>]),
-    ) -> Result<StatusResponse, OcspUnavailable> {
-        let here = |why: String| OcspUnavailable::new(OcspFailure::Unbelievable, &why);
+    ) -> Result<OcspStatusWithValidity, OcspUnavailable> {
+        let here = |why: String| OcspUnavailable::new(OcspFailureKind::Unbelievable, &why);
         let now = asked.now;
-        if !lock_mutex(&self.silent).may_query(now, url) {
-            let why = format!("OCSP responder {url}: it said nothing a moment ago");
-            return Err(OcspUnavailable::new(OcspFailure::Silent, &why));
+        if !lock_mutex(&self.silent).may_query_responder(now, url) {
+            let why = format!("OCSP responder {url}: it did not answer a moment ago");
+            return Err(OcspUnavailable::new(OcspFailureKind::Silent, &why));
         }
         let begun = std::time::Instant::now();
         let nonce = Some((asked.nonce)().map_err(|e| here(e.to_string()))?);
-        let appointed = |responder: &[u8]| asked.appoints_responder(responder, above);
+        let appointed = |responder: &[u8]| asked.is_responder_authorized(responder, above);
         let question = OcspQuery { certificate: leaf, issuer, now, nonce, appointed: &appointed };
         let answer = question.send_query(url, asked.timeout);
         let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let now = now + Duration::from_nanos(waited);
         if let Err(error @ OcspError::Silent { .. }) = answer {
-            lock_mutex(&self.silent).mark_silent(now, url);
-            return Err(OcspUnavailable::new(OcspFailure::Silent, &error.to_string()));
+            lock_mutex(&self.silent).mark_responder_silent(now, url);
+            return Err(OcspUnavailable::new(OcspFailureKind::Silent, &error.to_string()));
         }
-        lock_mutex(&self.silent).clear_silent(url);
+        lock_mutex(&self.silent).clear_responder_silence(url);
         let answer = answer.map_err(|e| here(e.to_string()));
-        lock_mutex(&self.answers).store_response(now, leaf, &answer);
+        lock_mutex(&self.answers).cache_ocsp_response(now, leaf, &answer);
         answer
     }
 }
@@ -238,36 +247,41 @@ fn responder_urls<'a>(configured: Option<&'a str>, named: &'a [String]) -> Vec<&
 }
 
 /// A status, or why there is none.
-type CachedStatus = Result<OcspStatus, OcspUnavailable>;
+type OcspStatusResult = Result<OcspStatus, OcspUnavailable>;
 
 /// Responses by certificate, DER.
 #[derive(Debug, Default)]
-struct ResponseCache {
-    responses: BTreeMap<Arc<[u8]>, (WallTime, CachedStatus)>,
+struct OcspStatusCache {
+    responses: BTreeMap<Arc<[u8]>, (WallTime, OcspStatusResult)>,
     /// The order of expiry.
     order: BTreeSet<(WallTime, Arc<[u8]>)>,
 }
 
-impl ResponseCache {
+impl OcspStatusCache {
     /// Returns the cached status of a certificate.
-    fn find(&self, now: WallTime, certificate: &[u8]) -> Option<Result<StatusResponse, OcspUnavailable>> {
+    fn find(
+        &self,
+        now: WallTime,
+        certificate: &[u8],
+    ) -> Option<Result<OcspStatusWithValidity, OcspUnavailable>> {
         let (until, said) = self.responses.get(certificate)?;
         let next_update = Some(*until);
-        // A clock that is set back must not prolong an entry. It shows whole seconds.
+        // The second condition prevents that a clock set back prolongs an entry. One more second allows for
+        // whole-second clocks.
         let holds = now < *until && *until <= now + LONGEST + Duration::from_secs(1);
-        holds.then(|| said.clone().map(|status| StatusResponse { status, next_update }))
+        holds.then(|| said.clone().map(|status| OcspStatusWithValidity { status, next_update }))
     }
 
     /// Caches a response until its nextUpdate, for an hour at most. Without nextUpdate it is not cached (RFC 6960
     /// §4.2.2.1: newer information is always available).
-    fn store_response(
+    fn cache_ocsp_response(
         &mut self,
         now: WallTime,
         certificate: &[u8],
-        answer: &Result<StatusResponse, OcspUnavailable>,
+        answer: &Result<OcspStatusWithValidity, OcspUnavailable>,
     ) {
         let (until, said) = match answer {
-            Ok(StatusResponse { status, next_update: Some(until) }) => {
+            Ok(OcspStatusWithValidity { status, next_update: Some(until) }) => {
                 ((*until).min(now + LONGEST), Ok(*status))
             }
             Ok(_) => return,
@@ -288,14 +302,15 @@ impl ResponseCache {
 /// The unresponsive responders. While a responder is unresponsive, only one caller at a time waits for it to see if
 /// it is back.
 #[derive(Debug, Default)]
-struct SilentResponders(BTreeMap<String, WallTime>);
+struct UnresponsiveOcspResponders(BTreeMap<String, WallTime>);
 
-impl SilentResponders {
+impl UnresponsiveOcspResponders {
     /// True if the caller may query a responder. After its time of silence one caller may. The others may not until
     /// that caller has a response, or the time has passed again.
-    fn may_query(&mut self, now: WallTime, url: &str) -> bool {
+    fn may_query_responder(&mut self, now: WallTime, url: &str) -> bool {
         match self.0.get_mut(url) {
-            // A clock that is set back must not prolong the silence. It shows whole seconds, and threads differ.
+            // The second condition prevents that a clock set back prolongs the silence. Its margin covers whole-second
+            // clocks, and differences between threads.
             Some(until) if now < *until && *until <= now + SILENCE + SILENCE => false,
             Some(until) => {
                 *until = now + SILENCE;
@@ -306,7 +321,7 @@ impl SilentResponders {
     }
 
     /// Records that a responder did not respond.
-    fn mark_silent(&mut self, now: WallTime, url: &str) {
+    fn mark_responder_silent(&mut self, now: WallTime, url: &str) {
         if self.0.len() >= RESPONDERS && !self.0.contains_key(url) {
             let first = self.0.iter().min_by_key(|(_, until)| **until).map(|(url, _)| url.clone());
             first.map(|url| self.0.remove(&url));
@@ -315,7 +330,7 @@ impl SilentResponders {
     }
 
     /// Records that a responder responded.
-    fn clear_silent(&mut self, url: &str) {
+    fn clear_responder_silence(&mut self, url: &str) {
         self.0.remove(url);
     }
 }
@@ -330,22 +345,23 @@ mod tests {
 
     #[test]
     fn an_answer_is_kept_until_it_says_and_for_an_hour_at_most() {
-        let mut answers = ResponseCache::default();
-        let until =
-            |seconds| Ok(StatusResponse { status: OcspStatus::Good, next_update: Some(at_seconds(seconds)) });
-        answers.store_response(at_seconds(0), b"short", &until(60));
-        answers.store_response(at_seconds(0), b"long", &until(86_400));
-        answers.store_response(
+        let mut answers = OcspStatusCache::default();
+        let until = |seconds| {
+            Ok(OcspStatusWithValidity { status: OcspStatus::Good, next_update: Some(at_seconds(seconds)) })
+        };
+        answers.cache_ocsp_response(at_seconds(0), b"short", &until(60));
+        answers.cache_ocsp_response(at_seconds(0), b"long", &until(86_400));
+        answers.cache_ocsp_response(
             at_seconds(0),
             b"never",
-            &Ok(StatusResponse { status: OcspStatus::Good, next_update: None }),
+            &Ok(OcspStatusWithValidity { status: OcspStatus::Good, next_update: None }),
         );
-        answers.store_response(
+        answers.cache_ocsp_response(
             at_seconds(0),
             b"silent",
-            &Err(OcspUnavailable::new(OcspFailure::Unbelievable, "away")),
+            &Err(OcspUnavailable::new(OcspFailureKind::Unbelievable, "away")),
         );
-        let known = |answers: &ResponseCache, seconds| {
+        let known = |answers: &OcspStatusCache, seconds| {
             let there = |c: &&[u8]| answers.find(at_seconds(seconds), c).is_some();
             [&b"short"[..], b"long", b"never", b"silent"].iter().map(there).collect::<Vec<_>>()
         };
@@ -353,52 +369,61 @@ mod tests {
         assert_eq!(known(&answers, 59), [true, true, false, false]);
         assert_eq!(known(&answers, 60), [false, true, false, false]);
         assert_eq!(known(&answers, 3600), [false; 4]);
-        answers.store_response(
+        answers.cache_ocsp_response(
             at_seconds(10),
             b"short",
-            &Ok(StatusResponse { status: OcspStatus::Revoked, next_update: Some(at_seconds(70)) }),
+            &Ok(OcspStatusWithValidity { status: OcspStatus::Revoked, next_update: Some(at_seconds(70)) }),
         );
         let next_update = Some(at_seconds(70));
         assert_eq!(
             answers.find(at_seconds(11), b"short"),
-            Some(Ok(StatusResponse { status: OcspStatus::Revoked, next_update }))
+            Some(Ok(OcspStatusWithValidity { status: OcspStatus::Revoked, next_update }))
         );
         assert_eq!(answers.find(WallTime::from_unix_secs(5), b"short"), None, "the clock was set back");
     }
 
     #[test]
     fn there_is_room_for_so_many_and_no_more() {
-        let mut answers = ResponseCache::default();
+        let mut answers = OcspStatusCache::default();
         for n in 0..3 * MOST as u64 {
-            let answer =
-                Ok(StatusResponse { status: OcspStatus::Good, next_update: Some(at_seconds(100 + n % 7)) });
-            answers.store_response(at_seconds(0), &(n % 5000).to_be_bytes(), &answer);
+            let answer = Ok(OcspStatusWithValidity {
+                status: OcspStatus::Good,
+                next_update: Some(at_seconds(100 + n % 7)),
+            });
+            answers.cache_ocsp_response(at_seconds(0), &(n % 5000).to_be_bytes(), &answer);
         }
         assert_eq!((answers.responses.len(), answers.order.len()), (MOST, MOST));
     }
 
     #[test]
     fn one_asks_whether_a_silent_responder_is_back() {
-        let mut silent = SilentResponders::default();
+        let mut silent = UnresponsiveOcspResponders::default();
         assert!(
-            silent.may_query(at_seconds(0), "a") && silent.may_query(at_seconds(0), "a"),
+            silent.may_query_responder(at_seconds(0), "a") && silent.may_query_responder(at_seconds(0), "a"),
             "nobody knows yet"
         );
-        silent.mark_silent(at_seconds(5), "a");
-        assert!(!silent.may_query(at_seconds(14), "a") && silent.may_query(at_seconds(14), "b"));
-        assert!(silent.may_query(at_seconds(15), "a"), "one asks");
+        silent.mark_responder_silent(at_seconds(5), "a");
         assert!(
-            !silent.may_query(at_seconds(15), "a") && !silent.may_query(at_seconds(24), "a"),
+            !silent.may_query_responder(at_seconds(14), "a")
+                && silent.may_query_responder(at_seconds(14), "b")
+        );
+        assert!(silent.may_query_responder(at_seconds(15), "a"), "one asks");
+        assert!(
+            !silent.may_query_responder(at_seconds(15), "a")
+                && !silent.may_query_responder(at_seconds(24), "a"),
             "the others know what is known"
         );
-        assert!(silent.may_query(at_seconds(25), "a"), "the one who asked never told");
-        silent.clear_silent("a");
-        assert!(silent.may_query(at_seconds(25), "a") && silent.may_query(at_seconds(25), "a"));
-        silent.mark_silent(at_seconds(125), "a");
-        assert!(!silent.may_query(at_seconds(124), "a"));
-        assert!(silent.may_query(at_seconds(100), "a"), "the clock was set back");
+        assert!(silent.may_query_responder(at_seconds(25), "a"), "the one who asked never told");
+        silent.clear_responder_silence("a");
+        assert!(
+            silent.may_query_responder(at_seconds(25), "a")
+                && silent.may_query_responder(at_seconds(25), "a")
+        );
+        silent.mark_responder_silent(at_seconds(125), "a");
+        assert!(!silent.may_query_responder(at_seconds(124), "a"));
+        assert!(silent.may_query_responder(at_seconds(100), "a"), "the clock was set back");
         for n in 0..2 * RESPONDERS {
-            silent.mark_silent(at_seconds(130), &n.to_string());
+            silent.mark_responder_silent(at_seconds(130), &n.to_string());
         }
         assert_eq!(silent.0.len(), RESPONDERS);
     }

@@ -122,7 +122,7 @@ impl OcspFixture {
         &self,
         answer: &[u8],
         appointed: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<StatusResponse, String> {
+    ) -> Result<OcspStatusWithValidity, String> {
         let question = self.build_query(appointed);
         answer::read_response(answer, &question, &question.build_request().unwrap())
             .map_err(|e| e.to_string())
@@ -157,11 +157,11 @@ fn an_answer_without_an_end_has_an_age() {
     };
     assert_eq!(from(NOW - 60, None), Ok(OcspStatus::Good));
     assert_eq!(from(NOW - HOUR, None), Ok(OcspStatus::Good));
-    assert_refused(from(NOW - 2 * HOUR, None), "not of now");
+    assert_refused(from(NOW - 2 * HOUR, None), "expired or is not valid yet");
     assert_eq!(from(NOW - 48 * HOUR, Some(NOW + 1)), Ok(OcspStatus::Good), "it says itself until when");
-    assert_refused(from(NOW - 48 * HOUR, Some(NOW - HOUR)), "not of now");
-    assert_refused(from(NOW + HOUR, Some(NOW + 2 * HOUR)), "not of now");
-    assert_refused(from(NOW, Some(NOW - 1)), "not of now");
+    assert_refused(from(NOW - 48 * HOUR, Some(NOW - HOUR)), "expired or is not valid yet");
+    assert_refused(from(NOW + HOUR, Some(NOW + 2 * HOUR)), "expired or is not valid yet");
+    assert_refused(from(NOW, Some(NOW - 1)), "expired or is not valid yet");
     assert_refused(scene.status_from(|data| data.produced_at = ocsp_time(NOW + HOUR)), "in the future");
     let answer = scene.signed_response(&scene.authority, &[], |data| data.responses[0].next_update = None);
     assert_eq!(scene.read_response(&answer, &|_| false).unwrap().next_update, None);

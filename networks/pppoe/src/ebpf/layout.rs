@@ -1,7 +1,7 @@
 //! The layout of map entries, as in `program.c`. They are octets, since Rust and C share no types.
 
-use crate::forward::RateLimiter;
-use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
+use crate::forward::OctetRateLimiter;
+use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use std::net::IpAddr;
 
 /// Maximum networks of each IP version per session.
@@ -31,10 +31,11 @@ pub(super) fn encode_session(
     index: u32,
     address: [u8; 6],
     before: Option<&[u8; SESSION]>,
-) -> Result<[u8; SESSION], SessionError> {
+) -> Result<[u8; SESSION], SessionInstallError> {
     let mut all = Vec::with_capacity(SESSION);
     for (limit, at) in [session.rate_up, session.rate_down].into_iter().zip(LIMITS) {
-        let (cost, burst) = limit.map(RateLimiter::new).map_or((0, 0), |bucket| (bucket.cost, bucket.burst));
+        let (cost, burst) =
+            limit.map(OctetRateLimiter::new).map_or((0, 0), |bucket| (bucket.cost, bucket.burst));
         let cost = cost.to_ne_bytes();
         let until =
             before.filter(|before| before[at..at + 8] == cost).map(|before| &before[at + 16..at + 24]);
@@ -46,7 +47,7 @@ pub(super) fn encode_session(
     for (version, v4) in [(6, false), (4, true)] {
         let count = of(v4).count();
         if count > NETWORKS {
-            return Err(SessionError::TooMany { count, version, most: NETWORKS });
+            return Err(SessionInstallError::TooMany { count, version, most: NETWORKS });
         }
         let mut room = NETWORKS;
         for (network, bits) in of(v4) {
@@ -89,7 +90,7 @@ fn network_and_mask(network: IpAddr, bits: u8) -> (Vec<u8>, Vec<u8>) {
     (octets.iter().zip(&mask).map(|(octet, mask)| octet & mask).collect(), mask)
 }
 
-fn read_words<const N: usize>(octets: &[u8]) -> [u64; N] {
+fn decode_u64_words<const N: usize>(octets: &[u8]) -> [u64; N] {
     let mut all = [0; N];
     for (word, octets) in all.iter_mut().zip(octets.as_chunks::<8>().0) {
         *word = u64::from_ne_bytes(*octets);
@@ -99,7 +100,7 @@ fn read_words<const N: usize>(octets: &[u8]) -> [u64; N] {
 
 /// Decodes one processor's usage of a session.
 pub(super) fn decode_usage(octets: &[u8; USAGE]) -> DataPlaneUsage {
-    let [octets_in, octets_out, packets_in, packets_out, spoofed, limited] = read_words(octets);
+    let [octets_in, octets_out, packets_in, packets_out, spoofed, limited] = decode_u64_words(octets);
     DataPlaneUsage { octets_in, octets_out, packets_in, packets_out, spoofed, limited }
 }
 
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(until(encode_session(&of(Some(64_000)), 7, [4; 6], Some(&before)).unwrap()), (9, 8));
         assert_eq!(until(encode_session(&of(Some(65_000)), 7, [4; 6], Some(&before)).unwrap()), (0, 8));
         let many = DataPlaneSession { networks: vec![([10, 0, 0, 0].into(), 24); 9], ..of(None) };
-        let error = SessionError::TooMany { count: 9, version: 4, most: 8 };
+        let error = SessionInstallError::TooMany { count: 9, version: 4, most: 8 };
         assert_eq!(encode_session(&many, 7, [4; 6], None), Err(error));
     }
 }

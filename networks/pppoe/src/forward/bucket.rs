@@ -13,7 +13,7 @@ const SLOWEST: u64 = 1000;
 
 /// A rate limit in octets of IP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RateLimiter {
+pub(crate) struct OctetRateLimiter {
     /// Time of an octet, in units of 2^-16 ns.
     pub(crate) cost: u64,
     /// Nanoseconds by which traffic may be ahead of the rate.
@@ -22,7 +22,7 @@ pub(crate) struct RateLimiter {
     until: u64,
 }
 
-impl RateLimiter {
+impl OctetRateLimiter {
     pub(crate) fn new(rate: u64) -> Self {
         let rate = rate.max(SLOWEST);
         let cost = (8_000_000_000u64 << FRACTION) / rate;
@@ -54,7 +54,7 @@ mod tests {
             rate in 10_000u64..20_000_000_000,
             steps in proptest::collection::vec((0u64..2_000_000, 20u64..65_535), 1..400),
         ) {
-            let mut bucket = RateLimiter::new(rate);
+            let mut bucket = OctetRateLimiter::new(rate);
             let (mut now, mut passed) = (1_000_000, 0u64);
             let begun = now;
             for (later, octets) in steps {
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn what_keeps_to_the_rate_passes() {
         for rate in [64_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
-            let mut bucket = RateLimiter::new(rate);
+            let mut bucket = OctetRateLimiter::new(rate);
             let each = 1500 * 8 * 1_000_000_000 / rate + 1;
             assert!((0..10_000).all(|n| bucket.take_octets(Instant::from_nanos(n * each), 1500)), "{rate}");
         }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_nothing_is_the_slowest() {
-        assert_eq!(RateLimiter::new(0), RateLimiter::new(SLOWEST));
-        assert!(RateLimiter::new(0).take_octets(Instant::from_nanos(0), 65_535));
+        assert_eq!(OctetRateLimiter::new(0), OctetRateLimiter::new(SLOWEST));
+        assert!(OctetRateLimiter::new(0).take_octets(Instant::from_nanos(0), 65_535));
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn clamp_mss(packet: &mut [u8], mtu: u16, partial: bool) -> bool {
             END_OF_OPTIONS => return false,
             NO_OPERATION => option += 1,
             MAXIMUM_SEGMENT_SIZE if segment[option + 1] == 4 && option + 4 <= end => {
-                return lower_mss(segment, option + 2, most, partial);
+                return clamp_mss_option(segment, option + 2, most, partial);
             }
             _ => match segment[option + 1] {
                 0 | 1 => return false,
@@ -53,7 +53,7 @@ pub(crate) fn clamp_mss(packet: &mut [u8], mtu: u16, partial: bool) -> bool {
     false
 }
 
-fn lower_mss(segment: &mut [u8], at: usize, most: u16, partial: bool) -> bool {
+fn clamp_mss_option(segment: &mut [u8], at: usize, most: u16, partial: bool) -> bool {
     let old = [segment[at], segment[at + 1]];
     if u16::from_be_bytes(old) <= most {
         return false;
@@ -85,7 +85,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::net::IpAddr;
-    use usher_esp::ip::{fold_checksum, pseudo_sum, sum_octets, write_header};
+    use usher_esp::ip::{fold_checksum, pseudo_header_sum, sum_octets, write_header};
 
     /// Builds a TCP segment with these flags and options.
     pub(crate) fn tcp_segment(
@@ -99,7 +99,8 @@ pub(super) mod tests {
         own[12] = (((TCP_HEADER + options.len()) / 4) << 4) as u8;
         own.extend_from_slice(options);
         own.extend_from_slice(data);
-        let code = fold_checksum(sum_octets(&own, pseudo_sum(source, destination, protocol::TCP, own.len())));
+        let code =
+            fold_checksum(sum_octets(&own, pseudo_header_sum(source, destination, protocol::TCP, own.len())));
         own[16..18].copy_from_slice(&code);
         let mut packet = Vec::new();
         write_header(&mut packet, source, destination, protocol::TCP, 0, own.len());
@@ -110,7 +111,7 @@ pub(super) mod tests {
     fn is_checksum_valid(packet: &[u8], ends: (IpAddr, IpAddr)) -> bool {
         let at = if ends.0.is_ipv4() { 20 } else { 40 };
         let own = &packet[at..];
-        fold_checksum(sum_octets(own, pseudo_sum(ends.0, ends.1, protocol::TCP, own.len()))) == [0, 0]
+        fold_checksum(sum_octets(own, pseudo_header_sum(ends.0, ends.1, protocol::TCP, own.len()))) == [0, 0]
     }
 
     fn test_endpoints(v4: bool) -> (IpAddr, IpAddr) {

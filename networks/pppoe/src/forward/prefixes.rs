@@ -1,7 +1,7 @@
 //! The sessions of prefixes, by longest prefix match.
 
 use std::net::IpAddr;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 /// A table of prefixes of one address family, in the upper bits of 128.
 #[derive(Debug)]
@@ -32,27 +32,27 @@ impl PrefixTable {
         Self { seed, lengths: Vec::new() }
     }
     /// Returns the session of exactly this prefix.
-    pub(crate) fn owner_of(&self, network: IpAddr, bits: u8) -> Option<u16> {
+    pub(crate) fn session_of_exact_prefix(&self, network: IpAddr, bits: u8) -> Option<u16> {
         self.exact_owner(address_bits(network), bits)
     }
     fn exact_owner(&self, address: u128, bits: u8) -> Option<u16> {
         let (_, of) = self.lengths.iter().find(|(length, _)| *length == bits)?;
         of.get(&mask_address(address, bits)).copied()
     }
-    pub(crate) fn insert_of(&mut self, network: IpAddr, bits: u8, owner: u16) {
+    pub(crate) fn insert_prefix_owner(&mut self, network: IpAddr, bits: u8, owner: u16) {
         self.insert(address_bits(network), bits, owner);
     }
     fn insert(&mut self, address: u128, bits: u8, owner: u16) {
         let at = match self.lengths.binary_search_by(|(length, _)| bits.cmp(length)) {
             Ok(at) => at,
             Err(at) => {
-                self.lengths.insert(at, (bits, HashMap::with_hasher(HashState::with_seed(self.seed))));
+                self.lengths.insert(at, (bits, HashMap::with_hasher(SeededHashState::with_seed(self.seed))));
                 at
             }
         };
         self.lengths[at].1.insert(mask_address(address, bits), owner);
     }
-    pub(crate) fn remove_of(&mut self, network: IpAddr, bits: u8) {
+    pub(crate) fn remove_prefix_owner(&mut self, network: IpAddr, bits: u8) {
         self.remove(address_bits(network), bits);
     }
     fn remove(&mut self, address: u128, bits: u8) {
@@ -62,7 +62,7 @@ impl PrefixTable {
         self.lengths.retain(|(_, of)| !of.is_empty());
     }
     /// Returns the session of an address.
-    pub(crate) fn find_of(&self, address: IpAddr) -> Option<u16> {
+    pub(crate) fn session_of_address(&self, address: IpAddr) -> Option<u16> {
         self.find_longest(address_bits(address))
     }
     fn find_longest(&self, address: u128) -> Option<u16> {

@@ -47,7 +47,7 @@ fn receive_frame(table: &mut ForwardingTable, port: usize, mut frame: Vec<u8>) -
     table.process_upstream(Instant::from_nanos(1), port, &mut frame, false)
 }
 
-fn route_packet(table: &mut ForwardingTable, mut packet: Vec<u8>) -> Option<DownstreamFrame> {
+fn route_packet(table: &mut ForwardingTable, mut packet: Vec<u8>) -> Option<DownstreamFrameHeader> {
     let octets = packet.len();
     table.process_downstream(Instant::from_nanos(1), &mut packet, false, 1, octets, octets)
 }
@@ -67,7 +67,7 @@ fn a_packet_of_a_session_passes_both_ways_and_is_counted() {
         let answer = test_packet(elsewhere, source);
         let to = route_packet(&mut table, answer.clone()).unwrap();
         let mut front = [0; HEADROOM];
-        to.write_headers(answer.len(), &mut front);
+        to.write_session_headers(answer.len(), &mut front);
         assert_eq!(
             (to.port, [&front[..], &answer].concat()),
             (0, session_frame(HOST, PORTS[0], 1, protocol, &answer))
@@ -225,13 +225,16 @@ fn a_session_that_cannot_be_changes_nothing() {
     let mut table = test_table();
     let network = "192.168.2.0".parse().unwrap();
     let taken = DataPlaneSession { networks: vec![(Ipv4Addr::new(192, 168, 2, 0), 24)], ..test_session(1) };
-    assert_eq!(table.install(taken), Err(SessionError::NetworkTaken { network, bits: 24, other: 2 }));
+    assert_eq!(table.install(taken), Err(SessionInstallError::NetworkTaken { network, bits: 24, other: 2 }));
     for (wrong, error) in [
-        (DataPlaneSession { number: 0xffff, ..test_session(3) }, SessionError::Number(0xffff)),
-        (DataPlaneSession { port: 2, ..test_session(3) }, SessionError::Port { port: 2, ports: 2 }),
-        (DataPlaneSession { mtu: 1279, ..test_session(3) }, SessionError::Mtu { mtu: 1279, least: 1280 }),
+        (DataPlaneSession { number: 0xffff, ..test_session(3) }, SessionInstallError::Number(0xffff)),
+        (DataPlaneSession { port: 2, ..test_session(3) }, SessionInstallError::Port { port: 2, ports: 2 }),
+        (
+            DataPlaneSession { mtu: 1279, ..test_session(3) },
+            SessionInstallError::Mtu { mtu: 1279, least: 1280 },
+        ),
         (DataPlaneSession { networks: vec![([10, 0, 0, 0].into(), 33)], ..test_session(3) }, {
-            SessionError::Length { network: [10, 0, 0, 0].into(), bits: 33 }
+            SessionInstallError::Length { network: [10, 0, 0, 0].into(), bits: 33 }
         }),
     ] {
         assert_eq!(table.install(wrong), Err(error));

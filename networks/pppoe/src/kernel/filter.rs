@@ -50,7 +50,7 @@ impl BpfProgram {
         self.push_return(answer);
     }
     /// Runs `part` only if the loaded field equals `value`.
-    fn only_if(&mut self, value: u32, part: impl FnOnce(&mut Self)) {
+    fn push_part_if_equal(&mut self, value: u32, part: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         part(&mut inner);
         self.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (1, 0), value);
@@ -69,7 +69,7 @@ impl BpfProgram {
         for scope in [0xff00, 0xff01, 0xff02] {
             self.return_if(scope, answer);
         }
-        // The unspecified source address.
+        // Check for the unspecified source address.
         let mut inner = Self::default();
         for word in (4..16).step_by(4) {
             inner.load_field(libc::BPF_W, at + 8 + word);
@@ -78,7 +78,7 @@ impl BpfProgram {
         }
         inner.push_return(answer);
         self.load_field(libc::BPF_W, at + 8);
-        self.only_if(0, |this| this.0.append(&mut inner.0));
+        self.push_part_if_equal(0, |this| this.0.append(&mut inner.0));
     }
 }
 
@@ -92,7 +92,7 @@ fn packet_filter(ppp: u32, taken: u32, other: u32) -> Vec<BpfInstruction> {
     program.load_field(libc::BPF_H, ETHERNET.wrapping_add(14));
     program.return_unless(0x1100, other);
     let ip = ppp + 2;
-    // LENGTH includes PPP's protocol field. IP's length must fit.
+    // PPPoE's LENGTH includes PPP's protocol field. The length in the IP header must fit into it.
     let fits = |program: &mut BpfProgram, field: u32, beside: u32| {
         program.load_field(libc::BPF_H, field);
         program.push_instruction(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, (0, 0), beside);
@@ -102,7 +102,7 @@ fn packet_filter(ppp: u32, taken: u32, other: u32) -> Vec<BpfInstruction> {
         program.push_return(other);
     };
     program.load_field(libc::BPF_H, ppp);
-    program.only_if(IPV4, |program| {
+    program.push_part_if_equal(IPV4, |program| {
         program.load_field(libc::BPF_B, ip);
         program.and_mask(0xf0);
         program.return_unless(0x40, other);
@@ -123,15 +123,15 @@ fn packet_filter(ppp: u32, taken: u32, other: u32) -> Vec<BpfInstruction> {
 }
 
 /// The filter of a session's socket, whose packets begin with PPP's protocol field.
-pub(super) fn of_session() -> Vec<BpfInstruction> {
+pub(super) fn session_socket_filter() -> Vec<BpfInstruction> {
     packet_filter(0, ALL, 0)
 }
 
 /// The filter of the control socket: frames that no session socket takes.
-pub(super) fn of_control() -> Vec<BpfInstruction> {
+pub(super) fn control_socket_filter() -> Vec<BpfInstruction> {
     let mut program = BpfProgram::default();
     program.load_field(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32);
-    // Frames for this station or for all.
+    // Accept only frames to this station or to the broadcast address.
     program.push_instruction(
         libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
         (0, 1),
@@ -143,7 +143,7 @@ pub(super) fn of_control() -> Vec<BpfInstruction> {
 }
 
 /// Matches IP packets from a session's own addresses.
-pub(super) fn own_sources(session: &DataPlaneSession) -> Vec<BpfInstruction> {
+pub(super) fn match_own_sources(session: &DataPlaneSession) -> Vec<BpfInstruction> {
     let (mut ipv4, mut ipv6) = (BpfProgram::default(), BpfProgram::default());
     for (network, bits) in session.all_networks() {
         let (program, octets, at) = match network {
@@ -171,7 +171,7 @@ pub(super) fn own_sources(session: &DataPlaneSession) -> Vec<BpfInstruction> {
     let mut program = BpfProgram::default();
     program.load_field(libc::BPF_B, 0);
     program.and_mask(0xf0);
-    program.only_if(0x40, |this| {
+    program.push_part_if_equal(0x40, |this| {
         this.0.append(&mut ipv4.0);
         this.push_return(0);
     });
@@ -192,7 +192,7 @@ pub(super) fn link_message_filter(drop: u32, on: u32) -> Vec<BpfInstruction> {
 }
 
 /// Matches every packet.
-pub(super) fn match_all() -> Vec<BpfInstruction> {
+pub(super) fn match_all_packets() -> Vec<BpfInstruction> {
     let mut program = BpfProgram::default();
     program.push_return(ALL);
     program.0
@@ -200,8 +200,8 @@ pub(super) fn match_all() -> Vec<BpfInstruction> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, BpfInstruction, link_message_filter, own_sources};
-    use crate::forward::link_scope;
+    use super::{ALL, BpfInstruction, link_message_filter, match_own_sources};
+    use crate::forward::is_link_scope;
     use crate::session::DataPlaneSession;
     use proptest::prelude::*;
     use socket2::{Domain, SockFilter, Socket, Type};
@@ -278,7 +278,7 @@ mod tests {
                 IpAddr::V6(ip) => IpAddr::from(Ipv6Addr::from(ip.to_bits() ^ 1 << flipped)),
             };
             let to = if source.is_ipv4() { IpAddr::from([192, 0, 2, 1]) } else { IpAddr::from([7; 16]) };
-            prop_assert_eq!(passes_filter(&super::own_sources(&session), &test_packet(source, to)), is_within(source, &session));
+            prop_assert_eq!(passes_filter(&super::match_own_sources(&session), &test_packet(source, to)), is_within(source, &session));
         }
 
         #[test]
@@ -293,7 +293,7 @@ mod tests {
                 _ => {}
             }
             let packet = test_packet(Ipv6Addr::from(source).into(), Ipv6Addr::from(destination).into());
-            prop_assert_eq!(!passes_filter(&link_message_filter(0, ALL), &packet), link_scope(&source, &destination));
+            prop_assert_eq!(!passes_filter(&link_message_filter(0, ALL), &packet), is_link_scope(&source, &destination));
         }
     }
 
@@ -302,9 +302,10 @@ mod tests {
         let session = test_session(Ipv4Addr::UNSPECIFIED, vec![(Ipv4Addr::UNSPECIFIED, 0)], Vec::new());
         let mut packet = test_packet(Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
         assert!(
-            passes_filter(&own_sources(&session), &packet) && passes_filter(&super::match_all(), &packet)
+            passes_filter(&match_own_sources(&session), &packet)
+                && passes_filter(&super::match_all_packets(), &packet)
         );
         packet[0] = 0x55;
-        assert!(!passes_filter(&own_sources(&session), &packet));
+        assert!(!passes_filter(&match_own_sources(&session), &packet));
     }
 }

@@ -49,7 +49,7 @@ const RATE_TABLE: usize = 1024;
 
 /// The counts of traffic control at an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct TrafficCounts {
+pub(super) struct TcInterfaceCounters {
     /// Octets and packets from the host that passed.
     pub(super) octets_in: u64,
     pub(super) packets_in: u64,
@@ -59,7 +59,7 @@ pub(super) struct TrafficCounts {
 
 /// The filters' priorities. The lower runs first.
 #[derive(Clone, Copy)]
-enum FilterPriority {
+enum TcFilterPriority {
     /// From the host: its own source addresses.
     Own = 1,
     /// From the host: all others.
@@ -145,11 +145,15 @@ fn filter_options(program: &[BpfInstruction], flags: Option<u32>, actions: &[Vec
 
 impl Netlink {
     /// Sets the source filter and the rates of a session's interface. Its counts restart.
-    pub(super) fn shape_interface(&self, index: u32, session: &DataPlaneSession) -> io::Result<()> {
-        let own = filter::own_sources(session);
+    pub(super) fn set_interface_traffic_rules(
+        &self,
+        index: u32,
+        session: &DataPlaneSession,
+    ) -> io::Result<()> {
+        let own = filter::match_own_sources(session);
         if own.len() > STEPS {
             let why = format!(
-                "a session's networks make a filter of {} steps; the kernel takes {STEPS}",
+                "the networks of a session need a filter of {} instructions; the kernel's limit is {STEPS}",
                 own.len()
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -165,17 +169,17 @@ impl Netlink {
         let mut up: Vec<Vec<u8>> = limited(1, session.rate_up).into_iter().collect();
         up.push(verdict_action(up.len() as u16 + 1, TC_ACT_OK));
         let down: Vec<Vec<u8>> = limited(1, session.rate_down).into_iter().collect();
-        // Create the passing filters after the dropping ones, so that nothing passes meanwhile.
+        // Create the filters that pass packets after those that drop packets, so that no other packet passes meanwhile.
         let link = filter::link_message_filter(TC_ACT_SHOT, TC_ACT_UNSPEC);
         for (parent, priority, options) in [
             (
                 INGRESS,
-                FilterPriority::Other,
-                filter_options(&filter::match_all(), None, &[verdict_action(1, TC_ACT_SHOT)]),
+                TcFilterPriority::Other,
+                filter_options(&filter::match_all_packets(), None, &[verdict_action(1, TC_ACT_SHOT)]),
             ),
-            (INGRESS, FilterPriority::Own, filter_options(&own, None, &up)),
-            (EGRESS, FilterPriority::Link, filter_options(&link, Some(TCA_BPF_FLAG_ACT_DIRECT), &[])),
-            (EGRESS, FilterPriority::Rate, filter_options(&filter::match_all(), None, &down)),
+            (INGRESS, TcFilterPriority::Own, filter_options(&own, None, &up)),
+            (EGRESS, TcFilterPriority::Link, filter_options(&link, Some(TCA_BPF_FLAG_ACT_DIRECT), &[])),
+            (EGRESS, TcFilterPriority::Rate, filter_options(&filter::match_all_packets(), None, &down)),
         ] {
             let mut message = Self::filter_message(index, parent, priority as u32);
             message.attributes.push(TcAttribute::Other(DefaultNla::new(2, options)));
@@ -186,13 +190,13 @@ impl Netlink {
     }
 
     /// Returns the counts since the filters were created.
-    pub(super) fn traffic_counts(&self, index: u32) -> io::Result<TrafficCounts> {
-        let mut counts = TrafficCounts::default();
+    pub(super) fn traffic_counts(&self, index: u32) -> io::Result<TcInterfaceCounters> {
+        let mut counts = TcInterfaceCounters::default();
         for parent in [INGRESS, EGRESS] {
             let message = Self::tc_message(index, parent, 0, "bpf");
             for answer in self.send_request(NLM_F_DUMP, RouteNetlinkMessage::GetTrafficFilter(message))? {
                 let RouteNetlinkMessage::NewTrafficFilter(filter) = answer else { continue };
-                let other = filter.header.info >> 16 == FilterPriority::Other as u32;
+                let other = filter.header.info >> 16 == TcFilterPriority::Other as u32;
                 for option in filter
                     .attributes
                     .iter()
@@ -217,7 +221,7 @@ impl Netlink {
 }
 
 /// Adds the counts of a filter's actions.
-fn add_action_stats(actions: &[u8], other: bool, counts: &mut TrafficCounts) {
+fn add_action_stats(actions: &[u8], other: bool, counts: &mut TcInterfaceCounters) {
     for action in NlasIterator::new(actions).flatten() {
         let (mut kind, mut octets, mut packets, mut dropped) = (Vec::new(), 0, 0, 0);
         for part in NlasIterator::new(action.value()).flatten() {
@@ -237,7 +241,8 @@ fn add_action_stats(actions: &[u8], other: bool, counts: &mut TrafficCounts) {
                                 octets = value.first_chunk().map_or(0, |eight| u64::from_ne_bytes(*eight));
                                 packets = word(8).into();
                             }
-                            // The 64-bit count, if the packets exceed the 32-bit one.
+                            // TCA_STATS_PKT64 is the 64-bit packet count, which the kernel adds when the 32-bit count
+                            // is too small.
                             TCA_STATS_PKT64 => {
                                 packets = value.first_chunk().map_or(0, |eight| u64::from_ne_bytes(*eight));
                             }
@@ -266,7 +271,13 @@ const IFLA_PPP_DEV_FD: u16 = 1;
 
 impl Netlink {
     /// Creates the interface of an open /dev/ppp descriptor. It is down.
-    pub(super) fn add_unit(&self, name: &str, descriptor: i32, mtu: u16, group: u32) -> io::Result<()> {
+    pub(super) fn create_ppp_interface(
+        &self,
+        name: &str,
+        descriptor: i32,
+        mtu: u16,
+        group: u32,
+    ) -> io::Result<()> {
         let mut data = Vec::new();
         push_attribute(IFLA_PPP_DEV_FD, &descriptor.to_ne_bytes(), &mut data);
         let mut message = LinkMessage::default();
@@ -314,7 +325,7 @@ impl Netlink {
     }
 }
 
-impl TrafficCounts {
+impl TcInterfaceCounters {
     pub(super) const fn sum_with(self, other: Self) -> Self {
         Self {
             octets_in: self.octets_in + other.octets_in,

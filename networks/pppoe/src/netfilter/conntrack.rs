@@ -66,7 +66,7 @@ pub struct ConntrackEntry {
 ///
 /// # Errors
 /// The kernel's error. It needs CAP_NET_ADMIN.
-pub fn look_up_by_reply(
+pub fn find_connection_by_reply(
     ours: SocketAddr,
     theirs: SocketAddr,
     protocol: u8,
@@ -78,7 +78,10 @@ pub fn look_up_by_reply(
 ///
 /// # Errors
 /// The kernel's error. It needs CAP_NET_ADMIN.
-pub fn look_up_by_original(original: ConntrackTuple, protocol: u8) -> io::Result<Option<ConntrackEntry>> {
+pub fn find_connection_by_original(
+    original: ConntrackTuple,
+    protocol: u8,
+) -> io::Result<Option<ConntrackEntry>> {
     look_up(TUPLE_ORIG, original, protocol)
 }
 
@@ -138,17 +141,17 @@ fn open_socket() -> io::Result<Socket> {
 ///
 /// # Errors
 /// The kernel's error. It needs CAP_NET_ADMIN, and nf_conntrack_netlink.
-pub fn delete_by_source(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
+pub fn delete_connections_by_source(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
     let socket = open_socket()?;
     socket.send(&ctnetlink_message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]), 0)?;
     let mut doomed = Vec::new();
-    while !collect_matching(&socket.recv_from_full()?.0, &gone, &mut doomed)? {}
+    while !collect_connections_by_source(&socket.recv_from_full()?.0, &gone, &mut doomed)? {}
     let mut forgotten = 0;
     for (family, one) in doomed {
         socket.send(&ctnetlink_message(CTNETLINK_DELETE, NLM_F_ACK, family, &one), 0)?;
         match parse_reply(&socket.recv_from_full()?.0)? {
             ConntrackReply::Done => forgotten += 1,
-            // The connection has ended meanwhile.
+            // The connection has ended in the meantime, so there is nothing to do.
             ConntrackReply::Unknown | ConntrackReply::Connection(_) => {}
         }
     }
@@ -157,7 +160,7 @@ pub fn delete_by_source(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
 
 /// Parses a part of the table. Collects family and key of each connection with a `gone` source. True if it was the last
 /// part.
-fn collect_matching(
+fn collect_connections_by_source(
     mut octets: &[u8],
     gone: &impl Fn(IpAddr) -> bool,
     out: &mut Vec<(u8, Vec<u8>)>,
@@ -231,7 +234,7 @@ enum ConntrackReply {
 }
 
 fn parse_reply(mut octets: &[u8]) -> io::Result<ConntrackReply> {
-    let unreadable = || io::Error::other("the kernel's answer on a connection cannot be read");
+    let unreadable = || io::Error::other("cannot parse the kernel's reply about a connection");
     let (kind, body) = next_message(&mut octets).ok_or_else(unreadable)?;
     if kind == NLMSG_ERROR {
         return match netlink_error(body) {
@@ -249,8 +252,8 @@ pub(super) fn parse_entry(octets: &[u8]) -> Option<(ConntrackEntry, u8)> {
     let (mut original, mut reply) = (None, None);
     for (kind, value) in parse_attributes(octets) {
         match kind {
-            TUPLE_ORIG => original = direction_of(value),
-            TUPLE_REPLY => reply = direction_of(value),
+            TUPLE_ORIG => original = parse_tuple_direction(value),
+            TUPLE_REPLY => reply = parse_tuple_direction(value),
             _ => {}
         }
     }
@@ -270,7 +273,7 @@ fn parse_attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn direction_of(octets: &[u8]) -> Option<(ConntrackTuple, u8)> {
+fn parse_tuple_direction(octets: &[u8]) -> Option<(ConntrackTuple, u8)> {
     let (mut source, mut destination, mut ports, mut protocol) = (None, None, (0, 0), 0);
     let v4 = |value: &[u8]| value.first_chunk::<4>().map(|octets| IpAddr::from(*octets));
     let v6 = |value: &[u8]| value.first_chunk::<16>().map(|octets| IpAddr::from(*octets));
@@ -352,15 +355,18 @@ mod tests {
         let ((a, named), (b, _)) = (one("10.0.0.7:40000", 1), one("10.0.0.8:40000", 2));
         let gone = |address: IpAddr| address == IpAddr::from([10, 0, 0, 7]);
         let mut out = Vec::new();
-        assert!(!collect_matching(&[b, a].concat(), &gone, &mut out).unwrap(), "more follows");
+        assert!(!collect_connections_by_source(&[b, a].concat(), &gone, &mut out).unwrap(), "more follows");
         let mut expected = named;
         push_attribute(ID, &1_u32.to_be_bytes(), &mut expected);
         assert_eq!(out, [(libc::AF_INET as u8, expected)]);
-        assert!(collect_matching(&ctnetlink_message(NLMSG_DONE, 0, 0, &[]), &gone, &mut out).unwrap());
+        assert!(
+            collect_connections_by_source(&ctnetlink_message(NLMSG_DONE, 0, 0, &[]), &gone, &mut out)
+                .unwrap()
+        );
         let mut refused = ctnetlink_message(NLMSG_ERROR, 0, 0, &[]);
         refused[HEADER..].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
         assert_eq!(
-            collect_matching(&refused, &gone, &mut out).unwrap_err().kind(),
+            collect_connections_by_source(&refused, &gone, &mut out).unwrap_err().kind(),
             io::ErrorKind::PermissionDenied
         );
     }
@@ -369,7 +375,7 @@ mod tests {
         #[test]
         fn no_answer_panics(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse_reply(&octets);
-            let _ = collect_matching(&octets, &|_| true, &mut Vec::new());
+            let _ = collect_connections_by_source(&octets, &|_| true, &mut Vec::new());
         }
     }
 }

@@ -51,7 +51,7 @@ impl ConntrackMonitor {
     pub fn new() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
-        // Without CAP_NET_ADMIN in this namespace the buffer is limited to net.core.rmem_max.
+        // Without CAP_NET_ADMIN in this network namespace, net.core.rmem_max limits the buffer.
         if sys::force_receive_buffer(&socket, WAITING).is_err() {
             socket.set_rx_buf_sz(WAITING)?;
         }

@@ -9,7 +9,8 @@ use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use usher_pppoe::{
-    DataPlaneConfig, DataPlaneEvent, DataPlaneMode, DataPlaneSession, PortConfig, PppoeDataPlane, StartError,
+    AccessPortConfig, DataPlaneConfig, DataPlaneEvent, DataPlaneMode, DataPlaneSession, PppoeDataPlane,
+    StartError,
 };
 
 const PORT: u16 = 7000;
@@ -33,7 +34,7 @@ fn only_the_last_arrives(ends: &PlanePair, socket: &UdpSocket, tried: &[(&str, V
 fn what_a_plane_leaves_behind_stays_closed() {
     for mode in tested_modes() {
         let place = NamespaceFixture::new(1500);
-        let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
+        let ports = || vec![AccessPortConfig { interface: "acc0".to_owned() }];
         let config = DataPlaneConfig { ports: ports(), mode, closed: true, ..DataPlaneConfig::default() };
         let (plane, _events) = place.try_plane(CONCENTRATOR, config.clone()).unwrap();
         let (host, _host_events) = place.start_plane(HOST_END, DataPlaneMode::User, "eth0");
@@ -96,7 +97,7 @@ fn to_be_killed(place: &NamespaceFixture, number: usize) -> Child {
 /// A killed plane leaves the interface closed, too: the kernel removes its descriptors, but not the filter.
 #[test]
 fn what_a_killed_plane_leaves_behind_stays_closed() {
-    let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
+    let ports = || vec![AccessPortConfig { interface: "acc0".to_owned() }];
     if let Some(number) = std::env::var_os(TO_BE_KILLED) {
         let number: usize = number.to_str().unwrap().parse().unwrap();
         let config = DataPlaneConfig {
@@ -172,7 +173,7 @@ fn somebody_elses_route_stays_and_the_session_is_refused() {
             run_command(&theirs);
             let before = routes();
             let error = ends.concentrator.install_session(ends.host_session()).unwrap_err().to_string();
-            assert!(error.contains("somebody else's route"), "{mode}: {error}");
+            assert!(error.contains("another program's route"), "{mode}: {error}");
             assert_eq!(routes(), before, "{mode}");
             assert_eq!(
                 ends.concentrator.session_usage(NUMBER).unwrap(),
@@ -339,7 +340,7 @@ fn an_accidental_second_start_leaves_the_data_plane_intact() {
         reverse_path(&place, "all", Some("0"));
         reverse_path(&place, "acc0", Some("1"));
         let (plane, _events) = place.start_plane(CONCENTRATOR, mode, "acc0");
-        let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
+        let ports = || vec![AccessPortConfig { interface: "acc0".to_owned() }];
         let config = |mode, device: &str| DataPlaneConfig {
             ports: ports(),
             mode,
@@ -375,7 +376,7 @@ const PROTECTED: &str = "USHER_PLANE_PROTECTED";
 fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
     if let Some(number) = std::env::var_os(PROTECTED) {
         let number: usize = number.to_str().unwrap().parse().unwrap();
-        let ports = vec![PortConfig { interface: "acc0".to_owned() }];
+        let ports = vec![AccessPortConfig { interface: "acc0".to_owned() }];
         let config = DataPlaneConfig { ports, mode: tested_modes()[number], ..DataPlaneConfig::default() };
         let plane = PppoeDataPlane::start(&config, Box::new(drop)).unwrap();
         println!("\nwarns: {}", plane.warnings().join("; "));

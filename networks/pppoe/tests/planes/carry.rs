@@ -270,7 +270,7 @@ fn a_filter_that_was_left_behind_is_taken_over() {
     std::mem::forget(left);
     let alone = filters();
     assert!(alone.contains("direct-action"), "{alone}");
-    let ports = vec![usher_pppoe::PortConfig { interface: "acc0".to_owned() }];
+    let ports = vec![usher_pppoe::AccessPortConfig { interface: "acc0".to_owned() }];
     let config = usher_pppoe::DataPlaneConfig { ports, ..usher_pppoe::DataPlaneConfig::default() };
     let (next, _events) = place.try_plane(CONCENTRATOR, config).unwrap();
     assert_eq!(filters(), alone);
@@ -282,7 +282,8 @@ fn a_filter_that_was_left_behind_is_taken_over() {
 fn what_cannot_be_is_said() {
     let place = NamespaceFixture::new(1500);
     let start = |mode, interfaces: &[&str]| {
-        let ports = interfaces.iter().map(|name| usher_pppoe::PortConfig { interface: (*name).to_owned() });
+        let ports =
+            interfaces.iter().map(|name| usher_pppoe::AccessPortConfig { interface: (*name).to_owned() });
         let config = usher_pppoe::DataPlaneConfig {
             ports: ports.collect(),
             mode,
@@ -290,17 +291,15 @@ fn what_cannot_be_is_said() {
         };
         place.try_plane(CONCENTRATOR, config).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(start(DataPlaneMode::User, &[]), "a plane needs an access interface: name one at least");
-    assert_eq!(
-        start(DataPlaneMode::User, &["acc0", "acc0"]),
-        "interface acc0 is a port already: name it once"
-    );
+    assert_eq!(start(DataPlaneMode::User, &[]), "no access interface: configure at least one");
+    assert_eq!(start(DataPlaneMode::User, &["acc0", "acc0"]), "interface acc0 is configured twice");
     assert_eq!(start(DataPlaneMode::User, &["none0"]), "access interface none0: there is no such interface");
-    assert_eq!(start(DataPlaneMode::User, &["lo"]), "access interface lo: it has no address of Ethernet");
+    assert_eq!(start(DataPlaneMode::User, &["lo"]), "access interface lo: it has no Ethernet address");
     if !has_pppox() {
         let said = start(DataPlaneMode::Kernel, &["acc0"]);
         assert!(
-            said.starts_with("mode \"kernel\": no socket of PPPoE") && said.contains("modprobe pppoe"),
+            said.starts_with("mode \"kernel\": cannot open a PPPoE socket")
+                && said.contains("modprobe pppoe"),
             "{said}"
         );
     }
@@ -337,7 +336,7 @@ fn a_session_with_more_networks_than_fit_is_refused_whole() {
     let many = DataPlaneSession { networks: networks(8), ..ends.host_session() };
     let refused = ends.concentrator.install_session(many).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
-    assert_eq!(refused.to_string(), "9 networks of IPv4: a session in eBPF has room for 8");
+    assert_eq!(refused.to_string(), "9 IPv4 networks: a session in eBPF mode has at most 8");
     assert_eq!(ends.concentrator.session_usage(NUMBER).unwrap(), None);
     ends.concentrator
         .install_session(DataPlaneSession { networks: networks(7), ..ends.host_session() })

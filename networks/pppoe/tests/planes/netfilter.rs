@@ -14,26 +14,26 @@ use std::time::Duration;
 use usher_esp::ip::{fold_checksum, sum_octets, write_header};
 use usher_pppoe::netfilter::conntrack::{self, ConntrackTuple};
 use usher_pppoe::netfilter::{
-    ConnectionLimits, ConntrackEvent, ConntrackMonitor, DropCounts, HostRules, NetfilterConfig,
-    NetfilterTable, SourceNat,
+    ConntrackEvent, ConntrackLimits, ConntrackMonitor, HostNetfilterRules, NetfilterConfig, NetfilterTable,
+    NewConnectionDropCounts, SourceNatMode,
 };
 
 const IDENT: u16 = 11_300;
 const EXTERNAL: &str = "203.0.113.1";
 
 fn start_table(place: &NamespaceFixture, device: &str) -> NetfilterTable {
-    start_limited_table(place, (device, &[]), ConnectionLimits::default())
+    start_limited_table(place, (device, &[]), ConntrackLimits::default())
 }
 
 fn start_limited_table(
     place: &NamespaceFixture,
     of: (&str, &[String]),
-    bounds: ConnectionLimits,
+    bounds: ConntrackLimits,
 ) -> NetfilterTable {
     start_with_config(place, table_config(of, bounds))
 }
 
-fn table_config((device, incoming): (&str, &[String]), bounds: ConnectionLimits) -> NetfilterConfig {
+fn table_config((device, incoming): (&str, &[String]), bounds: ConntrackLimits) -> NetfilterConfig {
     let (table, device, incoming) = ("usher-test".to_owned(), device.to_owned(), incoming.to_vec());
     NetfilterConfig { table, device, incoming, ident_port: IDENT, bounds, logged: false }
 }
@@ -58,7 +58,7 @@ fn plane_interfaces(ends: &PlanePair) -> (&str, &[String]) {
 fn apply_changes(
     place: &NamespaceFixture,
     table: NetfilterTable,
-    changes: Vec<(IpAddr, u8, Option<HostRules>)>,
+    changes: Vec<(IpAddr, u8, Option<HostNetfilterRules>)>,
 ) -> NetfilterTable {
     place.run_in_namespace(CONCENTRATOR, move || {
         table.apply_changes(&changes).expect("the rules can be");
@@ -80,7 +80,10 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         let place = NamespaceFixture::new(1500);
         let ends = place.start_both_planes(mode);
         ends.install_session();
-        let masquerade = HostRules { translation: Some(SourceNat::Masquerade), ..HostRules::default() };
+        let masquerade = HostNetfilterRules {
+            translation: Some(SourceNatMode::Masquerade),
+            ..HostNetfilterRules::default()
+        };
         let table = apply_changes(
             &place,
             start_table(&place, ends.concentrator.device_name()),
@@ -91,29 +94,30 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         assert_eq!(seen.ip(), parse_address(EXTERNAL), "{mode}");
         let own = begun.local_addr().unwrap();
         let found = place.run_in_namespace(CONCENTRATOR, move || {
-            conntrack::look_up_by_reply(seen, theirs, conntrack::TCP)
+            conntrack::find_connection_by_reply(seen, theirs, conntrack::TCP)
         });
         let found = found.unwrap().expect("the connection is known");
         assert_eq!(found.original, ConntrackTuple { source: own, destination: theirs }, "{mode}");
         assert_eq!(found.reply, ConntrackTuple { source: theirs, destination: seen }, "{mode}");
         let original = found.original;
-        let again = place
-            .run_in_namespace(CONCENTRATOR, move || conntrack::look_up_by_original(original, conntrack::TCP));
+        let again = place.run_in_namespace(CONCENTRATOR, move || {
+            conntrack::find_connection_by_original(original, conntrack::TCP)
+        });
         assert_eq!(again.unwrap(), Some(found), "{mode}");
         let other = SocketAddr::new(seen.ip(), seen.port() ^ 1);
         let none = place.run_in_namespace(CONCENTRATOR, move || {
-            conntrack::look_up_by_reply(other, theirs, conntrack::TCP)
+            conntrack::find_connection_by_reply(other, theirs, conntrack::TCP)
         });
         assert_eq!(none.unwrap(), None, "{mode}");
         // The kernel deletes the connections of a removed host, and no others.
         let forget = |who: &'static str| {
             place.run_in_namespace(CONCENTRATOR, move || {
-                conntrack::delete_by_source(|source| parse_address(who) == source)
+                conntrack::delete_connections_by_source(|source| parse_address(who) == source)
             })
         };
         let known = || {
             let found = place.run_in_namespace(CONCENTRATOR, move || {
-                conntrack::look_up_by_reply(seen, theirs, conntrack::TCP)
+                conntrack::find_connection_by_reply(seen, theirs, conntrack::TCP)
             });
             found.unwrap().is_some()
         };
@@ -139,16 +143,19 @@ fn thousands_of_addresses_have_their_rules() {
     let external = EXTERNAL.parse().expect("an address");
     let each = (0..16_384_u32).map(|n| {
         let first = 1024 + (n % 64) as u16 * 16;
-        let translation = Some(SourceNat::Block { external, ports: first..=first + 15 });
+        let translation = Some(SourceNatMode::Block { external, ports: first..=first + 15 });
         (
             Ipv4Addr::from_bits(0x0a40_0000 + n).into(),
             32,
-            Some(HostRules { ident: true, translation, hosts: Some(32) }),
+            Some(HostNetfilterRules { ident: true, translation, hosts: Some(32) }),
         )
     });
-    let translation = Some(SourceNat::Masquerade);
-    let network =
-        (parse_address("10.0.0.0"), 17, Some(HostRules { ident: true, translation, hosts: Some(32) }));
+    let translation = Some(SourceNatMode::Masquerade);
+    let network = (
+        parse_address("10.0.0.0"),
+        17,
+        Some(HostNetfilterRules { ident: true, translation, hosts: Some(32) }),
+    );
     let table = apply_changes(&place, start_table(&place, "carry0"), each.chain([network]).collect());
     // Remove one of them.
     let table = apply_changes(&place, table, vec![(parse_address("10.64.0.7"), 32, None)]);
@@ -163,8 +170,12 @@ fn a_hosts_ports_are_of_its_block() {
         ends.install_session();
         let block = |first: u16| {
             let external = EXTERNAL.parse().expect("an address");
-            let translation = Some(SourceNat::Block { external, ports: first..=first + 15 });
-            (parse_address(HOST), 32, Some(HostRules { translation, ..HostRules::default() }))
+            let translation = Some(SourceNatMode::Block { external, ports: first..=first + 15 });
+            (
+                parse_address(HOST),
+                32,
+                Some(HostNetfilterRules { translation, ..HostNetfilterRules::default() }),
+            )
         };
         let mut table =
             apply_changes(&place, start_table(&place, ends.concentrator.device_name()), vec![block(2048)]);
@@ -248,11 +259,13 @@ fn what_the_log_of_translations_cannot_name_does_not_pass() {
             &place,
             NetfilterConfig {
                 logged: true,
-                ..table_config(plane_interfaces(&ends), ConnectionLimits::default())
+                ..table_config(plane_interfaces(&ends), ConntrackLimits::default())
             },
         );
-        let rules = |translation| Some(HostRules { translation, hosts: Some(32), ..HostRules::default() });
-        let masqueraded = rules(Some(SourceNat::Masquerade));
+        let rules = |translation| {
+            Some(HostNetfilterRules { translation, hosts: Some(32), ..HostNetfilterRules::default() })
+        };
+        let masqueraded = rules(Some(SourceNatMode::Masquerade));
         let table = Arc::new(apply_changes(&place, table, vec![(parse_address(HOST), 32, masqueraded)]));
         let raw = raw_ipv4_socket(&place);
         let mut follower =
@@ -295,7 +308,7 @@ fn what_the_log_of_translations_cannot_name_does_not_pass() {
 }
 
 /// Returns the table's counts of dropped packets.
-fn drop_counts(place: &NamespaceFixture, table: &Arc<NetfilterTable>) -> DropCounts {
+fn drop_counts(place: &NamespaceFixture, table: &Arc<NetfilterTable>) -> NewConnectionDropCounts {
     let table = table.clone();
     place.run_in_namespace(CONCENTRATOR, move || table.drop_counts().expect("it is counted"))
 }
@@ -328,11 +341,12 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
         let other = "2001:db8:1::2";
         add_ipv6_address(&place.names[HOST_END], "pppoe0", &format!("{other}/128"));
         let server = place.bind_udp(SERVER_END, "[::]:7000");
-        let rules =
-            |translation, bits| Some(HostRules { translation, hosts: Some(bits), ..HostRules::default() });
+        let rules = |translation, bits| {
+            Some(HostNetfilterRules { translation, hosts: Some(bits), ..HostNetfilterRules::default() })
+        };
         // A host counts as one, with or without translation. All addresses of its prefix count together.
-        for translation in [Some(SourceNat::Masquerade), None] {
-            let bounds = ConnectionLimits { at_once: 3, per_second: 0 };
+        for translation in [Some(SourceNatMode::Masquerade), None] {
+            let bounds = ConntrackLimits { at_once: 3, per_second: 0 };
             let table = start_limited_table(&place, plane_interfaces(&ends), bounds);
             let all = vec![
                 (parse_address(HOST), 32, rules(translation.clone(), 32)),
@@ -367,9 +381,9 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
             let table = start_limited_table(
                 &place,
                 plane_interfaces(&ends),
-                ConnectionLimits { at_once: 0, per_second: 1 },
+                ConntrackLimits { at_once: 0, per_second: 1 },
             );
-            let all = vec![(parse_address(HOST), 32, rules(Some(SourceNat::Masquerade), 32))];
+            let all = vec![(parse_address(HOST), 32, rules(Some(SourceNatMode::Masquerade), 32))];
             let table = Arc::new(apply_changes(&place, table, all));
             let _many = start_connections(&place, HOST, SERVER, 200);
             expect_datagrams(&server, 10, b"begun");
@@ -386,7 +400,7 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
             flush_connections(&place);
         }
         let table = start_table(&place, ends.concentrator.device_name());
-        let all = vec![(parse_address(HOST), 32, rules(Some(SourceNat::Masquerade), 32))];
+        let all = vec![(parse_address(HOST), 32, rules(Some(SourceNatMode::Masquerade), 32))];
         let table = Arc::new(apply_changes(&place, table, all));
         let hold = |hold| {
             let table = table.clone();
@@ -429,10 +443,13 @@ fn packets_of_no_connection_and_of_others_are_not_a_hosts() {
         let table = start_limited_table(
             &place,
             plane_interfaces(&ends),
-            ConnectionLimits { at_once: 3, per_second: 1 },
+            ConntrackLimits { at_once: 3, per_second: 1 },
         );
-        let all =
-            vec![(parse_address(HOST), 32, Some(HostRules { hosts: Some(32), ..HostRules::default() }))];
+        let all = vec![(
+            parse_address(HOST),
+            32,
+            Some(HostNetfilterRules { hosts: Some(32), ..HostNetfilterRules::default() }),
+        )];
         let table = Arc::new(apply_changes(&place, table, all));
         run_command(&format!("ip -n {s} addr add {HOST}/32 dev lo"));
         let here = place.bind_udp(CONCENTRATOR, "203.0.113.1:7000");
@@ -487,7 +504,9 @@ fn a_burst_of_connections_waits_until_it_is_read() {
 }
 
 fn flush_connections(place: &NamespaceFixture) {
-    place.run_in_namespace(CONCENTRATOR, || conntrack::delete_by_source(|_| true).expect("root may"));
+    place.run_in_namespace(CONCENTRATOR, || {
+        conntrack::delete_connections_by_source(|_| true).expect("root may")
+    });
 }
 
 #[test]
@@ -496,7 +515,7 @@ fn port_113_of_hosts_is_answered_by_us() {
         let place = NamespaceFixture::new(1500);
         let ends = place.start_both_planes(mode);
         ends.install_session();
-        let ident = || Some(HostRules { ident: true, ..HostRules::default() });
+        let ident = || Some(HostNetfilterRules { ident: true, ..HostNetfilterRules::default() });
         let both = vec![(parse_address(HOST), 32, ident()), (parse_address("2001:db8:1::"), 64, ident())];
         let table = apply_changes(&place, start_table(&place, ends.concentrator.device_name()), both);
         let listener = place
@@ -533,8 +552,8 @@ fn the_table_goes_with_its_program_or_is_replaced() {
         let all = Command::new("ip").args(["netns", "exec", c, "nft", "list", "ruleset"]).output().unwrap();
         String::from_utf8(all.stdout).unwrap()
     };
-    let translation = Some(SourceNat::Masquerade);
-    let masquerade = HostRules { ident: true, translation, ..HostRules::default() };
+    let translation = Some(SourceNatMode::Masquerade);
+    let masquerade = HostNetfilterRules { ident: true, translation, ..HostNetfilterRules::default() };
     let left = apply_changes(
         &place,
         start_table(&place, "pppoe0"),

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use usher_esp::ip::{fold_checksum, protocol, pseudo_sum, sum_octets, write_header};
+use usher_esp::ip::{fold_checksum, protocol, pseudo_header_sum, sum_octets, write_header};
 use usher_pppoe::{
-    DataPlaneConfig, DataPlaneEvent, DataPlaneMode, DataPlaneSession, EbpfHook, PortConfig, PppoeDataPlane,
-    StartError,
+    AccessPortConfig, DataPlaneConfig, DataPlaneEvent, DataPlaneMode, DataPlaneSession, EbpfHook,
+    PppoeDataPlane, StartError,
 };
 
 /// Longer than any test takes on a busy machine. Only a failing test waits this long.
@@ -193,7 +193,7 @@ impl NamespaceFixture {
         mode: DataPlaneMode,
         interface: &str,
     ) -> (PppoeDataPlane, Receiver<DataPlaneEvent>) {
-        let ports = vec![PortConfig { interface: interface.to_owned() }];
+        let ports = vec![AccessPortConfig { interface: interface.to_owned() }];
         let report = Some(Duration::from_millis(50));
         let config = DataPlaneConfig { ports, mode, device: "pppoe0".to_owned(), report, closed: false };
         let begun = Instant::now();
@@ -321,7 +321,8 @@ pub(crate) fn udp_packet(source: &str, destination: &str, port: u16, data: &[u8]
     own.extend((8 + data.len() as u16).to_be_bytes());
     own.extend([0, 0]);
     own.extend(data);
-    let code = fold_checksum(sum_octets(&own, pseudo_sum(source, destination, protocol::UDP, own.len())));
+    let code =
+        fold_checksum(sum_octets(&own, pseudo_header_sum(source, destination, protocol::UDP, own.len())));
     own[6..8].copy_from_slice(&code);
     let mut packet = Vec::new();
     write_header(&mut packet, source, destination, protocol::UDP, 0, own.len());

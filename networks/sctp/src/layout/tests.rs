@@ -68,7 +68,7 @@ fn options_have_the_layout_of_the_systems_header() {
     // Not in libc: three words behind the association's number, two words, and 20 octets with a u16 at offset 4.
     assert_eq!(FieldReader(&encode_rtoinfo(300, 6000, 100)).read_u32(12), Some(100));
     assert_eq!(
-        (encode_rtoinfo(1, 2, 3).len(), sack_info(1, 2).len(), encode_assocparams(4).len()),
+        (encode_rtoinfo(1, 2, 3).len(), encode_delayed_sack(1, 2).len(), encode_assocparams(4).len()),
         (16, 12, 20)
     );
     assert_eq!(FieldReader(&encode_assocparams(4)).read_u16(4), Some(4));
@@ -107,11 +107,11 @@ fn notifications_are_read_whole_or_not_at_all() {
         encode_notification(ASSOC_CHANGE, 20, &fields.each_ref().map(|(at, value)| (*at, &value[..])))
     };
     let states = [
-        AssocState::Up,
-        AssocState::Lost,
-        AssocState::Restarted,
-        AssocState::ShutDown,
-        AssocState::CannotStart,
+        AssociationStateChange::Up,
+        AssociationStateChange::Lost,
+        AssociationStateChange::Restarted,
+        AssociationStateChange::ShutDown,
+        AssociationStateChange::CannotStart,
     ];
     for (number, state) in (0..).zip(states) {
         let whole = change(number);
@@ -126,7 +126,7 @@ fn notifications_are_read_whole_or_not_at_all() {
         let mut address = Vec::new();
         write_address(expected, &mut address);
         let whole = encode_notification(PEER_ADDR_CHANGE, 148, &[(8, &address), (136, &1_u32.to_ne_bytes())]);
-        let read = SctpNotification::Address { address: expected, state: AddressState::Unreachable };
+        let read = SctpNotification::Address { address: expected, state: PeerAddressState::Unreachable };
         assert_eq!(read_notification(&whole), read);
         assert_eq!(read_notification(&whole[..139]), SctpNotification::Other);
     }
@@ -166,8 +166,8 @@ fn a_status_is_read_from_its_places() {
         put(at, &number.to_ne_bytes());
     }
     let status = RawStatus { outbound: 5, inbound: 7, primary, cwnd: 4380, srtt: 101, rto: 1000, mtu: 1500 };
-    assert_eq!(read_status(&value), Some(status));
-    assert_eq!(read_status(&value[..STATUS - 1]), None);
+    assert_eq!(parse_association_status(&value), Some(status));
+    assert_eq!(parse_association_status(&value[..STATUS - 1]), None);
 }
 
 proptest! {
@@ -175,7 +175,7 @@ proptest! {
     fn whatever_the_system_says_is_read(octets in proptest::collection::vec(any::<u8>(), 0..300), kind in 0x8000_u16..0x8010) {
         let mut octets = octets;
         let _ = (read_notification(&octets), read_rcvinfo(&octets), read_addresses(&octets));
-        let _ = (read_status(&octets), read_address(&octets));
+        let _ = (parse_association_status(&octets), read_address(&octets));
         if octets.len() > 1 {
             octets[..2].copy_from_slice(&kind.to_ne_bytes());
             let _ = read_notification(&octets);

@@ -75,8 +75,8 @@ impl Trajectory {
     /// inside or on the edge does not enter. One that only touches the circle, or is fixed, does neither. Times that
     /// the clock cannot represent are `None`.
     ///
-    /// |p + v·τ|² = r², with p from the centre to the start, is a·τ² + 2b·τ + c = 0 with a = v·v, b = p·v, c = p·p −
-    /// r².
+    /// Solves |p + v·τ|² = r², with p from the centre to the start. That is a·τ² + 2b·τ + c = 0 with a = v·v, b
+    /// = p·v, c = p·p − r².
     #[must_use]
     pub fn circle_crossings(&self, centre: Position, radius: f64) -> (Option<Instant>, Option<Instant>) {
         let (x, y) = (self.start.x - centre.x, self.start.y - centre.y);
@@ -87,7 +87,7 @@ impl Trajectory {
         if a <= 0.0 || (!inside && (b >= 0.0 || discriminant <= 0.0)) || discriminant.is_nan() {
             return (None, None);
         }
-        // The root without cancellation first, the other one by their product, c / a.
+        // Compute first the root whose formula has no cancellation, and the other one from the product of both, c / a.
         let root = libm::sqrt(discriminant.max(0.0));
         let (enters, leaves) = if b > 0.0 {
             let sum = -(b + root);

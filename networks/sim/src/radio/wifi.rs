@@ -43,8 +43,8 @@
 //!   of 802.11b.
 //!
 //! # Not modelled
-//! Fragmentation, RTS and CTS, power save, rate selection, the point coordination function, capture of the
-//! stronger of two frames, propagation time, encryption, disassociation frames, and more than one access point.
+//! Fragmentation, RTS and CTS, power save, rate selection, the point coordination function, and capture of the
+//! stronger of two frames. Propagation time, encryption, disassociation frames, and more than one access point.
 //!
 //! # Sources
 //! IEEE 802.11-1999, 802.11a-1999, 802.11b-1999 and 802.11g-2003, by public descriptions and open code (ns-2,
@@ -60,7 +60,7 @@ mod station;
 
 pub use bss::{Bss, BssCounters};
 pub use config::{ConfigError, FrameLoss, LossFrom, PreambleLength, SlotTime, WifiConfig};
-pub use frame::DataRate;
+pub use frame::WifiDataRate;
 
 pub(crate) use frame::DATA_HEADER;
 

@@ -62,13 +62,13 @@ mod burst;
 mod cell;
 mod config;
 mod contention;
-mod reach;
+mod coverage;
 mod schedule;
 
-pub use super::{DropReason, StationDirection};
+pub use super::{DropReason, RadioDirection};
 pub use cell::{CellCounters, WimaxCell};
-pub use config::{ConfigError, Modulation, NetworkEntry, WimaxConfig};
-pub use contention::BackoffPolicy;
+pub use config::{ConfigError, Modulation, NetworkEntryTrigger, WimaxConfig};
+pub use contention::ContentionBackoffConfig;
 
 pub(crate) use burst::PDU;
 

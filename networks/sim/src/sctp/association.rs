@@ -3,7 +3,7 @@
 use super::chunk::{Chunk, ErrorCause, SctpPacket};
 use super::config::{LossRecovery, SctpConfig};
 use super::inbound::SctpReceiver;
-use super::listen::InitialValues;
+use super::listen::InitialAssociationValues;
 use super::outbound::SctpSender;
 use super::path::SctpPath;
 use crate::packet::Payload;
@@ -14,7 +14,7 @@ use usher_core::{CloseReason, CommandError, Duration, Instant, counters};
 
 /// The association states of RFC 9260 §4.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SctpState {
+pub enum SctpAssociationState {
     /// The association has ended.
     Closed,
     /// INIT is sent.
@@ -69,7 +69,7 @@ pub enum SctpEvent {
 
 /// A packet to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OutgoingPacket {
+pub struct OutgoingSctpPacket {
     /// Its path.
     pub path: u8,
     /// The packet.
@@ -77,7 +77,7 @@ pub struct OutgoingPacket {
 }
 
 counters! {
-    /// What an association counted.
+    /// Counters of an association.
     pub struct SctpStats {
         /// Packets sent, of every kind.
         packets_sent,
@@ -93,27 +93,27 @@ counters! {
         timeouts,
         /// Entries into fast recovery.
         fast_retransmits,
-        /// DATA chunks received that had come before.
+        /// DATA chunks received again.
         duplicates,
         /// DATA chunks received on a stream that was not negotiated.
         invalid_stream,
-        /// DATA chunks queued before the set-up and dropped at its end, their stream being none of those negotiated.
+        /// DATA chunks queued during set-up and dropped at its end: the peer did not agree to their stream.
         unsendable,
-        /// DATA chunks received that found no room in the receive buffer.
+        /// DATA chunks received and dropped: the receive buffer was full.
         no_room,
-        /// Packets dropped for their verification tag.
+        /// Packets dropped: wrong verification tag.
         bad_tag,
-        /// Cookies dropped for their signature.
+        /// Cookies dropped: wrong signature.
         bad_cookie,
         /// Cookies answered with Stale Cookie.
         stale_cookie,
-        /// Chunks dropped because they contradict the standard or what was sent.
+        /// Chunks dropped: they contradict the standard or sent data.
         malformed,
-        /// Chunks dropped because the state does not want them.
+        /// Chunks dropped: unexpected in this state.
         unexpected,
         /// Chunks of unknown type.
         unknown_chunks,
-        /// Times that a path was held for failed.
+        /// Path failures.
         path_failures,
     }
 }
@@ -137,7 +137,7 @@ const MAX_WAITING: usize = 64;
 #[derive(Debug)]
 pub struct SctpAssociation {
     pub(super) config: Arc<SctpConfig>,
-    pub(super) state: SctpState,
+    pub(super) state: SctpAssociationState,
     /// True after a change that may permit a packet.
     pub(super) wake: bool,
     /// True if INIT or COOKIE ECHO is to be sent or retransmitted.
@@ -186,7 +186,7 @@ pub struct SctpAssociation {
     pub(super) guard_at: Instant,
     pub(super) sack_at: Instant,
 
-    pub(super) initial: InitialValues,
+    pub(super) initial: InitialAssociationValues,
     /// The local tag, which the peer sends; and the peer's tag, 0 before it is known.
     pub(super) local_tag: u32,
     pub(super) peer_tag: u32,
@@ -211,7 +211,7 @@ pub struct SctpAssociation {
     pub(super) cookie: Vec<u8>,
     pub(super) events: VecDeque<SctpEvent>,
     /// Packets to send unchanged.
-    pub(super) replies: VecDeque<OutgoingPacket>,
+    pub(super) replies: VecDeque<OutgoingSctpPacket>,
     /// Control chunks to bundle, each with its path.
     pub(super) control: VecDeque<(u8, Chunk)>,
     pub(super) stats: SctpStats,
@@ -222,7 +222,12 @@ impl SctpAssociation {
     /// simulator on a 64-bit machine. The constant keeps results independent of that size.
     pub const CONTROL_BLOCK: u32 = 880;
 
-    pub(super) fn new(config: Arc<SctpConfig>, initial: InitialValues, paths: u8, state: SctpState) -> Self {
+    pub(super) fn new(
+        config: Arc<SctpConfig>,
+        initial: InitialAssociationValues,
+        paths: u8,
+        state: SctpAssociationState,
+    ) -> Self {
         let paths: Vec<SctpPath> = (0..paths.max(1)).map(|_| SctpPath::new(&config)).collect();
         Self {
             state,
@@ -277,10 +282,15 @@ impl SctpAssociation {
 
     /// Opens an association over `paths` paths (at least one); the next poll returns INIT.
     #[must_use]
-    pub fn connect(config: Arc<SctpConfig>, now: Instant, initial: InitialValues, paths: u8) -> Self {
-        let mut a = Self::new(config, initial, paths, SctpState::CookieWait);
+    pub fn connect(
+        config: Arc<SctpConfig>,
+        now: Instant,
+        initial: InitialAssociationValues,
+        paths: u8,
+    ) -> Self {
+        let mut a = Self::new(config, initial, paths, SctpAssociationState::CookieWait);
         a.setup_due = true;
-        a.arm_setup(now);
+        a.arm_setup_timer(now);
         a
     }
 
@@ -292,22 +302,28 @@ impl SctpAssociation {
     /// requested); [`CommandError::WrongState`] if the association is closing or closed; [`CommandError::Full`]
     /// beyond 1 GiB of unacknowledged data. No data is queued then.
     pub fn send_message(&mut self, _now: Instant, message: UserMessage) -> Result<(), CommandError> {
-        let open =
-            matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed | SctpState::Established);
+        let open = matches!(
+            self.state,
+            SctpAssociationState::CookieWait
+                | SctpAssociationState::CookieEchoed
+                | SctpAssociationState::Established
+        );
+        // RFC 9260, 9.2: no new message while the association closes.
         if !open || self.is_shutdown_requested {
-            return Err(CommandError::WrongState("the association takes no more messages"));
+            return Err(CommandError::WrongState("the association accepts no more messages"));
         }
         if message.stream >= self.outbound_streams {
-            return Err(CommandError::Invalid("no such stream"));
+            return Err(CommandError::Invalid("the association has no such stream"));
         }
+        // RFC 9260, 3.3.1: DATA has user data.
         if message.payload.len == 0 {
-            return Err(CommandError::Invalid("a message has at least one byte"));
+            return Err(CommandError::Invalid("the message is empty"));
         }
-        if !self.out.push_message(message, self.config.max_data()) {
-            return Err(CommandError::Full("more than 1 GiB is not acknowledged"));
+        if !self.out.push_message(message, self.config.max_data_chunk_payload()) {
+            return Err(CommandError::Full("1 GiB of unacknowledged data"));
         }
         self.is_repair_blocked &= self.config.loss_recovery == LossRecovery::Ns2;
-        self.wake_output();
+        self.request_output();
         Ok(())
     }
 
@@ -324,11 +340,11 @@ impl SctpAssociation {
     /// closes at once, without an event or a packet.
     pub fn shutdown(&mut self, now: Instant) {
         match self.state {
-            SctpState::CookieWait => self.close(),
-            SctpState::CookieEchoed => self.is_shutdown_requested = true,
-            SctpState::Established => {
-                self.state = SctpState::ShutdownPending;
-                self.wake_output();
+            SctpAssociationState::CookieWait => self.close(),
+            SctpAssociationState::CookieEchoed => self.is_shutdown_requested = true,
+            SctpAssociationState::Established => {
+                self.state = SctpAssociationState::ShutdownPending;
+                self.request_output();
                 self.progress_shutdown(now);
             }
             _ => {}
@@ -337,7 +353,7 @@ impl SctpAssociation {
 
     /// Aborts the association without an event. The next poll returns ABORT if the peer knows of the association.
     pub fn abort(&mut self, _now: Instant) {
-        if !matches!(self.state, SctpState::Closed | SctpState::CookieWait) {
+        if !matches!(self.state, SctpAssociationState::Closed | SctpAssociationState::CookieWait) {
             self.send_abort(vec![ErrorCause::UserAbort(Vec::new())]);
         }
         self.close();
@@ -354,9 +370,9 @@ impl SctpAssociation {
             if self.announced < packet
                 && self.inb.receive_window(self.config.bounded_receive_buffer())
                     >= packet.min(self.config.bounded_receive_buffer() / 2)
-                && self.state != SctpState::Closed
+                && self.state != SctpAssociationState::Closed
             {
-                // The peer believes that the window is closed.
+                // RFC 9260, 6.2: one SACK tells the peer that the window has opened.
                 self.announced = packet;
                 self.owe_sack = true;
                 self.sack_now = true;
@@ -373,14 +389,14 @@ impl SctpAssociation {
     }
 
     /// Requests output after a change that may permit packets.
-    pub(super) fn wake_output(&mut self) {
+    pub(super) fn request_output(&mut self) {
         self.wake = true;
         self.burst = self.config.max_burst.map_or(u32::MAX, |n| n.max(1));
     }
     /// Queues a packet that is sent unchanged.
     pub(super) fn queue_reply(&mut self, path: u8, packet: SctpPacket) {
         if self.replies.len() < MAX_WAITING {
-            self.replies.push_back(OutgoingPacket { path, packet });
+            self.replies.push_back(OutgoingSctpPacket { path, packet });
             self.wake = true;
         }
     }
@@ -392,15 +408,16 @@ impl SctpAssociation {
         }
     }
     pub(super) fn send_abort(&mut self, causes: Vec<ErrorCause>) {
-        let path = self.data_path();
+        let path = self.path_of_new_data();
         self.replies.clear();
         self.queue_reply(
             path,
+            // RFC 9260, 9.1 and 3.3.7: with the peer's tag, and without DATA.
             SctpPacket::with_chunk(self.peer_tag, Chunk::Abort { reflected: false, causes }),
         );
     }
     /// Aborts the association with an event because the peer violated the protocol.
-    pub(super) fn abort_because(&mut self, cause: ErrorCause) {
+    pub(super) fn abort_with_cause(&mut self, cause: ErrorCause) {
         self.send_abort(vec![cause]);
         self.fail(CloseReason::Reset);
     }
@@ -411,7 +428,7 @@ impl SctpAssociation {
     }
     /// Drops all state except pending polls.
     fn close(&mut self) {
-        self.state = SctpState::Closed;
+        self.state = SctpAssociationState::Closed;
         self.wake = true;
         self.stop_timer();
         self.guard_at = Instant::FAR_FUTURE;
@@ -429,7 +446,7 @@ impl SctpAssociation {
     }
 
     /// Returns the path of new data: the primary, or the first active one.
-    pub(super) fn data_path(&self) -> u8 {
+    pub(super) fn path_of_new_data(&self) -> u8 {
         self.paths.iter().position(|p| p.active).unwrap_or(0) as u8
     }
     /// Returns the path for retransmission of data lost on `path` (§6.4.1): the next active path, or the next one if
@@ -443,10 +460,10 @@ impl SctpAssociation {
 
     /// True after the end (a last packet may still be pending).
     pub fn is_closed(&self) -> bool {
-        self.state == SctpState::Closed
+        self.state == SctpAssociationState::Closed
     }
     /// Returns the state.
-    pub fn state(&self) -> SctpState {
+    pub fn state(&self) -> SctpAssociationState {
         self.state
     }
     /// Returns the number of outbound streams: negotiated, or requested before that.
@@ -478,8 +495,8 @@ impl SctpAssociation {
         self.paths.get(usize::from(path)).is_some_and(|p| p.active)
     }
     /// Returns its memory in octets. That is [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), 2 per stream, and data of
-    /// [`send_message`](Self::send_message) until cumulatively acknowledged (with chunk headers). Received data counts until
-    /// the application has read it. Data without content counts in full.
+    /// [`send_message`](Self::send_message) until cumulatively acknowledged (with chunk headers). Received data
+    /// counts until the application has read it. Data without content counts in full.
     pub fn memory_octets(&self) -> u32 {
         let streams = 2 * (u32::from(self.outbound_streams) + u32::from(self.inbound_streams));
         let parts = [streams, self.out.wire_octets(), self.inb.buffered, self.inb.unread];

@@ -4,7 +4,7 @@ use super::chunk::{Chunk, ChunkParameter, DataChunk, ErrorCause, InitChunk, Sack
 use super::crc32c::crc32c;
 use crate::packet::Payload;
 use std::net::IpAddr;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 const DATA: u8 = 0;
 const INIT: u8 = 1;
@@ -52,8 +52,8 @@ pub enum ParseError {
     },
 }
 
-impl From<TruncatedError> for ParseError {
-    fn from(_: TruncatedError) -> Self {
+impl From<TruncatedInputError> for ParseError {
+    fn from(_: TruncatedInputError) -> Self {
         Self::Truncated
     }
 }
@@ -68,6 +68,7 @@ impl SctpPacket {
         for chunk in &self.chunks {
             emit_chunk(chunk, out);
         }
+        // RFC 9260, 6.8: over zeros in its place.
         let crc = crc32c(&[&out[start..]]);
         out[start..][CHECKSUM].copy_from_slice(&crc.to_le_bytes());
     }
@@ -83,6 +84,7 @@ impl SctpPacket {
         let (source, destination, vtag) = (r.read_u16()?, r.read_u16()?, r.read_u32()?);
         let checksum = u32::from_le_bytes(r.read_array()?);
         if crc32c(&[&bytes[..CHECKSUM.start], &[0; 4], &bytes[CHECKSUM.end..]]) != checksum {
+            // RFC 9260, 6.8: drops a packet with a wrong checksum.
             return Err(ParseError::Checksum);
         }
         let mut chunks = Vec::new();
@@ -112,7 +114,7 @@ fn next_chunk(r: &mut OctetReader<'_>) -> Result<Chunk, ParseError> {
 /// Skips the padding of the last word; it may be missing at the end of the packet.
 fn skip_padding(r: &mut OctetReader<'_>, len: usize) {
     let padding = (len.next_multiple_of(4) - len).min(r.remaining());
-    // Skip no more than there is.
+    // RFC 9260, 3.2: ignores padding. Skips no more than there is.
     let _ = r.read_bytes(padding);
 }
 
@@ -135,6 +137,7 @@ fn parse_chunk(kind: u8, flags: u8, value: &[u8]) -> Option<Chunk> {
         SACK => Chunk::Sack(parse_sack(&mut r)?),
         HEARTBEAT => Chunk::Heartbeat(parse_heartbeat(&mut r)?),
         HEARTBEAT_ACK => Chunk::HeartbeatAck(parse_heartbeat(&mut r)?),
+        // RFC 9260, 3.3.7: drops a malformed ABORT.
         ABORT => Chunk::Abort { reflected: flags & 1 != 0, causes: parse_causes(&mut r)? },
         SHUTDOWN => Chunk::Shutdown { cumulative: r.read_u32().ok()? },
         SHUTDOWN_ACK => Chunk::ShutdownAck,
@@ -156,7 +159,7 @@ fn parse_parameter<'a>(r: &mut OctetReader<'a>) -> Option<(u16, &'a [u8])> {
 }
 
 /// Parses a parameter within a parameter, as received.
-fn parse_quoted(value: &[u8]) -> Option<ChunkParameter> {
+fn parse_quoted_parameter(value: &[u8]) -> Option<ChunkParameter> {
     let mut r = OctetReader::new(value);
     let (kind, value) = parse_parameter(&mut r)?;
     r.is_empty().then(|| ChunkParameter { kind, value: value.to_vec() })
@@ -185,7 +188,7 @@ fn parse_init(r: &mut OctetReader<'_>) -> Option<InitChunk> {
                 }
             }
             STATE_COOKIE => init.cookie = Some(v.take_rest().to_vec()),
-            UNRECOGNIZED => init.unrecognized.push(parse_quoted(v.take_rest())?),
+            UNRECOGNIZED => init.unrecognized.push(parse_quoted_parameter(v.take_rest())?),
             COOKIE_PRESERVATIVE => init.cookie_preservative = Some(v.read_u32().ok()?),
             HOST_NAME => init.host_name = Some(v.take_rest().to_vec()),
             ADDRESS_TYPES => {
@@ -195,7 +198,7 @@ fn parse_init(r: &mut OctetReader<'_>) -> Option<InitChunk> {
                 }
             }
             _ => {
-                // RFC 9260 §3.2.1: a clear highest bit ends the parse; the next bit requests a report.
+                // RFC 9260, 3.2.1: a clear highest bit ends the parse; the next bit requests a report.
                 if kind & 0x4000 != 0 {
                     init.unknown.push(ChunkParameter { kind, value: v.take_rest().to_vec() });
                 }
@@ -258,7 +261,7 @@ fn parse_cause(code: u16, info: &[u8]) -> Option<ErrorCause> {
         }
         3 => ErrorCause::StaleCookie(r.read_u32().ok()?),
         4 => ErrorCause::OutOfResource,
-        5 => ErrorCause::UnresolvableAddress(parse_quoted(r.take_rest())?),
+        5 => ErrorCause::UnresolvableAddress(parse_quoted_parameter(r.take_rest())?),
         6 => ErrorCause::UnrecognizedChunk(r.take_rest().to_vec()),
         7 => ErrorCause::InvalidParameter,
         8 => ErrorCause::UnrecognizedParameters(parse_parameters(&mut r)?),
@@ -273,6 +276,7 @@ fn parse_cause(code: u16, info: &[u8]) -> Option<ErrorCause> {
 }
 
 fn pad_to_word(out: &mut Vec<u8>, start: usize) {
+    // RFC 9260, 3.2: zeros.
     let len = out.len() - start;
     out.resize(start + len.next_multiple_of(4), 0);
 }

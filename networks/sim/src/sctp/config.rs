@@ -171,7 +171,7 @@ impl SctpConfig {
         self.packet_size() - super::COMMON_HEADER
     }
     /// Returns the maximum octets of user data in a DATA chunk.
-    pub(super) fn max_data(&self) -> u32 {
+    pub(super) fn max_data_chunk_payload(&self) -> u32 {
         self.pmdcs() - super::DATA_HEADER
     }
     /// Returns the receive buffer within its bounds.

@@ -4,7 +4,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::net::IpAddr;
-use usher_core::{Instant, OctetReader, OctetWriter, TruncatedError};
+use usher_core::{Instant, OctetReader, OctetWriter, TruncatedInputError};
 
 /// The contents of a cookie. "Local" is the end that created it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ pub(super) struct StateCookie {
 const MAC: usize = 32;
 
 fn cookie_mac(secret: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
-    // HMAC pads a key with zeros to the digest's block.
+    // HMAC pads the key with zeros to the digest's block size, which is 64 octets.
     let mut key = [0; 64];
     key[..32].copy_from_slice(secret);
     let mut mac = Hmac::<Sha256>::new(&key.into());
@@ -69,6 +69,7 @@ impl StateCookie {
                 IpAddr::V6(a) => w.write_u8(6).write_bytes(&a.octets()),
             };
         }
+        // RFC 9260, 5.1.3: a MAC over the cookie.
         let signature = cookie_mac(secret, &[b"cookie", &out]).finalize().into_bytes();
         out.extend_from_slice(&signature);
         out
@@ -81,7 +82,7 @@ impl StateCookie {
         Self::decode_fields(&mut OctetReader::new(content)).ok()
     }
 
-    fn decode_fields(r: &mut OctetReader<'_>) -> Result<Self, TruncatedError> {
+    fn decode_fields(r: &mut OctetReader<'_>) -> Result<Self, TruncatedInputError> {
         Ok(Self {
             expires: Instant::from_nanos(r.read_u64()?),
             ports: (r.read_u16()?, r.read_u16()?),

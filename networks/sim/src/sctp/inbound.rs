@@ -11,7 +11,7 @@ const MAX_DUPLICATES: usize = 32;
 
 /// Classification of a received TSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TsnStatus {
+pub(super) enum ReceivedTsnStatus {
     New,
     Duplicate,
     /// The receive buffer is full.
@@ -65,27 +65,27 @@ impl SctpReceiver {
     }
 
     /// Classifies a chunk with `len` octets of user data, for a buffer of `buffer` octets.
-    pub(super) fn classify_tsn(&mut self, tsn: u32, len: u32, buffer: u32) -> TsnStatus {
+    pub(super) fn classify_tsn(&mut self, tsn: u32, len: u32, buffer: u32) -> ReceivedTsnStatus {
         if self.has_come(tsn) {
             if self.duplicates.len() < MAX_DUPLICATES {
                 self.duplicates.push(tsn);
             }
-            return TsnStatus::Duplicate;
+            return ReceivedTsnStatus::Duplicate;
         }
         if tsn.wrapping_sub(self.cumulative) > u32::from(u16::MAX) {
-            return TsnStatus::BufferFull;
+            return ReceivedTsnStatus::BufferFull;
         }
         let used = self.buffered + self.unread;
         let fills = self.runs.last().is_some_and(|&(_, last)| seq::lt(tsn, last));
-        // RFC 9260 §6.2: accept a chunk that fills a gap even if the window is closed. A sender that respects the
-        // window needs no more than this.
+        // RFC 9260, 6.2: accept a chunk that fills a gap even if the window is closed. Twice the buffer suffices for a
+        // sender that respects the window.
         let limit = if fills { buffer.saturating_mul(2) } else { buffer };
         if used.saturating_add(len) <= limit {
-            TsnStatus::New
+            ReceivedTsnStatus::New
         } else if self.runs.is_empty() && self.unread == 0 {
-            TsnStatus::Stuck
+            ReceivedTsnStatus::Stuck
         } else {
-            TsnStatus::BufferFull
+            ReceivedTsnStatus::BufferFull
         }
     }
     /// Records a new TSN.
@@ -139,20 +139,21 @@ impl SctpReceiver {
             if b.tsn != a.tsn.wrapping_add(1) {
                 return true;
             }
+            // RFC 9260, 3.3.1: fragments have one stream, sequence number and U flag, and consecutive TSNs.
             let same = (a.stream, a.unordered) == (b.stream, b.unordered) && (a.unordered || a.ssn == b.ssn);
             a.ending == b.beginning && (a.ending || same)
         };
         if !consistent(at) || (at > 0 && !consistent(at - 1)) {
             return Err(b"pieces of messages contradict each other");
         }
-        if let Some((first, last)) = self.whole_around(at) {
-            let (ssn, message) = self.join_pieces(first, last);
+        if let Some((first, last)) = self.complete_message_range(at) {
+            let (ssn, message) = self.reassemble_message(first, last);
             self.hand_over(ssn, message, &mut deliver);
         }
         Ok(())
     }
     /// Returns the positions of the message with the fragment at `at`, if it is complete.
-    fn whole_around(&self, at: usize) -> Option<(usize, usize)> {
+    fn complete_message_range(&self, at: usize) -> Option<(usize, usize)> {
         let follows = |i: usize| self.pieces[i].tsn == self.pieces[i - 1].tsn.wrapping_add(1);
         let mut first = at;
         while !self.pieces[first].beginning {
@@ -170,7 +171,8 @@ impl SctpReceiver {
         }
         Some((first, last))
     }
-    fn join_pieces(&mut self, first: usize, last: usize) -> (u16, UserMessage) {
+    fn reassemble_message(&mut self, first: usize, last: usize) -> (u16, UserMessage) {
+        // RFC 9260, 6.9: reassembles the message.
         let pieces: Vec<DataChunk> = self.pieces.drain(first..=last).collect();
         let len = pieces.iter().map(|p| p.payload.len).sum();
         self.buffered -= len;
@@ -188,6 +190,7 @@ impl SctpReceiver {
     /// Delivers a message and those that waited for it, or queues it until its turn.
     fn hand_over(&mut self, ssn: u16, message: UserMessage, deliver: &mut impl FnMut(UserMessage)) {
         let stream = message.stream;
+        // RFC 9260, 6.6: unordered messages at once, ordered ones by stream.
         if message.unordered {
             self.unread += message.payload.len;
             deliver(message);
@@ -225,6 +228,7 @@ impl SctpReceiver {
     pub(super) fn build_sack(&mut self, most: u32, buffer: u32) -> SackChunk {
         let entries = (most.saturating_sub(16) / 4) as usize;
         let distance = |tsn: u32| tsn.wrapping_sub(self.cumulative) as u16;
+        // RFC 9260, 6.2 and 6.7: as many gap blocks as fit, the lowest first.
         let gaps: Vec<_> =
             self.runs.iter().take(entries).map(|&(first, last)| (distance(first), distance(last))).collect();
         let mut duplicates = std::mem::take(&mut self.duplicates);

@@ -1,9 +1,9 @@
 //! Arriving packets (RFC 9260 §8.5 and §6.2).
 
-use super::association::{SctpAssociation, SctpEvent, SctpState};
+use super::association::{SctpAssociation, SctpAssociationState, SctpEvent};
 use super::chunk::{Chunk, DataChunk, ErrorCause, SctpPacket};
-use super::inbound::TsnStatus;
-use super::listen::out_of_the_blue;
+use super::inbound::ReceivedTsnStatus;
+use super::listen::reply_out_of_the_blue;
 use crate::tcp::seq;
 use usher_core::{CloseReason, Instant};
 
@@ -13,12 +13,13 @@ impl SctpAssociation {
     pub fn handle_packet(&mut self, now: Instant, path: u8, packet: SctpPacket) {
         self.stats.packets_received += 1;
         let path = path.min(self.paths.len() as u8 - 1);
-        self.wake_output();
-        // §8.5.1 E: treat SHUTDOWN ACK as out of the blue.
-        let setting_up = matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed);
+        self.request_output();
+        // RFC 9260, 8.5.1 E: treat SHUTDOWN ACK as out of the blue.
+        let setting_up =
+            matches!(self.state, SctpAssociationState::CookieWait | SctpAssociationState::CookieEchoed);
         let late = setting_up && matches!(packet.chunks.first(), Some(Chunk::ShutdownAck));
-        if self.state == SctpState::Closed || late {
-            if let Some(answer) = out_of_the_blue(&packet) {
+        if self.state == SctpAssociationState::Closed || late {
+            if let Some(answer) = reply_out_of_the_blue(&packet) {
                 self.queue_reply(path, answer);
             }
             return;
@@ -28,6 +29,7 @@ impl SctpAssociation {
         let mut chunks = chunks.into_iter().peekable();
         match chunks.peek() {
             Some(Chunk::Init(init)) => {
+                // RFC 9260, 8.5.1 A and 12.3: INIT is alone in its packet, with tag 0.
                 if vtag != 0 {
                     self.stats.bad_tag += 1;
                 } else if !alone {
@@ -44,17 +46,18 @@ impl SctpAssociation {
                 chunks.next();
             }
             first => {
-                if !self.tag_is_good(vtag, first) {
+                // RFC 9260, 8.5: drops a packet with another tag.
+                if !self.is_verification_tag_valid(vtag, first) {
                     self.stats.bad_tag += 1;
                     return;
                 }
             }
         }
-        self.take_chunks(now, path, alone, chunks);
+        self.handle_chunks(now, path, alone, chunks);
     }
 
     /// §8.5.1.
-    fn tag_is_good(&self, vtag: u32, first: Option<&Chunk>) -> bool {
+    fn is_verification_tag_valid(&self, vtag: u32, first: Option<&Chunk>) -> bool {
         match first {
             Some(Chunk::Abort { reflected: true, .. } | Chunk::ShutdownComplete { reflected: true }) => {
                 self.peer_tag != 0 && vtag == self.peer_tag
@@ -64,7 +67,7 @@ impl SctpAssociation {
     }
 
     /// Handles the chunks of a valid packet, all or those behind a cookie.
-    pub(super) fn take_chunks(
+    pub(super) fn handle_chunks(
         &mut self,
         now: Instant,
         path: u8,
@@ -73,23 +76,25 @@ impl SctpAssociation {
     ) {
         let had_gaps = self.inb.has_gaps();
         let waiting = self.control.len();
-        let closing = self.state == SctpState::ShutdownSent;
+        let closing = self.state == SctpAssociationState::ShutdownSent;
         let mut with_data = false;
         for chunk in chunks {
             with_data |= matches!(chunk, Chunk::Data(_)) && self.accepts_data();
-            if !self.take_chunk(now, path, alone, chunk) || self.state == SctpState::Closed {
+            if !self.handle_sctp_chunk(now, path, alone, chunk) || self.state == SctpAssociationState::Closed
+            {
                 break;
             }
         }
-        if self.state == SctpState::Closed {
+        if self.state == SctpAssociationState::Closed {
             return;
         }
-        self.answer_by_one_packet(waiting);
-        if closing && self.state == SctpState::ShutdownSent {
-            // §9.2: any packet shows that the peer is alive.
+        self.limit_replies_to_one_packet(waiting);
+        if closing && self.state == SctpAssociationState::ShutdownSent {
+            // RFC 9260, 9.2: any packet shows that the peer is alive.
             self.retries = 0;
-            self.arm_shutdown(now);
+            self.arm_shutdown_timer(now);
         }
+        // RFC 9260, 6.2: one SACK for all DATA of a packet.
         if with_data {
             self.schedule_sack(now, path, had_gaps);
         }
@@ -97,7 +102,7 @@ impl SctpAssociation {
     }
 
     /// §12.4: limits a packet's replies, except DATA and SACK, to one packet; `before` replies were pending.
-    fn answer_by_one_packet(&mut self, before: usize) {
+    fn limit_replies_to_one_packet(&mut self, before: usize) {
         let mut room = self.config.pmdcs();
         let mut kept = before;
         while let Some((_, chunk)) = self.control.get(kept)
@@ -106,69 +111,82 @@ impl SctpAssociation {
             room = left;
             kept += 1;
         }
-        // A reply larger than a packet was accepted before, and is sent alone.
+        // Keep at least one new chunk: a reply that alone exceeds a packet is sent in a packet of its own.
         self.control.truncate(kept.max(before + 1));
     }
 
     fn accepts_data(&self) -> bool {
-        matches!(self.state, SctpState::Established | SctpState::ShutdownPending | SctpState::ShutdownSent)
+        // RFC 9260, 6: DATA counts in these states only.
+        matches!(
+            self.state,
+            SctpAssociationState::Established
+                | SctpAssociationState::ShutdownPending
+                | SctpAssociationState::ShutdownSent
+        )
     }
 
     /// Handles a chunk. False if the rest of the packet must be ignored.
-    fn take_chunk(&mut self, now: Instant, path: u8, alone: bool, chunk: Chunk) -> bool {
+    fn handle_sctp_chunk(&mut self, now: Instant, path: u8, alone: bool, chunk: Chunk) -> bool {
         match chunk {
             Chunk::Data(data) if self.accepts_data() => self.take_data(path, data),
             Chunk::Sack(sack) => match self.state {
-                SctpState::CookieEchoed
-                | SctpState::Established
-                | SctpState::ShutdownPending
-                | SctpState::ShutdownReceived => self.handle_sack(now, &sack),
+                SctpAssociationState::CookieEchoed
+                | SctpAssociationState::Established
+                | SctpAssociationState::ShutdownPending
+                | SctpAssociationState::ShutdownReceived => self.handle_sack(now, &sack),
                 _ => self.stats.unexpected += 1,
             },
             Chunk::InitAck(init) if alone => self.handle_init_ack(now, path, &init),
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => self.stats.malformed += 1,
-            // §6.10: the peer must not bundle it; its meaning in such a packet is undefined.
+            // RFC 9260, 6.10: the peer must not bundle it; its meaning in such a packet is undefined.
             Chunk::ShutdownComplete { .. } if !alone => self.stats.malformed += 1,
             Chunk::CookieAck => self.handle_cookie_ack(now, path),
             Chunk::Heartbeat(info) => match self.state {
-                SctpState::CookieWait => self.stats.unexpected += 1,
+                SctpAssociationState::CookieWait => self.stats.unexpected += 1,
                 _ if info.len() as u32 + 8 > self.config.pmdcs() => self.stats.malformed += 1,
-                // §8.3 requires it although no other chunk may be sent (§5.1 C).
-                SctpState::CookieEchoed => {
+                // RFC 9260, 8.3: answered although no other chunk may be sent (5.1 C).
+                SctpAssociationState::CookieEchoed => {
                     self.queue_reply(path, SctpPacket::with_chunk(self.peer_tag, Chunk::HeartbeatAck(info)));
                 }
+                // RFC 9260, 3.3.6: returns the information unchanged.
                 _ => self.queue_control(path, Chunk::HeartbeatAck(info)),
             },
             Chunk::HeartbeatAck(info) => self.handle_heartbeat_ack(now, &info),
             Chunk::Abort { .. } => {
-                let refused = matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed);
+                // RFC 9260, 3.3.7 and 9.1: no answer; the application learns it.
+                let refused = matches!(
+                    self.state,
+                    SctpAssociationState::CookieWait | SctpAssociationState::CookieEchoed
+                );
                 self.fail(if refused { CloseReason::Refused } else { CloseReason::Reset });
             }
             Chunk::Error(causes) => {
                 let stale = causes.iter().any(|cause| matches!(cause, ErrorCause::StaleCookie(_)));
-                if stale && self.state == SctpState::CookieEchoed {
+                if stale && self.state == SctpAssociationState::CookieEchoed {
                     self.restart_setup(now);
                 }
             }
             Chunk::Shutdown { cumulative } => self.handle_shutdown(now, path, cumulative),
             Chunk::ShutdownAck => self.handle_shutdown_ack(path),
             Chunk::ShutdownComplete { .. } => match self.state {
-                SctpState::ShutdownAckSent => self.fail(CloseReason::Closed),
+                SctpAssociationState::ShutdownAckSent => self.fail(CloseReason::Closed),
                 _ => self.stats.unexpected += 1,
             },
             Chunk::Data(_) => self.stats.unexpected += 1,
-            Chunk::Unknown { kind, flags, value } => return self.take_unknown(path, kind, flags, &value),
+            Chunk::Unknown { kind, flags, value } => {
+                return self.handle_unknown_chunk(path, kind, flags, &value);
+            }
         }
         true
     }
 
     /// §3.2: the two highest bits of the type select the action.
-    fn take_unknown(&mut self, path: u8, kind: u8, flags: u8, value: &[u8]) -> bool {
+    fn handle_unknown_chunk(&mut self, path: u8, kind: u8, flags: u8, value: &[u8]) -> bool {
         self.stats.unknown_chunks += 1;
-        if kind & 0x40 != 0 && self.peer_tag != 0 && self.state != SctpState::CookieEchoed {
+        if kind & 0x40 != 0 && self.peer_tag != 0 && self.state != SctpAssociationState::CookieEchoed {
             let mut quoted = vec![kind, flags];
             quoted.extend_from_slice(&(4 + value.len() as u16).to_be_bytes());
-            // Limited to a packet; ERROR and cause take eight octets.
+            // Limit the quoted parameter to a packet. The ERROR header and the cause header take eight octets.
             let room = self.config.pmdcs() as usize - 8 - quoted.len();
             quoted.extend_from_slice(&value[..value.len().min(room)]);
             self.queue_control(path, Chunk::Error(vec![ErrorCause::UnrecognizedChunk(quoted)]));
@@ -177,27 +195,30 @@ impl SctpAssociation {
     }
 
     fn take_data(&mut self, path: u8, data: DataChunk) {
+        // RFC 9260, 6.2: ends an association that sends DATA without user data.
         if data.payload.len == 0 {
             self.stats.malformed += 1;
-            self.abort_because(ErrorCause::NoUserData(data.tsn));
+            self.abort_with_cause(ErrorCause::NoUserData(data.tsn));
             return;
         }
         self.sack_now |= data.immediate;
         match self.inb.classify_tsn(data.tsn, data.payload.len, self.config.bounded_receive_buffer()) {
-            TsnStatus::New => {}
-            TsnStatus::Duplicate => {
+            ReceivedTsnStatus::New => {}
+            ReceivedTsnStatus::Duplicate => {
                 self.stats.duplicates += 1;
+                // RFC 9260, 6.2: acknowledges a duplicate at once.
                 self.sack_now = true;
                 return;
             }
-            TsnStatus::BufferFull => {
+            ReceivedTsnStatus::BufferFull => {
                 self.stats.no_room += 1;
+                // RFC 9260, 6.2: drops the chunk, and sends a SACK at once.
                 self.sack_now = true;
                 return;
             }
-            TsnStatus::Stuck => {
+            ReceivedTsnStatus::Stuck => {
                 self.stats.no_room += 1;
-                self.abort_because(ErrorCause::OutOfResource);
+                self.abort_with_cause(ErrorCause::OutOfResource);
                 return;
             }
         }
@@ -211,7 +232,7 @@ impl SctpAssociation {
         if let Err(why) = self.inb.insert_chunk(data, |message| events.push_back(SctpEvent::Message(message)))
         {
             self.stats.malformed += 1;
-            self.abort_because(ErrorCause::ProtocolViolation(why.to_vec()));
+            self.abort_with_cause(ErrorCause::ProtocolViolation(why.to_vec()));
         }
     }
 
@@ -221,6 +242,7 @@ impl SctpAssociation {
         self.owe_sack = true;
         self.sack_path = path;
         self.unsacked = self.unsacked.saturating_add(1);
+        // RFC 9260, 5.1: acknowledges the first DATA at once.
         let first = !std::mem::replace(&mut self.sacked, true) && self.config.first_sack_at_once;
         self.sack_now |= first;
         let gaps = self.inb.has_gaps() || (had_gaps && self.config.filled_gap_at_once);
@@ -234,12 +256,12 @@ impl SctpAssociation {
                 (self.unsacked, self.sack_at) = (0, Instant::FAR_FUTURE);
             }
         }
-        if self.state == SctpState::ShutdownSent {
-            // §9.2: SACK and SHUTDOWN at once, and T2-shutdown restarts.
+        if self.state == SctpAssociationState::ShutdownSent {
+            // RFC 9260, 9.2: SACK and SHUTDOWN at once, and T2-shutdown restarts.
             self.sack_now = true;
             self.send_shutdown(path);
             self.retries = 0;
-            self.arm_shutdown(now);
+            self.arm_shutdown_timer(now);
         }
     }
 
@@ -253,13 +275,13 @@ impl SctpAssociation {
             Some(path)
         });
         match known {
-            Some(path) => self.path_works(path),
+            Some(path) => self.record_path_working(path),
             None => self.stats.unexpected += 1,
         }
     }
 
     fn handle_shutdown(&mut self, now: Instant, path: u8, cumulative: u32) {
-        if matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed) {
+        if matches!(self.state, SctpAssociationState::CookieWait | SctpAssociationState::CookieEchoed) {
             self.stats.unexpected += 1;
             return;
         }
@@ -268,22 +290,25 @@ impl SctpAssociation {
             return;
         }
         match self.state {
-            SctpState::Established | SctpState::ShutdownPending | SctpState::ShutdownReceived => {
-                self.state = SctpState::ShutdownReceived;
-                self.take_shutdowns_word(now, cumulative);
+            SctpAssociationState::Established
+            | SctpAssociationState::ShutdownPending
+            | SctpAssociationState::ShutdownReceived => {
+                self.state = SctpAssociationState::ShutdownReceived;
+                self.apply_shutdown_acknowledgement(now, cumulative);
             }
             _ => {
-                self.state = SctpState::ShutdownAckSent;
+                self.state = SctpAssociationState::ShutdownAckSent;
                 self.retries = 0;
                 self.send_shutdown(path);
-                self.arm_shutdown(now);
+                self.arm_shutdown_timer(now);
             }
         }
     }
 
     fn handle_shutdown_ack(&mut self, path: u8) {
         match self.state {
-            SctpState::ShutdownSent | SctpState::ShutdownAckSent => {
+            SctpAssociationState::ShutdownSent | SctpAssociationState::ShutdownAckSent => {
+                // RFC 9260, 9.2 and 6.10: SHUTDOWN COMPLETE answers in both states, alone in its packet.
                 let complete = Chunk::ShutdownComplete { reflected: false };
                 self.queue_reply(path, SctpPacket::with_chunk(self.peer_tag, complete));
                 self.fail(CloseReason::Closed);
@@ -298,18 +323,18 @@ impl SctpAssociation {
             return;
         }
         match self.state {
-            SctpState::ShutdownPending => {
-                self.state = SctpState::ShutdownSent;
+            SctpAssociationState::ShutdownPending => {
+                self.state = SctpAssociationState::ShutdownSent;
                 if !self.inb.has_gaps() {
                     self.clear_sack_due();
                 }
                 self.guard_at = now + self.config.rto_max * 5;
             }
-            SctpState::ShutdownReceived => self.state = SctpState::ShutdownAckSent,
+            SctpAssociationState::ShutdownReceived => self.state = SctpAssociationState::ShutdownAckSent,
             _ => return,
         }
         self.retries = 0;
-        self.send_shutdown(self.data_path());
-        self.arm_shutdown(now);
+        self.send_shutdown(self.path_of_new_data());
+        self.arm_shutdown_timer(now);
     }
 }

@@ -4,13 +4,15 @@ use super::association::SctpAssociation;
 use super::chunk::{Chunk, ErrorCause, SctpPacket};
 use super::config::SctpConfig;
 use super::cookie::StateCookie;
-use super::setup::{InitFault, check_init, cookie_for, init_ack, offered_streams, refuse_init};
+use super::setup::{
+    InitChunkError, build_init_ack, build_state_cookie, check_init, offered_streams, refuse_init,
+};
 use std::sync::Arc;
 use usher_core::Instant;
 
 /// Values that a host draws for an association.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct InitialValues {
+pub struct InitialAssociationValues {
     /// Local verification tag; never 0 (0 becomes 1).
     pub tag: u32,
     /// First local TSN.
@@ -19,7 +21,7 @@ pub struct InitialValues {
     pub secret: [u8; 32],
 }
 
-impl std::fmt::Debug for InitialValues {
+impl std::fmt::Debug for InitialAssociationValues {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Initial {{ tag: {:#010x}, tsn: {}, .. }}", self.tag, self.tsn)
     }
@@ -27,7 +29,7 @@ impl std::fmt::Debug for InitialValues {
 
 /// The action for a packet without an association.
 #[derive(Debug)]
-pub enum ListenerAction {
+pub enum SctpListenerAction {
     /// Send this to the packet's source.
     Reply(SctpPacket),
     /// Drain this new association: a valid cookie arrived. The chunks bundled behind it are handled already.
@@ -38,7 +40,7 @@ pub enum ListenerAction {
 
 /// Handles a listener's packet without an association. INIT leads to INIT ACK with a signed cookie, a valid
 /// cookie to an association, a stale one to ERROR. A forged one is dropped. Other packets are [out of the
-/// blue](out_of_the_blue).
+/// blue](reply_out_of_the_blue).
 ///
 /// `ports` are the local and the remote port, to which cookies are bound. `path` is the packet's path, one of
 /// `paths` that the association may use. An accepted association takes only the secret from `initial`: its tag
@@ -46,61 +48,65 @@ pub enum ListenerAction {
 pub fn handle_listener_packet(
     config: &Arc<SctpConfig>,
     now: Instant,
-    initial: InitialValues,
+    initial: InitialAssociationValues,
     ports: (u16, u16),
     path: u8,
     paths: u8,
     packet: SctpPacket,
-) -> ListenerAction {
+) -> SctpListenerAction {
     let alone = packet.chunks.len() == 1;
     match packet.chunks.first() {
         Some(Chunk::Init(init)) if packet.vtag == 0 && alone => match check_init(init) {
             Ok(()) => {
                 let outbound = offered_streams(config, init);
                 let local = (initial.tag.max(1), initial.tsn);
-                let cookie = cookie_for(config, now, ports, local, outbound, init);
-                ListenerAction::Reply(init_ack(config, &cookie, &initial.secret, outbound, init))
+                let cookie = build_state_cookie(config, now, ports, local, outbound, init);
+                // RFC 9260, 5.1: answers at once with a cookie, and keeps no state.
+                SctpListenerAction::Reply(build_init_ack(config, &cookie, &initial.secret, outbound, init))
             }
-            Err(InitFault::Unanswerable) => ListenerAction::Discard,
-            Err(InitFault::SmallWindow) => {
-                ListenerAction::Reply(refuse_init(init, ErrorCause::InvalidParameter))
+            Err(InitChunkError::Unanswerable) => SctpListenerAction::Discard,
+            Err(InitChunkError::SmallWindow) => {
+                SctpListenerAction::Reply(refuse_init(init, ErrorCause::InvalidParameter))
             }
-            Err(InitFault::Invalid(cause)) => ListenerAction::Reply(refuse_init(init, cause)),
+            Err(InitChunkError::Invalid(cause)) => SctpListenerAction::Reply(refuse_init(init, cause)),
         },
         Some(Chunk::CookieEcho(bytes)) => {
+            // RFC 9260, 5.1.5: drops a cookie with a wrong MAC, port or tag.
             let Some(cookie) = StateCookie::decode_signed(&initial.secret, bytes) else {
-                return ListenerAction::Discard;
+                return SctpListenerAction::Discard;
             };
             if cookie.ports != ports || cookie.local_tag != packet.vtag {
-                return ListenerAction::Discard;
+                return SctpListenerAction::Discard;
             }
+            // RFC 9260, 5.1.5: reports a stale cookie.
             if let Some(staleness) = cookie.staleness(now) {
                 let error = Chunk::Error(vec![ErrorCause::StaleCookie(staleness)]);
-                return ListenerAction::Reply(SctpPacket::with_chunk(cookie.peer_tag, error));
+                return SctpListenerAction::Reply(SctpPacket::with_chunk(cookie.peer_tag, error));
             }
             let path = path.min(paths.max(1) - 1);
-            let mut a = SctpAssociation::accept_cookie(config, now, initial.secret, &cookie, path, paths);
+            let mut a =
+                SctpAssociation::association_from_cookie(config, now, initial.secret, &cookie, path, paths);
             a.stats.packets_received = 1;
-            a.take_chunks(now, path, false, packet.chunks.into_iter().skip(1));
-            ListenerAction::Accept(Box::new(a))
+            a.handle_chunks(now, path, false, packet.chunks.into_iter().skip(1));
+            SctpListenerAction::Accept(Box::new(a))
         }
-        _ => out_of_the_blue(&packet).map_or(ListenerAction::Discard, ListenerAction::Reply),
+        _ => reply_out_of_the_blue(&packet).map_or(SctpListenerAction::Discard, SctpListenerAction::Reply),
     }
 }
 
 /// Returns the reply to a packet without an association or listener (RFC 9260 §8.4); `None` if there is none.
-pub fn out_of_the_blue(packet: &SctpPacket) -> Option<SctpPacket> {
+pub fn reply_out_of_the_blue(packet: &SctpPacket) -> Option<SctpPacket> {
     let any = |what: fn(&Chunk) -> bool| packet.chunks.iter().any(what);
     if packet.chunks.is_empty() || any(|chunk| matches!(chunk, Chunk::Abort { .. })) {
         return None;
     }
     if let Some(Chunk::Init(init)) = packet.chunks.first() {
-        // §12.3: with other chunks, or with a tag, the whole packet is dropped.
+        // RFC 9260, 12.3: with other chunks, or with a tag, the whole packet is dropped.
         let answerable = packet.vtag == 0 && init.tag != 0 && packet.chunks.len() == 1;
         let abort = Chunk::Abort { reflected: false, causes: Vec::new() };
         return answerable.then(|| SctpPacket::with_chunk(init.tag, abort));
     }
-    // §8.5.1 A: only INIT has tag 0.
+    // RFC 9260, 8.5.1 A: only INIT has tag 0.
     if packet.vtag == 0 {
         return None;
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// The state of a sent chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ChunkStatus {
+pub(super) enum SentChunkStatus {
     /// In flight.
     Flying,
     /// Lost: to be retransmitted, on the same path after fast retransmit, else on an alternate one.
@@ -24,7 +24,7 @@ pub(super) struct SentChunk {
     pub(super) data: DataChunk,
     /// The path of its last transmission.
     pub(super) path: u8,
-    pub(super) whereabouts: ChunkStatus,
+    pub(super) whereabouts: SentChunkStatus,
     /// Number of SACKs that report it missing.
     pub(super) missing: u8,
     /// True after its fast retransmission, which happens only once (RFC 9260 §7.2.4 rule 5).
@@ -39,7 +39,7 @@ impl SentChunk {
         round_to_words(DATA_HEADER + self.data.payload.len)
     }
     /// Returns its octets of the congestion window.
-    pub(super) fn window_weight(&self, config: &SctpConfig) -> u32 {
+    pub(super) fn congestion_window_octets(&self, config: &SctpConfig) -> u32 {
         if config.headers_in_window { self.wire_size() } else { self.data.payload.len }
     }
 }
@@ -96,12 +96,14 @@ impl SctpSender {
     /// Cuts a message into chunks of at most `most` octets of user data and queues them; false if the queue is full.
     pub(super) fn push_message(&mut self, message: UserMessage, most: u32) -> bool {
         let UserMessage { stream, ppid, unordered, payload } = message;
+        // RFC 9260, 6.9: no fragment exceeds the path MTU.
         let pieces = payload.len.div_ceil(most);
         let wire = u64::from(payload.len) + u64::from(pieces) * u64::from(DATA_HEADER + 3);
         if wire + u64::from(self.queued) + u64::from(self.sent_octets) > MAX_QUEUED {
             return false;
         }
         let ssn = if unordered { 0 } else { self.next_ssn(stream) };
+        // RFC 9260, 6.9: all fragments have the same stream, sequence number and U flag.
         let whole = DataChunk { stream, ssn, ppid, unordered, ..DataChunk::default() };
         if pieces == 1 {
             self.push_chunk(DataChunk { beginning: true, ending: true, payload, ..whole });
@@ -113,7 +115,7 @@ impl SctpSender {
             self.push_chunk(DataChunk {
                 beginning: piece == 0,
                 ending: piece == pieces - 1,
-                payload: cut_payload(&payload, from, len),
+                payload: payload_slice(&payload, from, len),
                 ..whole.clone()
             });
         }
@@ -126,6 +128,7 @@ impl SctpSender {
     fn next_ssn(&mut self, stream: u16) -> u16 {
         let at = usize::from(stream);
         if self.ssns.len() <= at {
+            // RFC 9260, 6.5: from 0, one per ordered message, wrapping.
             self.ssns.resize(at + 1, 0);
         }
         let ssn = self.ssns[at];
@@ -150,7 +153,7 @@ impl SctpSender {
         self.sent.push_back(SentChunk {
             data: data.clone(),
             path,
-            whereabouts: ChunkStatus::Flying,
+            whereabouts: SentChunkStatus::Flying,
             missing: 0,
             fast_retransmitted: false,
             is_reneged: false,
@@ -165,16 +168,16 @@ impl SctpSender {
         Some(sent)
     }
     /// Returns the position of the first lost chunk.
-    pub(super) fn first_lost(&self) -> Option<usize> {
+    pub(super) fn first_lost_chunk(&self) -> Option<usize> {
         if self.lost == 0 {
             return None;
         }
-        self.sent.iter().position(|s| matches!(s.whereabouts, ChunkStatus::Lost { .. }))
+        self.sent.iter().position(|s| matches!(s.whereabouts, SentChunkStatus::Lost { .. }))
     }
 }
 
 /// Returns `len` octets of a payload from `from` on.
-fn cut_payload(payload: &Payload, from: u32, len: u32) -> Payload {
+fn payload_slice(payload: &Payload, from: u32, len: u32) -> Payload {
     let bytes = payload.as_slice();
     let clip = |at: u32| (at as usize).min(bytes.len());
     let piece = &bytes[clip(from)..clip(from + len)];

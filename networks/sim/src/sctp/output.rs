@@ -1,9 +1,9 @@
 //! Output (RFC 9260 §6.1, §6.10): which packets may be sent now, bundled.
 
-use super::association::{OutgoingPacket, SctpAssociation, SctpState};
+use super::association::{OutgoingSctpPacket, SctpAssociation, SctpAssociationState};
 use super::chunk::{Chunk, DataChunk, SctpPacket, round_to_words};
 use super::config::LossRecovery;
-use super::outbound::ChunkStatus;
+use super::outbound::SentChunkStatus;
 use super::{COMMON_HEADER, DATA_HEADER};
 use crate::tcp::seq;
 use usher_core::{Duration, Instant};
@@ -14,19 +14,19 @@ const MAX_SENT: usize = 65_535;
 
 /// The next DATA that may be sent: its path and its first chunk's size.
 #[derive(Clone, Copy)]
-struct NextData {
+struct NextDataChunk {
     path: u8,
     len: u32,
 }
 
 /// A packet being filled.
-struct PacketAssembly {
+struct SctpPacketBuilder {
     chunks: Vec<Chunk>,
     remaining: u32,
     path: Option<u8>,
 }
 
-impl PacketAssembly {
+impl SctpPacketBuilder {
     /// Adds a chunk if it fits, or if the packet is empty.
     fn push_chunk(&mut self, path: u8, chunk: Chunk) {
         self.remaining = self.remaining.saturating_sub(chunk.padded_len());
@@ -41,7 +41,7 @@ impl PacketAssembly {
 impl SctpAssociation {
     /// Returns the next packet to send; poll until `None`.
     #[must_use]
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<OutgoingPacket> {
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<OutgoingSctpPacket> {
         if !self.wake {
             return None;
         }
@@ -56,44 +56,46 @@ impl SctpAssociation {
         transmit
     }
 
-    fn build_packet(&mut self, now: Instant) -> Option<OutgoingPacket> {
+    fn build_packet(&mut self, now: Instant) -> Option<OutgoingSctpPacket> {
         match self.state {
-            SctpState::Closed => None,
-            SctpState::CookieWait => {
+            SctpAssociationState::Closed => None,
+            SctpAssociationState::CookieWait => {
                 if !std::mem::take(&mut self.setup_due) {
                     return None;
                 }
-                self.setup_leaves(now);
-                Some(OutgoingPacket { path: self.timer_path, packet: self.init_packet() })
+                self.record_setup_send_time(now);
+                Some(OutgoingSctpPacket { path: self.timer_path, packet: self.init_packet() })
             }
-            SctpState::CookieEchoed => {
+            SctpAssociationState::CookieEchoed => {
                 if !std::mem::take(&mut self.setup_due) {
                     return None;
                 }
-                self.setup_leaves(now);
+                self.record_setup_send_time(now);
                 let mut filling = self.start_packet();
+                // RFC 9260, 5.1: COOKIE ECHO is first; no other packet leaves before COOKIE ACK.
                 filling.push_chunk(self.timer_path, Chunk::CookieEcho(self.cookie.clone()));
                 self.push_control(&mut filling);
                 self.push_data_behind_cookie(now, &mut filling);
                 self.finish_packet(filling)
             }
-            _ => self.build_open(now),
+            _ => self.build_established_packet(now),
         }
     }
 
-    fn setup_leaves(&mut self, now: Instant) {
+    fn record_setup_send_time(&mut self, now: Instant) {
         self.setup_sent_at = (self.retries == 0).then_some(now);
     }
-    fn start_packet(&self) -> PacketAssembly {
+    fn start_packet(&self) -> SctpPacketBuilder {
         let room = self.config.packet_size() - COMMON_HEADER;
-        PacketAssembly { chunks: Vec::new(), remaining: room, path: None }
+        SctpPacketBuilder { chunks: Vec::new(), remaining: room, path: None }
     }
-    fn finish_packet(&self, filling: PacketAssembly) -> Option<OutgoingPacket> {
+    fn finish_packet(&self, filling: SctpPacketBuilder) -> Option<OutgoingSctpPacket> {
+        // RFC 9260, 3.1: the peer's verification tag.
         let packet = SctpPacket { vtag: self.peer_tag, chunks: filling.chunks };
-        Some(OutgoingPacket { path: filling.path?, packet })
+        Some(OutgoingSctpPacket { path: filling.path?, packet })
     }
 
-    fn push_control(&mut self, filling: &mut PacketAssembly) {
+    fn push_control(&mut self, filling: &mut SctpPacketBuilder) {
         while let Some((path, chunk)) = self.control.front() {
             let fits = chunk.padded_len() <= filling.remaining || filling.chunks.is_empty();
             if !fits || !filling.accepts_path(*path) {
@@ -105,10 +107,11 @@ impl SctpAssociation {
         }
     }
 
-    fn build_open(&mut self, now: Instant) -> Option<OutgoingPacket> {
+    fn build_established_packet(&mut self, now: Instant) -> Option<OutgoingSctpPacket> {
         let mut filling = self.start_packet();
+        // RFC 9260, 6.10: control chunks stand before DATA.
         self.push_control(&mut filling);
-        let next = self.next_data(now).filter(|next| filling.accepts_path(next.path));
+        let next = self.next_sendable_data(now).filter(|next| filling.accepts_path(next.path));
         if self.owe_sack {
             let len = self.inb.sack_len(self.config.pmdcs());
             let rides = next.filter(|next| self.config.bundle_sacks && len + next.len <= filling.remaining);
@@ -125,17 +128,17 @@ impl SctpAssociation {
             && next.len <= filling.remaining
         {
             if self.out.lost > 0 {
-                self.push_lost(now, next.path, &mut filling);
+                self.push_lost_chunks(now, next.path, &mut filling);
                 self.burst = self.burst.saturating_sub(u32::from(self.bound_burst));
             } else {
-                self.push_new(now, next.path, &mut filling);
+                self.push_new_chunks(now, next.path, &mut filling);
                 self.burst = self.burst.saturating_sub(1);
             }
         }
         self.finish_packet(filling)
     }
 
-    fn push_sack(&mut self, path: u8, filling: &mut PacketAssembly) {
+    fn push_sack(&mut self, path: u8, filling: &mut SctpPacketBuilder) {
         let sack = self.inb.build_sack(self.config.pmdcs(), self.config.bounded_receive_buffer());
         self.announced = sack.window;
         filling.push_chunk(path, Chunk::Sack(sack));
@@ -150,41 +153,46 @@ impl SctpAssociation {
     }
 
     /// Returns the next DATA, if it may be sent.
-    fn next_data(&mut self, now: Instant) -> Option<NextData> {
+    fn next_sendable_data(&mut self, now: Instant) -> Option<NextDataChunk> {
+        // RFC 9260, 6: DATA leaves in these states only.
         let sends = matches!(
             self.state,
-            SctpState::Established | SctpState::ShutdownPending | SctpState::ShutdownReceived
+            SctpAssociationState::Established
+                | SctpAssociationState::ShutdownPending
+                | SctpAssociationState::ShutdownReceived
         );
         if !sends {
             return None;
         }
-        if let Some(at) = self.out.first_lost() {
-            // §6.1 C: before new data.
+        if let Some(at) = self.out.first_lost_chunk() {
+            // RFC 9260, 6.1 C: before new data.
             let path = self.retransmission_path(at);
             let p = &self.paths[usize::from(path)];
             let idle = self.paths.iter().all(|p| p.flight == 0);
             let allowed = self.grant || (!self.is_repair_blocked && (idle || p.is_window_open()));
-            return allowed.then(|| NextData { path, len: self.out.sent[at].wire_size() });
+            return allowed.then(|| NextDataChunk { path, len: self.out.sent[at].wire_size() });
         }
         self.grant = false;
         let first = self.out.queue.front()?;
         let (whole, len) = (first.beginning && first.ending, first.payload.len);
-        let path = self.data_path();
+        let path = self.path_of_new_data();
         let quiet = self.out.sent.is_empty();
         let p = &mut self.paths[usize::from(path)];
         p.decay_idle_window(&self.config, now);
         let full = self.out.queued >= self.config.pmdcs();
-        let waits = self.config.nagle && whole && !full && !quiet && self.state == SctpState::Established;
+        let waits =
+            self.config.nagle && whole && !full && !quiet && self.state == SctpAssociationState::Established;
         let (open, rto) = (p.is_window_open(), p.rtt.rto);
-        let fits = len <= self.peer_window || (quiet && self.may_probe(now, rto));
+        // RFC 9260, 6.1 A: beyond the peer's window, only a probe.
+        let fits = len <= self.peer_window || (quiet && self.is_window_probe_permitted(now, rto));
         let room = open && fits && !waits && self.out.sent.len() < MAX_SENT;
         let allowed = room && self.burst > 0;
-        // Agent/SCTP's limit ends when it has delayed a packet.
+        // ns-2 limits the burst only until the limit has delayed a packet.
         self.bound_burst &= !room || allowed;
-        allowed.then(|| NextData { path, len: round_to_words(DATA_HEADER + len) })
+        allowed.then(|| NextDataChunk { path, len: round_to_words(DATA_HEADER + len) })
     }
     /// True if a closed window, without data in flight, may be probed: after one RTO (§6.1 A).
-    fn may_probe(&mut self, now: Instant, rto: Duration) -> bool {
+    fn is_window_probe_permitted(&mut self, now: Instant, rto: Duration) -> bool {
         if self.probe_at == Instant::FAR_FUTURE && !self.probe_due && !self.config.probe_at_once {
             self.probe_at = now + rto;
         }
@@ -195,16 +203,16 @@ impl SctpAssociation {
     fn retransmission_path(&self, at: usize) -> u8 {
         let sent = &self.out.sent[at];
         match sent.whereabouts {
-            ChunkStatus::Lost { fast: true } => sent.path,
+            SentChunkStatus::Lost { fast: true } => sent.path,
             _ => self.alternate_path(sent.path),
         }
     }
 
-    fn push_lost(&mut self, now: Instant, path: u8, filling: &mut PacketAssembly) {
-        let Some(first) = self.out.first_lost() else { return };
+    fn push_lost_chunks(&mut self, now: Instant, path: u8, filling: &mut SctpPacketBuilder) {
+        let Some(first) = self.out.first_lost_chunk() else { return };
         self.grant = false;
         for at in first..self.out.sent.len() {
-            let ChunkStatus::Lost { fast } = self.out.sent[at].whereabouts else { continue };
+            let SentChunkStatus::Lost { fast } = self.out.sent[at].whereabouts else { continue };
             if self.retransmission_path(at) != path {
                 continue;
             }
@@ -213,29 +221,30 @@ impl SctpAssociation {
                 break;
             }
             let earlier =
-                |s: &super::outbound::SentChunk| s.whereabouts == ChunkStatus::Flying && s.path == path;
+                |s: &super::outbound::SentChunk| s.whereabouts == SentChunkStatus::Flying && s.path == path;
             let earliest = !self.out.sent.iter().take(at).any(earlier);
             let sent = &mut self.out.sent[at];
-            sent.whereabouts = ChunkStatus::Flying;
+            sent.whereabouts = SentChunkStatus::Flying;
             sent.path = path;
-            let weight = sent.window_weight(&self.config);
+            let weight = sent.congestion_window_octets(&self.config);
             self.out.lost -= 1;
             self.out.flying += sent.data.payload.len;
             let data = sent.data.clone();
             let keeps = self.config.measure_behind_retransmission;
             for p in &mut self.paths {
-                // §6.3.1 C5: a chunk sent before and acknowledged behind this gives no measurement.
+                // RFC 9260, 6.3.1 C5: a chunk sent before and acknowledged behind this gives no measurement.
                 p.timed =
                     p.timed.filter(|&(timed, _)| keeps && timed != data.tsn || seq::lt(timed, data.tsn));
             }
             let p = &mut self.paths[usize::from(path)];
             let again = match self.config.loss_recovery {
-                // §7.2.4 rule 4.
+                // RFC 9260, 7.2.4 rule 4.
                 LossRecovery::Rfc9260 => fast,
-                // RtxMarkedChunks() asks for others in flight.
+                // ns-2's RtxMarkedChunks() restarts the timer only if other chunks are in flight.
                 LossRecovery::Ns2 => p.flight > 0,
             };
             p.record_sent(now, weight);
+            // RFC 9260, 6.1: starts T3-rtx, or restarts it for the earliest chunk.
             if p.t3_at == Instant::FAR_FUTURE || (again && earliest) {
                 p.arm_t3(now);
             }
@@ -244,7 +253,7 @@ impl SctpAssociation {
         }
     }
 
-    fn push_new(&mut self, now: Instant, path: u8, filling: &mut PacketAssembly) {
+    fn push_new_chunks(&mut self, now: Instant, path: u8, filling: &mut SctpPacketBuilder) {
         while let Some(first) = self.out.queue.front() {
             let (len, wire) = (first.payload.len, round_to_words(DATA_HEADER + first.payload.len));
             let closed = len > self.peer_window && !self.out.sent.is_empty();
@@ -259,8 +268,9 @@ impl SctpAssociation {
             if p.timed.is_none() {
                 p.timed = Some((data.tsn, now));
             }
-            if self.state != SctpState::CookieEchoed {
+            if self.state != SctpAssociationState::CookieEchoed {
                 p.arm_heartbeat(&self.config, now);
+                // RFC 9260, 6.1: starts T3-rtx unless it runs.
                 if p.t3_at == Instant::FAR_FUTURE {
                     p.arm_t3(now);
                 }
@@ -269,28 +279,28 @@ impl SctpAssociation {
         }
     }
 
-    fn push_data_chunk(&mut self, path: u8, data: DataChunk, filling: &mut PacketAssembly) {
+    fn push_data_chunk(&mut self, path: u8, data: DataChunk, filling: &mut SctpPacketBuilder) {
         self.peer_window = self.peer_window.saturating_sub(data.payload.len);
         self.stats.data_chunks += 1;
         filling.push_chunk(path, Chunk::Data(data));
     }
 
     /// §5.1: adds data that fits behind the cookie; no other data is sent before its acknowledgement.
-    fn push_data_behind_cookie(&mut self, now: Instant, filling: &mut PacketAssembly) {
+    fn push_data_behind_cookie(&mut self, now: Instant, filling: &mut SctpPacketBuilder) {
         let path = self.timer_path;
         for sent in &mut self.out.sent {
             sent.path = path;
         }
         if self.out.lost > 0 {
             for sent in &mut self.out.sent {
-                if let ChunkStatus::Lost { fast } = &mut sent.whereabouts {
+                if let SentChunkStatus::Lost { fast } = &mut sent.whereabouts {
                     *fast = true;
                 }
             }
-            self.push_lost(now, path, filling);
+            self.push_lost_chunks(now, path, filling);
             self.paths[usize::from(path)].t3_at = Instant::FAR_FUTURE;
         } else {
-            self.push_new(now, path, filling);
+            self.push_new_chunks(now, path, filling);
         }
     }
 }

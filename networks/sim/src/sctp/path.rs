@@ -24,11 +24,13 @@ impl PathRtt {
     pub(super) fn add_sample(&mut self, config: &SctpConfig, rtt: Duration) {
         let srtt = match self.srtt {
             None => {
+                // RFC 9260, 6.3.1 C2: the first measurement.
                 self.var = rtt / 2;
                 rtt
             }
             Some(srtt) => {
                 let (s, r, var) = (srtt.as_nanos(), rtt.as_nanos(), self.var.as_nanos());
+                // RFC 9260, 6.3.1 C3: the variation first, by the former mean.
                 self.var = Duration::from_nanos(var - var / 4 + s.abs_diff(r) / 4);
                 Duration::from_nanos(s - s / 8 + r / 8)
             }
@@ -36,6 +38,7 @@ impl PathRtt {
         self.srtt = Some(srtt);
         self.var = self.var.max(GRANULARITY);
         let rto = srtt + self.var * 4;
+        // RFC 9260, 6.3.1 C6 and C7: within RTO.Min and RTO.Max.
         self.rto = rto.max(config.rto_min).min(config.rto_max);
     }
     /// Doubles the timeout (§6.3.3 E2) until the next measurement.
@@ -63,6 +66,7 @@ pub(super) struct PathSackReport {
 /// A pair of addresses, local and remote.
 #[derive(Debug)]
 pub(super) struct SctpPath {
+    // RFC 9260, 7.1 and 7.2: per path; the receiver's window is the association's.
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
     partial_bytes_acked: u32,
@@ -156,10 +160,11 @@ impl SctpPath {
     }
     /// True if the congestion window permits another packet.
     pub(super) fn is_window_open(&self) -> bool {
+        // RFC 9260, 6.1 B: no new DATA while the window is full.
         self.flight < self.cwnd && !(self.allows_one_packet && self.flight > 0)
     }
     /// Records that a chunk is no longer in flight.
-    pub(super) fn record_landed(&mut self, size: u32) {
+    pub(super) fn remove_octets_in_flight(&mut self, size: u32) {
         self.flight = self.flight.saturating_sub(size);
     }
 
@@ -192,7 +197,7 @@ impl SctpPath {
         self.partial_bytes_acked = 0;
     }
     /// Handles a loss detected by gap reports (§7.2.3).
-    pub(super) fn on_fast_retransmit(&mut self, config: &SctpConfig) {
+    pub(super) fn handle_fast_retransmit_loss(&mut self, config: &SctpConfig) {
         self.halve_threshold(config);
         self.cwnd = self.ssthresh;
     }

@@ -1,20 +1,20 @@
 //! The setup (RFC 9260 §5), also with an existing association.
 
 use super::MIN_WINDOW;
-use super::association::{SctpAssociation, SctpEvent, SctpState};
+use super::association::{SctpAssociation, SctpAssociationState, SctpEvent};
 use super::chunk::{Chunk, ChunkParameter, ErrorCause, InitChunk, SctpPacket, round_to_words};
 use super::codec::{HOST_NAME, STATE_COOKIE, address_parameter};
 use super::config::SctpConfig;
 use super::cookie::{StateCookie, derive_number};
 use super::inbound::SctpReceiver;
-use super::listen::InitialValues;
+use super::listen::InitialAssociationValues;
 use super::outbound::SctpSender;
 use super::path::SctpPath;
 use std::sync::Arc;
 use usher_core::{CloseReason, Instant};
 
 /// A fault of an INIT or INIT ACK (§3.3.2, §3.3.3).
-pub(super) enum InitFault {
+pub(super) enum InitChunkError {
     /// Its tag is 0: no answer is possible.
     Unanswerable,
     /// Its window is below the minimum: answered with ABORT, and the state stays.
@@ -27,18 +27,22 @@ pub(super) enum InitFault {
 const MAX_HOST_NAME: usize = 256;
 
 /// Checks an INIT's fixed fields, and for forbidden parameters.
-pub(super) fn check_init(init: &InitChunk) -> Result<(), InitFault> {
+pub(super) fn check_init(init: &InitChunk) -> Result<(), InitChunkError> {
+    // RFC 9260, 3.3.2: an INIT with tag 0 is dropped.
     if init.tag == 0 {
-        return Err(InitFault::Unanswerable);
+        return Err(InitChunkError::Unanswerable);
     }
+    // RFC 9260, 3.3.2.1.4 and 5.1.2: a host name is refused.
     if let Some(name) = &init.host_name {
         let name = ChunkParameter { kind: HOST_NAME, value: name[..name.len().min(MAX_HOST_NAME)].to_vec() };
-        return Err(InitFault::Invalid(ErrorCause::UnresolvableAddress(name)));
+        return Err(InitChunkError::Invalid(ErrorCause::UnresolvableAddress(name)));
     }
+    // RFC 9260, 3.3.2 and 3.3.3: at least one stream in each direction.
     if init.outbound == 0 || init.inbound == 0 {
-        return Err(InitFault::Invalid(ErrorCause::InvalidParameter));
+        return Err(InitChunkError::Invalid(ErrorCause::InvalidParameter));
     }
-    if init.window >= MIN_WINDOW { Ok(()) } else { Err(InitFault::SmallWindow) }
+    // RFC 9260, 3.3.2 and 3.3.3: a window of at least 1500 octets.
+    if init.window >= MIN_WINDOW { Ok(()) } else { Err(InitChunkError::SmallWindow) }
 }
 
 /// Returns the ABORT for an invalid INIT or INIT ACK.
@@ -54,7 +58,7 @@ pub(super) fn offered_streams(config: &SctpConfig, init: &InitChunk) -> u16 {
 
 /// Returns the cookie for the sender of `init`, without the tags of an existing association; `outbound` streams
 /// are offered.
-pub(super) fn cookie_for(
+pub(super) fn build_state_cookie(
     config: &SctpConfig,
     now: Instant,
     ports: (u16, u16),
@@ -62,7 +66,8 @@ pub(super) fn cookie_for(
     outbound: u16,
     init: &InitChunk,
 ) -> StateCookie {
-    // INIT ACK must fit into one packet. Its other contents take less than 200 octets, an address at most 17.
+    // INIT ACK must fit into one packet. Its other contents take less than 200 octets, and each address at most 17
+    // octets.
     let room = config.pmdcs().saturating_sub(200) as usize;
     StateCookie {
         expires: now + config.cookie_life,
@@ -72,6 +77,7 @@ pub(super) fn cookie_for(
         local_tsn: local.1,
         peer_tsn: init.tsn,
         peer_window: init.window,
+        // RFC 9260, 5.1.1: no more than the peer accepts.
         outbound: outbound.min(init.inbound),
         inbound: config.max_inbound_streams.max(1).min(init.outbound),
         local_tie: 0,
@@ -81,7 +87,7 @@ pub(super) fn cookie_for(
 }
 
 /// Returns the INIT ACK with a cookie.
-pub(super) fn init_ack(
+pub(super) fn build_init_ack(
     config: &SctpConfig,
     cookie: &StateCookie,
     secret: &[u8; 32],
@@ -90,10 +96,12 @@ pub(super) fn init_ack(
 ) -> SctpPacket {
     let mut ack = InitChunk {
         cookie: Some(cookie.encode_signed(secret)),
-        ..own_init(config, cookie.local_tag, cookie.local_tsn, outbound)
+        ..build_own_init(config, cookie.local_tag, cookie.local_tsn, outbound)
     };
     let room = config.pmdcs().saturating_sub(20 + ack.parameters_len());
+    // RFC 9260, 3.2.2: reports the INIT's unknown parameters.
     ack.unrecognized = fitting_parameters(&init.unknown, 4, room);
+    // RFC 9260, 6.10: alone in its packet.
     SctpPacket::with_chunk(init.tag, Chunk::InitAck(Box::new(ack)))
 }
 
@@ -107,7 +115,7 @@ fn fitting_parameters(parameters: &[ChunkParameter], around: u32, room: u32) -> 
     parameters.iter().take_while(fits).cloned().collect()
 }
 
-fn own_init(config: &SctpConfig, tag: u32, tsn: u32, outbound: u16) -> InitChunk {
+fn build_own_init(config: &SctpConfig, tag: u32, tsn: u32, outbound: u16) -> InitChunk {
     InitChunk {
         tag,
         window: config.bounded_receive_buffer(),
@@ -120,7 +128,7 @@ fn own_init(config: &SctpConfig, tag: u32, tsn: u32, outbound: u16) -> InitChunk
 
 /// Comparison of a cookie's tag with that of the existing association (§5.2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TagMatch {
+pub(super) enum VerificationTagMatch {
     /// M.
     Matches,
     /// X.
@@ -154,17 +162,36 @@ pub(super) enum CookieAction {
 }
 
 /// The table of §5.2.4: local tag, peer's tag, tie-tags (`None` for any), action.
-pub(super) const COOKIE_ECHOES: [(TagMatch, TagMatch, Option<TieTagMatch>, CookieAction); 5] = [
-    (TagMatch::Differs, TagMatch::Differs, Some(TieTagMatch::Match), CookieAction::Restart),
-    (TagMatch::Matches, TagMatch::Differs, None, CookieAction::Collide),
-    (TagMatch::Matches, TagMatch::Unknown, None, CookieAction::Collide),
-    (TagMatch::Differs, TagMatch::Matches, Some(TieTagMatch::None), CookieAction::Discard),
-    (TagMatch::Matches, TagMatch::Matches, None, CookieAction::Confirm),
+pub(super) const COOKIE_ECHOES: [(
+    VerificationTagMatch,
+    VerificationTagMatch,
+    Option<TieTagMatch>,
+    CookieAction,
+); 5] = [
+    (
+        VerificationTagMatch::Differs,
+        VerificationTagMatch::Differs,
+        Some(TieTagMatch::Match),
+        CookieAction::Restart,
+    ),
+    (VerificationTagMatch::Matches, VerificationTagMatch::Differs, None, CookieAction::Collide),
+    (VerificationTagMatch::Matches, VerificationTagMatch::Unknown, None, CookieAction::Collide),
+    (
+        VerificationTagMatch::Differs,
+        VerificationTagMatch::Matches,
+        Some(TieTagMatch::None),
+        CookieAction::Discard,
+    ),
+    (VerificationTagMatch::Matches, VerificationTagMatch::Matches, None, CookieAction::Confirm),
 ];
 
 /// Returns the action of the first matching row; without one, discards.
-pub(super) fn cookie_action(local: TagMatch, peer: TagMatch, ties: TieTagMatch) -> CookieAction {
-    let fits = |row: &&(TagMatch, TagMatch, Option<TieTagMatch>, CookieAction)| {
+pub(super) fn cookie_action(
+    local: VerificationTagMatch,
+    peer: VerificationTagMatch,
+    ties: TieTagMatch,
+) -> CookieAction {
+    let fits = |row: &&(VerificationTagMatch, VerificationTagMatch, Option<TieTagMatch>, CookieAction)| {
         (row.0, row.1) == (local, peer) && row.2.is_none_or(|t| t == ties)
     };
     COOKIE_ECHOES.iter().find(fits).map_or(CookieAction::Discard, |row| row.3)
@@ -172,7 +199,7 @@ pub(super) fn cookie_action(local: TagMatch, peer: TagMatch, ties: TieTagMatch) 
 
 impl SctpAssociation {
     /// Creates an association from a valid cookie.
-    pub(super) fn accept_cookie(
+    pub(super) fn association_from_cookie(
         config: &Arc<SctpConfig>,
         now: Instant,
         secret: [u8; 32],
@@ -180,16 +207,17 @@ impl SctpAssociation {
         path: u8,
         paths: u8,
     ) -> Self {
-        let initial = InitialValues { tag: cookie.local_tag, tsn: cookie.local_tsn, secret };
-        let mut a = Self::new(config.clone(), initial, paths, SctpState::Established);
-        a.adopt_cookie(cookie);
+        let initial = InitialAssociationValues { tag: cookie.local_tag, tsn: cookie.local_tsn, secret };
+        let mut a = Self::new(config.clone(), initial, paths, SctpAssociationState::Established);
+        a.adopt_cookie_values(cookie);
+        // RFC 9260, 5.1: COOKIE ACK is the first chunk.
         a.queue_control(path, Chunk::CookieAck);
         a.enter_established(now);
         a
     }
 
     /// Adopts the peer's values from a cookie.
-    fn adopt_cookie(&mut self, cookie: &StateCookie) {
+    fn adopt_cookie_values(&mut self, cookie: &StateCookie) {
         self.peer_tag = cookie.peer_tag;
         self.peer_addresses = cookie.peer_addresses.clone();
         self.inb = SctpReceiver::new(cookie.peer_tsn);
@@ -206,7 +234,7 @@ impl SctpAssociation {
         self.peer_window = window.saturating_sub(self.out.flying);
     }
     fn enter_established(&mut self, now: Instant) {
-        self.state = SctpState::Established;
+        self.state = SctpAssociationState::Established;
         self.stop_timer();
         self.setup_due = false;
         self.cookie = Vec::new();
@@ -216,20 +244,21 @@ impl SctpAssociation {
         self.events
             .push_back(SctpEvent::Up { outbound: self.outbound_streams, inbound: self.inbound_streams });
         if self.is_shutdown_requested {
-            self.state = SctpState::ShutdownPending;
+            self.state = SctpAssociationState::ShutdownPending;
         }
-        self.wake_output();
+        self.request_output();
     }
 
     /// Returns the INIT, also for retransmission.
     pub(super) fn init_packet(&self) -> SctpPacket {
         let streams = self.config.outbound_streams.max(1);
-        let init = own_init(&self.config, self.local_tag, self.initial.tsn, streams);
+        let init = build_own_init(&self.config, self.local_tag, self.initial.tsn, streams);
+        // RFC 9260, 3.1 and 6.10: alone in its packet, with tag 0.
         SctpPacket::with_chunk(0, Chunk::Init(Box::new(init)))
     }
 
     pub(super) fn handle_init_ack(&mut self, now: Instant, path: u8, init: &InitChunk) {
-        if self.state != SctpState::CookieWait {
+        if self.state != SctpAssociationState::CookieWait {
             self.stats.unexpected += 1;
             return;
         }
@@ -241,12 +270,14 @@ impl SctpAssociation {
             (Ok(()), None) => {
                 Some((true, refuse_init(init, ErrorCause::MissingParameters(vec![STATE_COOKIE]))))
             }
-            (Err(InitFault::Invalid(cause)), _) => Some((true, refuse_init(init, cause))),
-            (Err(InitFault::SmallWindow), _) => {
+            // RFC 9260, 3.3.3: ends the association.
+            (Err(InitChunkError::Invalid(cause)), _) => Some((true, refuse_init(init, cause))),
+            // RFC 9260, 3.3.3: drops the chunk; the setup goes on.
+            (Err(InitChunkError::SmallWindow), _) => {
                 Some((false, refuse_init(init, ErrorCause::InvalidParameter)))
             }
-            // §3.3.3: the peer gave no tag, so the reply carries the tag that it sent.
-            (Err(InitFault::Unanswerable), _) => {
+            // RFC 9260, 3.3.3: the peer gave no tag, so the reply carries the tag that it sent.
+            (Err(InitChunkError::Unanswerable), _) => {
                 let causes = vec![ErrorCause::InvalidParameter];
                 Some((true, SctpPacket::with_chunk(self.local_tag, Chunk::Abort { reflected: true, causes })))
             }
@@ -264,20 +295,21 @@ impl SctpAssociation {
         {
             self.paths[usize::from(path)].rtt.add_sample(&self.config, now - at);
         }
-        self.state = SctpState::CookieEchoed;
+        self.state = SctpAssociationState::CookieEchoed;
         self.stop_timer();
         self.peer_tag = init.tag;
         self.peer_addresses = init.addresses.clone();
         self.inb = SctpReceiver::new(init.tsn);
         let config = self.config.clone();
         self.set_streams(
+            // RFC 9260, 5.1.1: no more than the peer accepts.
             config.outbound_streams.max(1).min(init.inbound),
             config.max_inbound_streams.max(1).min(init.outbound),
         );
         self.set_peer_window(init.window);
         self.timer_path = path;
         self.setup_due = true;
-        self.arm_setup(now);
+        self.arm_setup_timer(now);
         if !init.unknown.is_empty() {
             let room = self.config.pmdcs() / 2;
             let causes = vec![ErrorCause::UnrecognizedParameters(fitting_parameters(&init.unknown, 0, room))];
@@ -286,7 +318,7 @@ impl SctpAssociation {
     }
 
     pub(super) fn handle_cookie_ack(&mut self, now: Instant, path: u8) {
-        if self.state != SctpState::CookieEchoed {
+        if self.state != SctpAssociationState::CookieEchoed {
             self.stats.unexpected += 1;
             return;
         }
@@ -305,23 +337,23 @@ impl SctpAssociation {
             return;
         }
         self.stale_cookies += 1;
-        self.lose_all();
+        self.mark_all_paths_lost();
         self.control.clear();
-        self.state = SctpState::CookieWait;
+        self.state = SctpAssociationState::CookieWait;
         self.retries = 0;
         self.peer_tag = 0;
         self.setup_due = true;
         self.setup_sent_at = None;
-        self.arm_setup(now);
+        self.arm_setup_timer(now);
     }
 
     /// Handles INIT with an existing association (§5.2.1, §5.2.2), whose state does not change yet.
     pub(super) fn handle_init(&mut self, now: Instant, path: u8, init: &InitChunk) {
         let refused = match check_init(init) {
             Ok(()) => None,
-            Err(InitFault::Unanswerable) => Some(None),
-            Err(InitFault::SmallWindow) => Some(Some(ErrorCause::InvalidParameter)),
-            Err(InitFault::Invalid(cause)) => Some(Some(cause)),
+            Err(InitChunkError::Unanswerable) => Some(None),
+            Err(InitChunkError::SmallWindow) => Some(Some(ErrorCause::InvalidParameter)),
+            Err(InitChunkError::Invalid(cause)) => Some(Some(cause)),
         };
         if let Some(cause) = refused {
             self.stats.malformed += 1;
@@ -332,18 +364,22 @@ impl SctpAssociation {
         }
         let added = init.addresses.iter().filter(|a| !self.peer_addresses.contains(a));
         let added: Vec<ChunkParameter> = added.map(address_parameter).collect();
-        if !added.is_empty() && !matches!(self.state, SctpState::CookieWait | SctpState::ShutdownAckSent) {
+        if !added.is_empty()
+            && !matches!(self.state, SctpAssociationState::CookieWait | SctpAssociationState::ShutdownAckSent)
+        {
             self.stats.unexpected += 1;
             self.queue_reply(path, refuse_init(init, ErrorCause::NewAddresses(added)));
             return;
         }
         let (local, ties) = match self.state {
-            SctpState::ShutdownAckSent => {
+            SctpAssociationState::ShutdownAckSent => {
                 self.queue_control(path, Chunk::ShutdownAck);
                 return;
             }
-            SctpState::CookieWait => ((self.local_tag, self.initial.tsn), (0, 0)),
-            SctpState::CookieEchoed => ((self.local_tag, self.initial.tsn), (self.local_tag, self.peer_tag)),
+            SctpAssociationState::CookieWait => ((self.local_tag, self.initial.tsn), (0, 0)),
+            SctpAssociationState::CookieEchoed => {
+                ((self.local_tag, self.initial.tsn), (self.local_tag, self.peer_tag))
+            }
             _ => {
                 let mut seed = self.local_tag.to_be_bytes().to_vec();
                 seed.extend_from_slice(&init.tag.to_be_bytes());
@@ -354,21 +390,24 @@ impl SctpAssociation {
         };
         // The machine does not know its ports: a cookie without ports is valid for this association only.
         let outbound = match self.state {
-            // §5.2.1: as in our own INIT.
-            SctpState::CookieWait | SctpState::CookieEchoed => self.config.outbound_streams,
-            // §5.2.2: as in the association.
+            // RFC 9260, 5.2.1: as in our own INIT.
+            SctpAssociationState::CookieWait | SctpAssociationState::CookieEchoed => {
+                self.config.outbound_streams
+            }
+            // RFC 9260, 5.2.2: as in the association.
             _ => self.outbound_streams,
         };
         let outbound = outbound.clamp(1, init.inbound.max(1));
-        let mut cookie = cookie_for(&self.config, now, (0, 0), local, outbound, init);
+        let mut cookie = build_state_cookie(&self.config, now, (0, 0), local, outbound, init);
         (cookie.local_tie, cookie.peer_tie) = ties;
-        let answer = init_ack(&self.config, &cookie, &self.initial.secret, outbound, init);
+        let answer = build_init_ack(&self.config, &cookie, &self.initial.secret, outbound, init);
         self.queue_reply(path, answer);
     }
 
     /// Handles COOKIE ECHO with an existing association (§5.2.4); true if the chunks bundled behind it are to be
     /// handled.
     pub(super) fn handle_cookie_echo(&mut self, now: Instant, path: u8, vtag: u32, bytes: &[u8]) -> bool {
+        // RFC 9260, 5.1.5: drops a cookie with a wrong MAC or tag.
         let Some(cookie) = StateCookie::decode_signed(&self.initial.secret, bytes) else {
             self.stats.bad_cookie += 1;
             return false;
@@ -377,9 +416,15 @@ impl SctpAssociation {
             self.stats.bad_tag += 1;
             return false;
         }
-        let same = |theirs, ours| if theirs == ours { TagMatch::Matches } else { TagMatch::Differs };
+        let same = |theirs, ours| {
+            if theirs == ours { VerificationTagMatch::Matches } else { VerificationTagMatch::Differs }
+        };
         let local = same(cookie.local_tag, self.local_tag);
-        let peer = if self.peer_tag == 0 { TagMatch::Unknown } else { same(cookie.peer_tag, self.peer_tag) };
+        let peer = if self.peer_tag == 0 {
+            VerificationTagMatch::Unknown
+        } else {
+            same(cookie.peer_tag, self.peer_tag)
+        };
         let ties = match (cookie.local_tie, cookie.peer_tie) {
             (0, 0) => TieTagMatch::None,
             tags if tags == (self.local_tag, self.peer_tag) => TieTagMatch::Match,
@@ -399,7 +444,7 @@ impl SctpAssociation {
                 self.stats.unexpected += 1;
                 return false;
             }
-            CookieAction::Restart if self.state == SctpState::ShutdownAckSent => {
+            CookieAction::Restart if self.state == SctpAssociationState::ShutdownAckSent => {
                 self.queue_control(path, Chunk::ShutdownAck);
                 self.queue_control(path, Chunk::Error(vec![ErrorCause::CookieWhileShuttingDown]));
                 return false;
@@ -409,10 +454,11 @@ impl SctpAssociation {
                 self.queue_control(path, Chunk::CookieAck);
             }
             CookieAction::Collide => {
-                if matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed) {
-                    self.lose_all();
+                if matches!(self.state, SctpAssociationState::CookieWait | SctpAssociationState::CookieEchoed)
+                {
+                    self.mark_all_paths_lost();
                     self.control.clear();
-                    self.adopt_cookie(&cookie);
+                    self.adopt_cookie_values(&cookie);
                     self.queue_control(path, Chunk::CookieAck);
                     self.enter_established(now);
                 } else {
@@ -422,7 +468,7 @@ impl SctpAssociation {
             }
             CookieAction::Confirm => {
                 self.queue_control(path, Chunk::CookieAck);
-                if self.state == SctpState::CookieEchoed {
+                if self.state == SctpAssociationState::CookieEchoed {
                     self.enter_established(now);
                 }
             }
@@ -436,9 +482,10 @@ impl SctpAssociation {
         self.local_tag = cookie.local_tag;
         self.initial.tsn = cookie.local_tsn;
         self.out = SctpSender::new(cookie.local_tsn);
+        // RFC 9260, 5.2.4: a restart resets congestion control.
         self.paths.iter_mut().for_each(|path| *path = SctpPath::new(&self.config));
         self.control.clear();
-        self.adopt_cookie(cookie);
+        self.adopt_cookie_values(cookie);
         self.inb.unread = unread;
         self.clear_sack_due();
         self.guard_at = Instant::FAR_FUTURE;

@@ -41,8 +41,8 @@ pub(super) fn test_config() -> SctpConfig {
         ..SctpConfig::default()
     }
 }
-pub(super) fn test_initial_values(tag: u32, tsn: u32) -> InitialValues {
-    InitialValues { tag, tsn, secret: [7; 32] }
+pub(super) fn test_initial_values(tag: u32, tsn: u32) -> InitialAssociationValues {
+    InitialAssociationValues { tag, tsn, secret: [7; 32] }
 }
 pub(super) fn test_message(stream: u16, len: u32) -> UserMessage {
     UserMessage { stream, ppid: 46, unordered: false, payload: Payload::with_length(len) }
@@ -157,8 +157,8 @@ impl SctpTestNetwork {
         let mut w = Self::new(a, b, paths);
         w.connect_end(A);
         w.run_to(200);
-        assert_eq!(w.end_a().state(), SctpState::Established);
-        assert_eq!(w.end_b().state(), SctpState::Established);
+        assert_eq!(w.end_a().state(), SctpAssociationState::Established);
+        assert_eq!(w.end_b().state(), SctpAssociationState::Established);
         w.log.clear();
         w.event_lines = Default::default();
         w.sent = [0; 2];
@@ -204,11 +204,11 @@ impl SctpTestNetwork {
                     self.paths,
                     p.packet,
                 ) {
-                    ListenerAction::Reply(packet) => {
-                        self.transmit_packet(to, OutgoingPacket { path: p.path, packet })
+                    SctpListenerAction::Reply(packet) => {
+                        self.transmit_packet(to, OutgoingSctpPacket { path: p.path, packet })
                     }
-                    ListenerAction::Accept(end) => self.ends[to] = Some(*end),
-                    ListenerAction::Discard => {}
+                    SctpListenerAction::Accept(end) => self.ends[to] = Some(*end),
+                    SctpListenerAction::Discard => {}
                 }
             }
         }
@@ -234,7 +234,7 @@ impl SctpTestNetwork {
             self.transmit_packet(end, transmit);
         }
     }
-    fn transmit_packet(&mut self, from: usize, t: OutgoingPacket) {
+    fn transmit_packet(&mut self, from: usize, t: OutgoingSctpPacket) {
         assert!(t.packet.len() <= self.config[from].packet_size(), "{:?}", t.packet);
         let chunks: Vec<String> = t.packet.chunks.iter().map(chunk_text).collect();
         let text = chunks.join(" | ");

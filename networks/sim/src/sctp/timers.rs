@@ -1,9 +1,9 @@
 //! Timers: T1 and T2 (one at a time), T5, delayed SACK, and per path T3-rtx and heartbeats.
 
-use super::association::{SctpAssociation, SctpEvent, SctpState, SctpTimer};
+use super::association::{SctpAssociation, SctpAssociationState, SctpEvent, SctpTimer};
 use super::chunk::{Chunk, ErrorCause};
 use super::config::LossRecovery;
-use super::outbound::ChunkStatus;
+use super::outbound::SentChunkStatus;
 use usher_core::{CloseReason, Instant};
 
 impl SctpAssociation {
@@ -30,30 +30,34 @@ impl SctpAssociation {
         }
         if self.probe_at <= now {
             (self.probe_at, self.probe_due) = (Instant::FAR_FUTURE, true);
-            self.wake_output();
+            self.request_output();
         }
         if self.timer_at <= now {
-            self.wake_output();
-            self.timer_expired(now);
+            self.request_output();
+            self.handle_association_timer(now);
         }
         for path in 0..self.paths.len() as u8 {
             if self.paths[usize::from(path)].next_timeout() <= now {
-                self.wake_output();
-                self.path_timeout(now, path);
+                self.request_output();
+                self.handle_path_timeout(now, path);
             }
         }
     }
 
     /// Arms T1-init or T1-cookie.
-    pub(super) fn arm_setup(&mut self, now: Instant) {
-        self.timer = if self.state == SctpState::CookieEchoed { SctpTimer::Cookie } else { SctpTimer::Init };
+    pub(super) fn arm_setup_timer(&mut self, now: Instant) {
+        self.timer = if self.state == SctpAssociationState::CookieEchoed {
+            SctpTimer::Cookie
+        } else {
+            SctpTimer::Init
+        };
         self.arm_timer(now);
     }
     /// Arms T1 or T2 for the path's RTO, like T3-rtx; each expiration doubles it (§5.1, §9.2).
     fn arm_timer(&mut self, now: Instant) {
         self.timer_at = now + self.paths[usize::from(self.timer_path)].rtt.rto.min(self.config.rto_max);
     }
-    pub(super) fn arm_shutdown(&mut self, now: Instant) {
+    pub(super) fn arm_shutdown_timer(&mut self, now: Instant) {
         self.timer = SctpTimer::Shutdown;
         self.arm_timer(now);
     }
@@ -63,9 +67,10 @@ impl SctpAssociation {
         self.retries = 0;
     }
 
-    fn timer_expired(&mut self, now: Instant) {
+    fn handle_association_timer(&mut self, now: Instant) {
         let limit = match self.timer {
             SctpTimer::Off => return,
+            // RFC 9260, 4: INIT and COOKIE ECHO, at most Max.Init.Retransmits times.
             SctpTimer::Init | SctpTimer::Cookie => self.config.max_init_retransmissions,
             SctpTimer::Shutdown => self.config.max_association_retransmissions,
         };
@@ -75,19 +80,19 @@ impl SctpAssociation {
         }
         self.retries += 1;
         self.paths[usize::from(self.timer_path)].rtt.back_off(&self.config);
-        // Before the first answer a host does not know which path works.
+        // Alternate between the paths, because a host does not know which path works before the first answer.
         self.timer_path = self.alternate_path(self.timer_path);
         match self.timer {
             SctpTimer::Off => {}
             SctpTimer::Init | SctpTimer::Cookie => {
                 self.setup_due = true;
                 self.setup_sent_at = None;
-                self.lose_all();
-                self.arm_setup(now);
+                self.mark_all_paths_lost();
+                self.arm_setup_timer(now);
             }
             SctpTimer::Shutdown => {
                 self.send_shutdown(self.timer_path);
-                self.arm_shutdown(now);
+                self.arm_shutdown_timer(now);
             }
         }
     }
@@ -96,20 +101,20 @@ impl SctpAssociation {
         self.timer_path = path;
         self.paths.iter_mut().for_each(|path| path.heartbeat_at = Instant::FAR_FUTURE);
         let chunk = match self.state {
-            SctpState::ShutdownSent => Chunk::Shutdown { cumulative: self.inb.cumulative },
+            SctpAssociationState::ShutdownSent => Chunk::Shutdown { cumulative: self.inb.cumulative },
             _ => Chunk::ShutdownAck,
         };
         self.queue_control(path, chunk);
     }
 
-    fn path_timeout(&mut self, now: Instant, path: u8) {
+    fn handle_path_timeout(&mut self, now: Instant, path: u8) {
         let p = &mut self.paths[usize::from(path)];
         if p.heartbeat_lost_at <= now {
             p.heartbeat_lost_at = Instant::FAR_FUTURE;
             p.heartbeat_sent = None;
             p.rtt.back_off(&self.config);
-            // §8.1: a path without data shows nothing about the delivery of data.
-            if path == self.data_path() && self.count_association_error() {
+            // RFC 9260, 8.1: a path without data shows nothing about the delivery of data.
+            if path == self.path_of_new_data() && self.count_association_error() {
                 return;
             }
             self.count_path_error(path);
@@ -124,14 +129,14 @@ impl SctpAssociation {
             self.queue_control(path, Chunk::Heartbeat(info));
         }
         if self.paths[usize::from(path)].t3_at <= now {
-            self.t3_expired(path);
+            self.handle_t3_expiry(path);
         }
     }
 
     /// §6.3.3.
-    fn t3_expired(&mut self, path: u8) {
+    fn handle_t3_expiry(&mut self, path: u8) {
         self.stats.timeouts += 1;
-        // §6.1 A: a peer that answers probes of its closed window is reachable.
+        // RFC 9260, 6.1 A: a peer that answers probes of its closed window is reachable.
         let probing = self.probing && self.sack_since_timeout;
         self.sack_since_timeout = false;
         self.paths[usize::from(path)].on_timeout(&self.config);
@@ -150,8 +155,8 @@ impl SctpAssociation {
         p.flight = 0;
         p.timed = None;
         for sent in &mut self.out.sent {
-            if sent.path == path && sent.whereabouts == ChunkStatus::Flying {
-                sent.whereabouts = ChunkStatus::Lost { fast: false };
+            if sent.path == path && sent.whereabouts == SentChunkStatus::Flying {
+                sent.whereabouts = SentChunkStatus::Lost { fast: false };
                 sent.missing = 0;
                 self.out.lost += 1;
                 self.out.flying -= sent.data.payload.len;
@@ -161,7 +166,7 @@ impl SctpAssociation {
             }
         }
     }
-    pub(super) fn lose_all(&mut self) {
+    pub(super) fn mark_all_paths_lost(&mut self) {
         for path in 0..self.paths.len() as u8 {
             self.mark_path_lost(path);
             self.paths[usize::from(path)].t3_at = Instant::FAR_FUTURE;
@@ -179,7 +184,7 @@ impl SctpAssociation {
     }
     /// Ends the association with an unreachable peer.
     fn give_up(&mut self) {
-        if self.config.abort_unreachable && self.state != SctpState::CookieWait {
+        if self.config.abort_unreachable && self.state != SctpAssociationState::CookieWait {
             self.send_abort(Vec::new());
         }
         self.fail(CloseReason::TimedOut);
@@ -198,7 +203,8 @@ impl SctpAssociation {
         }
     }
     /// Resets the errors of a path that works.
-    pub(super) fn path_works(&mut self, path: u8) {
+    pub(super) fn record_path_working(&mut self, path: u8) {
+        // RFC 9260, 8.1: acknowledged DATA or an answered heartbeat resets the count.
         self.errors = 0;
         let p = &mut self.paths[usize::from(path)];
         p.errors = 0;

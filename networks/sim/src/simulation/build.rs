@@ -1,11 +1,11 @@
 //! The builder of simulations.
 
-use super::message::AssociationTable;
+use super::message::SctpAssociationTable;
 use super::outage::HostOutage;
-use super::radio::{RadioCell, RadioRegistry};
+use super::radio::{RadioCell, StationLinkRegistry};
 use super::{
-    AppSlot, ConnectionIndex, DataSent, HostPorts, HostStats, NONE, NetworkExtent, SimHost, Simulation,
-    SocketBinding, TcpTotals, TransportConfig, WholeNetwork, udp_key,
+    AppSlot, ConnectionIndex, HostEgressLinks, HostStats, NONE, SentDataTotals, SimHost, Simulation,
+    SimulationScope, TcpTotals, TransportConfig, UdpSocketBinding, WholeNetwork, udp_key,
 };
 use crate::addr::{HostAddresses, HostId, IpVersion, MAX_HOSTS};
 use crate::app::Application;
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::impair::{ChannelConfig, ChannelProperties};
 use usher_core::{Instant, Seed, TransportProtocol, WallTime};
 
@@ -31,7 +31,7 @@ pub enum SimError {
     #[error("a simulation holds at most {MAX_HOSTS} hosts")]
     TooManyHosts,
     /// A UDP or TCP port of a host has an owner already.
-    #[error("port {port} of host {host} is taken")]
+    #[error("port {port} of host {host} is already in use")]
     PortTaken {
         /// The host's number.
         host: u32,
@@ -39,7 +39,7 @@ pub enum SimError {
         port: u16,
     },
     /// An application asks for an address that is not its host's.
-    #[error("host {at} is no interface of host {host}")]
+    #[error("host {at} is not an interface of host {host}")]
     NoInterface {
         /// The application's host.
         host: u32,
@@ -48,7 +48,7 @@ pub enum SimError {
     },
     /// A host cannot have an address.
     #[error(
-        "host {host} cannot have the address {address}: another has it, or it is of the other version of IP"
+        "host {host} cannot have the address {address}: another host has it, or the network uses the other IP version"
     )]
     Address {
         /// The host's number.
@@ -73,7 +73,7 @@ pub struct SimulationBuilder<A: Application> {
     pub(super) interfaces: BTreeMap<HostId, HostId>,
     pub(super) directions: Vec<LinkDirection>,
     pub(super) cells: Vec<RadioCell>,
-    pub(super) air: RadioRegistry,
+    pub(super) air: StationLinkRegistry,
     pub(super) trajectories: BTreeMap<HostId, Trajectory>,
     pub(super) apps: Vec<AppSlot<A>>,
     udp_ports: HashMap<u64, (u32, u32)>,
@@ -97,17 +97,17 @@ impl<A: Application> SimulationBuilder<A> {
             interfaces: BTreeMap::new(),
             directions: Vec::new(),
             cells: Vec::new(),
-            air: RadioRegistry::default(),
+            air: StationLinkRegistry::default(),
             trajectories: BTreeMap::new(),
             apps: Vec::new(),
-            udp_ports: HashMap::with_hasher(HashState::with_seed(0)),
-            listeners: HashMap::with_hasher(HashState::with_seed(0)),
+            udp_ports: HashMap::with_hasher(SeededHashState::with_seed(0)),
+            listeners: HashMap::with_hasher(SeededHashState::with_seed(0)),
             transports: Arc::default(),
-            sctp_listeners: HashMap::with_hasher(HashState::with_seed(0)),
+            sctp_listeners: HashMap::with_hasher(SeededHashState::with_seed(0)),
             outages: Vec::new(),
             follow_memory: false,
             epoch: WallTime::UNIX_EPOCH,
-            multihomed: HashMap::with_hasher(HashState::with_seed(0)),
+            multihomed: HashMap::with_hasher(SeededHashState::with_seed(0)),
             channels: Vec::new(),
         }
     }
@@ -122,7 +122,7 @@ impl<A: Application> SimulationBuilder<A> {
             return Err(SimError::TooManyHosts);
         }
         self.hosts.push(SimHost {
-            ports: HostPorts::None,
+            ports: HostEgressLinks::None,
             ident: 0,
             next_port: 49_152,
             down: false,
@@ -166,7 +166,7 @@ impl<A: Application> SimulationBuilder<A> {
 
     /// Places a host or interface; the default is a fixed position at the origin. Call it before you add the cell of
     /// the station. Base stations and access points stay where they start.
-    pub fn place_host(&mut self, host: HostId, trajectory: Trajectory) {
+    pub fn set_host_trajectory(&mut self, host: HostId, trajectory: Trajectory) {
         if trajectory == Trajectory::default() {
             self.trajectories.remove(&host);
         } else {
@@ -187,7 +187,7 @@ impl<A: Application> SimulationBuilder<A> {
     pub fn add_link(&mut self, a: HostId, b: HostId, config: &LinkConfig) -> LinkId {
         let link = self.directions.len() as u32 / 2;
         for (from, to, channel, n) in [(a, b, &config.up, 0), (b, a, &config.down, 1)] {
-            let channel = self.share_properties(channel);
+            let channel = self.intern_channel_properties(channel);
             let index = self.directions.len() as u32;
             let to_port = self.hosts[to.0 as usize].ports.as_slice().len() as u32 - u32::from(n == 1);
             self.hosts[from.0 as usize].ports.push(index);
@@ -199,7 +199,7 @@ impl<A: Application> SimulationBuilder<A> {
     }
 
     /// Returns one shared copy of properties that many links have.
-    fn share_properties(&mut self, channel: &ChannelConfig) -> Arc<ChannelProperties> {
+    fn intern_channel_properties(&mut self, channel: &ChannelConfig) -> Arc<ChannelProperties> {
         match self.channels.iter().rev().take(8).find(|c| c.config() == channel) {
             Some(known) => known.clone(),
             None => {
@@ -243,7 +243,7 @@ impl<A: Application> SimulationBuilder<A> {
         if self.udp_ports.insert(udp_key(at, port), (app, socket)).is_some() {
             return Err(SimError::PortTaken { host: at.0, port });
         }
-        self.apps[app as usize].bind_socket(socket, SocketBinding { address: at, port });
+        self.apps[app as usize].bind_socket(socket, UdpSocketBinding { address: at, port });
         Ok(())
     }
 
@@ -292,7 +292,7 @@ impl<A: Application> SimulationBuilder<A> {
     ///
     /// # Errors
     /// [`SimError::PortTaken`], [`SimError::NoInterface`].
-    pub fn serve_at(
+    pub fn open_port_at(
         &mut self,
         app: u32,
         protocol: TransportProtocol,
@@ -318,7 +318,7 @@ impl<A: Application> SimulationBuilder<A> {
 
     /// Limits how fast an application reads: octets per second of each connection, and at most `piece` octets a read
     /// (`None`: a segment).
-    pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64, piece: Option<u32>) {
+    pub fn limit_read_rate(&mut self, app: u32, bytes_per_second: u64, piece: Option<u32>) {
         let slot = self.apps[app as usize].extras_mut();
         slot.read_rate = NonZeroU64::new(bytes_per_second.max(1));
         slot.read_size = piece.and_then(NonZeroU32::new);
@@ -343,7 +343,7 @@ impl<A: Application> SimulationBuilder<A> {
 
     /// Delivers transit packets of its host to an application, which decides whether they continue. A host's
     /// processor is charged for them.
-    pub fn take_transit(&mut self, app: u32) {
+    pub fn deliver_transit_to(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
         self.hosts[host.0 as usize].extras_mut().transit_to = Some(app);
     }
@@ -374,7 +374,7 @@ impl<A: Application> SimulationBuilder<A> {
     pub(super) fn compute_routes(&mut self) {
         let n = self.hosts.len();
         for h in 0..n {
-            if !matches!(self.hosts[h].ports, HostPorts::Many(_)) {
+            if !matches!(self.hosts[h].ports, HostEgressLinks::Many(_)) {
                 continue;
             }
             let mut table = vec![NONE; n].into_boxed_slice();
@@ -395,7 +395,7 @@ impl<A: Application> SimulationBuilder<A> {
                     }
                 }
             }
-            if let HostPorts::Many(many) = &mut self.hosts[h].ports {
+            if let HostEgressLinks::Many(many) = &mut self.hosts[h].ports {
                 many.next_hops = table;
             }
         }
@@ -406,14 +406,14 @@ impl<A: Application> SimulationBuilder<A> {
         self.build_of(observer, tap, WholeNetwork)
     }
 
-    pub(super) fn build_of<O, E: NetworkExtent>(
+    pub(super) fn build_of<O, E: SimulationScope>(
         mut self,
         observer: O,
         tap: Option<Box<dyn PacketTap>>,
         extent: E,
     ) -> Simulation<A, O, E> {
         self.compute_routes();
-        let sctp = AssociationTable::new(self.seed, self.sctp_listeners, self.multihomed);
+        let sctp = SctpAssociationTable::new(self.seed, self.sctp_listeners, self.multihomed);
         Simulation {
             version: self.addresses.ip_version(),
             addresses: self.addresses,
@@ -435,7 +435,7 @@ impl<A: Application> SimulationBuilder<A> {
             conns: Vec::new(),
             free_conns: Vec::new(),
             closed_totals: TcpTotals::default(),
-            data_sent: DataSent::default(),
+            data_sent: SentDataTotals::default(),
             tuples: ConnectionIndex::default(),
             sctp,
             udp_ports: self.udp_ports,

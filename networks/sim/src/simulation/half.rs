@@ -9,7 +9,7 @@
 //! the order of their insertion. So each event here carries its insertion time. A packet of the other half
 //! carries the insertion time that it would have had: when it was sent or, behind another packet on its link,
 //! when that one arrived. Events with equal times and insertion times are in order if they belong to one half or
-//! to one link. Otherwise their order is unknown, and the run ends with [`HalfError::Undecided`].
+//! to one link. Otherwise their order is unknown, and the run ends with [`HalfRunError::Undecided`].
 
 use super::{SimEvent, Simulation, SimulationBuilder};
 use crate::addr::HostId;
@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use usher_core::{Duration, Instant};
 
 /// The part of a network that a simulation runs: a [`WholeNetwork`] or a [`HalfNetwork`].
-pub trait NetworkExtent: Debug {
+pub trait SimulationScope: Debug {
     /// The order mark of an event in the queue, beside its time.
     type Mark: Copy + PartialOrd + Debug;
     /// Returns the mark of an event inserted now.
@@ -30,14 +30,14 @@ pub trait NetworkExtent: Debug {
     /// True if another simulation runs this host.
     fn is_elsewhere(&self, host: HostId) -> bool;
     /// Passes a packet to the simulation that runs its receiver.
-    fn hand_over(&mut self, crossing: CrossingPacket);
+    fn hand_over(&mut self, crossing: CrossHalfPacket);
 }
 
 /// A whole network.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeNetwork;
 
-impl NetworkExtent for WholeNetwork {
+impl SimulationScope for WholeNetwork {
     type Mark = ();
     #[inline(always)]
     fn mark_at(_: Instant) {}
@@ -46,14 +46,14 @@ impl NetworkExtent for WholeNetwork {
         false
     }
     #[inline(always)]
-    fn hand_over(&mut self, _: CrossingPacket) {}
+    fn hand_over(&mut self, _: CrossHalfPacket) {}
 }
 
 /// When and by which origin an event was inserted: orders events of the same time.
 #[derive(Clone, Copy, Debug)]
-pub struct EventMark(u64);
+pub struct EventOrderKey(u64);
 
-impl EventMark {
+impl EventOrderKey {
     /// Inserted by this half.
     const OWN: u64 = 0;
     /// Sent by the other half. These are in the order of their sending.
@@ -65,7 +65,7 @@ impl EventMark {
     fn new(queued: Instant, by: u64) -> Self {
         Self(queued.as_nanos() << 2 | by)
     }
-    fn queued_at(self) -> u64 {
+    fn queue_position(self) -> u64 {
         self.0 >> 2
     }
     fn origin(self) -> u64 {
@@ -78,56 +78,56 @@ impl EventMark {
     }
 }
 
-impl PartialEq for EventMark {
+impl PartialEq for EventOrderKey {
     fn eq(&self, other: &Self) -> bool {
-        self.queued_at() == other.queued_at()
+        self.queue_position() == other.queue_position()
     }
 }
 
-impl PartialOrd for EventMark {
+impl PartialOrd for EventOrderKey {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        self.queued_at().partial_cmp(&other.queued_at())
+        self.queue_position().partial_cmp(&other.queue_position())
     }
 }
 
 /// A packet on its way from one half to the other.
 #[derive(Debug)]
-pub struct CrossingPacket {
+pub struct CrossHalfPacket {
     direction: u32,
     arrives: Instant,
-    mark: EventMark,
+    mark: EventOrderKey,
     damaged: bool,
     packet: Packet,
 }
 
-impl CrossingPacket {
+impl CrossHalfPacket {
     #[inline]
     pub(super) fn new(direction: u32, now: Instant, carried: PacketArrival, packet: Packet) -> Self {
         let PacketArrival { arrives, damaged, .. } = carried;
-        Self { direction, arrives, mark: EventMark::new(now, EventMark::SENT), damaged, packet }
+        Self { direction, arrives, mark: EventOrderKey::new(now, EventOrderKey::SENT), damaged, packet }
     }
 }
 
 /// A message between the halves.
 #[derive(Debug)]
-enum HalfMessage {
+enum HalfSyncMessage {
     /// Crossing packets in the order of sending, and the time of the sender's earliest event.
-    Meeting(Vec<CrossingPacket>, Instant),
+    Meeting(Vec<CrossHalfPacket>, Instant),
     /// The first half has run this window. If its observer was done: the time and mark of that event.
-    Ran(Option<(Instant, EventMark)>),
+    Ran(Option<(Instant, EventOrderKey)>),
     /// The run has ended for this reason.
-    Ended(HalfError),
+    Ended(HalfRunError),
 }
 
 /// One end of the channel between the halves.
 #[derive(Debug)]
-pub struct HalfChannel {
-    to: Sender<HalfMessage>,
-    from: Receiver<HalfMessage>,
+pub struct HalfSyncChannel {
+    to: Sender<HalfSyncMessage>,
+    from: Receiver<HalfSyncMessage>,
 }
 
-impl HalfChannel {
+impl HalfSyncChannel {
     /// Creates both ends, one for each half.
     pub fn channel_pair() -> [Self; 2] {
         let ((to_second, of_first), (to_first, of_second)) = (channel(), channel());
@@ -137,21 +137,21 @@ impl HalfChannel {
 
 /// Why a half did not reach its time. The run has no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum HalfError {
+pub enum HalfRunError {
     /// The order of two events at this time is unknown.
-    #[error("at {}: which of two events of two halves happens first is not known", .0.duration_since(Instant::ZERO))]
+    #[error("at {}: the order of two events in the two halves is not known", .0.duration_since(Instant::ZERO))]
     Undecided(Instant),
     /// The other half has ended.
     #[error("the other half of the network has ended early")]
     OtherHalfEnded,
     /// The owner stopped the run by the flag of [`end_when`](Simulation::end_when).
-    #[error("it was given up")]
+    #[error("the run was stopped")]
     Stopped,
 }
 
 /// One of the two halves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HalfSide {
+pub enum NetworkHalfIndex {
     /// The first; its observer decides when the run is done.
     First,
     /// The second.
@@ -160,16 +160,16 @@ pub enum HalfSide {
 
 /// How a network is divided.
 #[derive(Clone, Debug)]
-pub struct NetworkHalves {
+pub struct NetworkSplitPlan {
     /// True for each host of the first half.
     first: Arc<[bool]>,
     lookahead: Duration,
 }
 
-impl NetworkHalves {
+impl NetworkSplitPlan {
     /// Returns the half of a host.
-    pub fn side_of(&self, host: HostId) -> HalfSide {
-        if self.first[host.0 as usize] { HalfSide::First } else { HalfSide::Second }
+    pub fn side_of(&self, host: HostId) -> NetworkHalfIndex {
+        if self.first[host.0 as usize] { NetworkHalfIndex::First } else { NetworkHalfIndex::Second }
     }
     /// Returns the time before which one half cannot affect the other.
     pub const fn lookahead(&self) -> Duration {
@@ -180,33 +180,33 @@ impl NetworkHalves {
 /// Half of a network; another thread runs the other half.
 #[derive(Debug)]
 pub struct HalfNetwork {
-    halves: NetworkHalves,
-    side: HalfSide,
-    end: HalfChannel,
+    halves: NetworkSplitPlan,
+    side: NetworkHalfIndex,
+    end: HalfSyncChannel,
     /// Crossing packets for the next exchange, and the first arrival of them.
-    out: Vec<CrossingPacket>,
+    out: Vec<CrossHalfPacket>,
     earliest: Instant,
     /// Arrival of the last packet passed to the other half, by direction. Zero for none: links between the halves
     /// have a delay, so nothing arrives at zero.
     last: Vec<Instant>,
     /// The last handled event.
-    before: (Instant, EventMark, SimEvent),
+    before: (Instant, EventOrderKey, SimEvent),
 }
 
-impl NetworkExtent for HalfNetwork {
-    type Mark = EventMark;
+impl SimulationScope for HalfNetwork {
+    type Mark = EventOrderKey;
     #[inline(always)]
-    fn mark_at(now: Instant) -> EventMark {
-        EventMark::new(now, EventMark::OWN)
+    fn mark_at(now: Instant) -> EventOrderKey {
+        EventOrderKey::new(now, EventOrderKey::OWN)
     }
     #[inline]
     fn is_elsewhere(&self, host: HostId) -> bool {
         self.halves.side_of(host) != self.side
     }
-    fn hand_over(&mut self, mut crossing: CrossingPacket) {
+    fn hand_over(&mut self, mut crossing: CrossHalfPacket) {
         let last = std::mem::replace(&mut self.last[crossing.direction as usize], crossing.arrives);
-        if last != Instant::ZERO && last.as_nanos() >= crossing.mark.queued_at() {
-            crossing.mark = EventMark::new(last, EventMark::FOLLOWS);
+        if last != Instant::ZERO && last.as_nanos() >= crossing.mark.queue_position() {
+            crossing.mark = EventOrderKey::new(last, EventOrderKey::FOLLOWS);
         }
         self.earliest = self.earliest.min(crossing.arrives);
         self.out.push(crossing);
@@ -215,21 +215,26 @@ impl NetworkExtent for HalfNetwork {
 
 impl HalfNetwork {
     /// Sends a message. If the other half has ended, [`Self::receive_message`] returns the reason.
-    fn send_message(&self, word: HalfMessage) {
+    fn send_message(&self, word: HalfSyncMessage) {
         let _ = self.end.to.send(word);
     }
-    fn receive_message(&self) -> Result<HalfMessage, HalfError> {
+    fn receive_message(&self) -> Result<HalfSyncMessage, HalfRunError> {
         match self.end.from.recv() {
-            Ok(HalfMessage::Ended(why)) => Err(why),
+            Ok(HalfSyncMessage::Ended(why)) => Err(why),
             Ok(word) => Ok(word),
-            Err(_) => Err(HalfError::OtherHalfEnded),
+            Err(_) => Err(HalfRunError::OtherHalfEnded),
         }
     }
     /// Checks that the next event certainly follows the last one; fails if their order is unknown.
-    fn check_event_order(&mut self, at: Instant, mark: EventMark, event: SimEvent) -> Result<(), HalfError> {
+    fn check_event_order(
+        &mut self,
+        at: Instant,
+        mark: EventOrderKey,
+        event: SimEvent,
+    ) -> Result<(), HalfRunError> {
         let (before, last, what) = std::mem::replace(&mut self.before, (at, mark, event));
         if at == before && mark == last && !mark.is_decided(event, (last, what)) {
-            return Err(HalfError::Undecided(at));
+            return Err(HalfRunError::Undecided(at));
         }
         Ok(())
     }
@@ -241,13 +246,13 @@ impl<A: Application> SimulationBuilder<A> {
     /// Returns `None` if that is the whole network, or if the network cannot be divided. Obstacles are radio,
     /// interfaces, outages, multihomed hosts, memory tracking, and TCP that depends on initial sequence numbers: all
     /// hosts draw these from one stream. Links that reorder or duplicate packets stay within a half.
-    pub fn split_in_halves(&self, hosts: impl IntoIterator<Item = HostId>) -> Option<NetworkHalves> {
+    pub fn split_in_halves(&self, hosts: impl IntoIterator<Item = HostId>) -> Option<NetworkSplitPlan> {
         let whole = !self.cells.is_empty()
             || !self.interfaces.is_empty()
             || !self.outages.is_empty()
             || !self.multihomed.is_empty()
             || self.follow_memory
-            || self.apps.iter().any(|app| app.transports.tcp.depends_on_iss());
+            || self.apps.iter().any(|app| app.transports.tcp.depends_on_initial_sequence());
         if whole {
             return None;
         }
@@ -267,16 +272,16 @@ impl<A: Application> SimulationBuilder<A> {
         }
         let crossing = self.directions.iter().filter(|d| first[d.from.0 as usize] != first[d.to.0 as usize]);
         let lookahead = crossing.map(|d| d.channel.config().delay).min()?;
-        Some(NetworkHalves { first: first.into(), lookahead })
+        Some(NetworkSplitPlan { first: first.into(), lookahead })
     }
 
     /// Builds one of the two halves of the simulation, at time zero. Build the other from the same description.
     pub fn build_half<O>(
         self,
         observer: O,
-        halves: NetworkHalves,
-        side: HalfSide,
-        end: HalfChannel,
+        halves: NetworkSplitPlan,
+        side: NetworkHalfIndex,
+        end: HalfSyncChannel,
     ) -> Simulation<A, O, HalfNetwork> {
         let half = HalfNetwork {
             halves,
@@ -298,20 +303,20 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
     ///
     /// # Errors
     /// Both halves end, and their counters have no meaning.
-    pub fn run_until(&mut self, until: Instant, to_its_end: bool) -> Result<(), HalfError> {
+    pub fn run_until(&mut self, until: Instant, to_its_end: bool) -> Result<(), HalfRunError> {
         self.start();
-        let ran = self.run_windows(until, to_its_end);
+        let ran = self.run_lookahead_windows(until, to_its_end);
         if let Err(why) = ran
-            && why != HalfError::OtherHalfEnded
+            && why != HalfRunError::OtherHalfEnded
         {
-            self.extent.send_message(HalfMessage::Ended(why));
+            self.extent.send_message(HalfSyncMessage::Ended(why));
         }
         ran
     }
 
-    fn run_windows(&mut self, until: Instant, to_its_end: bool) -> Result<(), HalfError> {
+    fn run_lookahead_windows(&mut self, until: Instant, to_its_end: bool) -> Result<(), HalfRunError> {
         loop {
-            let from = self.exchange_crossings()?;
+            let from = self.exchange_crossing_packets()?;
             if from > until {
                 self.now = self.now.max(until);
                 return Ok(());
@@ -319,18 +324,18 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
             let end = from + self.extent.halves.lookahead;
             let last = Instant::from_nanos(end.as_nanos() - 1).min(until);
             match (to_its_end, self.extent.side) {
-                (true, HalfSide::Second) => {
-                    if let HalfMessage::Ran(Some((at, mark))) = self.extent.receive_message()? {
-                        return self.run_before(at, mark);
+                (true, NetworkHalfIndex::Second) => {
+                    if let HalfSyncMessage::Ran(Some((at, mark))) = self.extent.receive_message()? {
+                        return self.run_until_event_mark(at, mark);
                     }
                     self.run_window(last)?;
                 }
                 (false, _) => self.run_window(last)?,
-                (true, HalfSide::First) => {
+                (true, NetworkHalfIndex::First) => {
                     self.run_window(last)?;
                     let (at, mark, _) = self.extent.before;
                     let done = self.observer.is_done().then_some((at, mark));
-                    self.extent.send_message(HalfMessage::Ran(done));
+                    self.extent.send_message(HalfSyncMessage::Ran(done));
                     if done.is_some() {
                         return Ok(());
                     }
@@ -340,53 +345,55 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
     }
 
     /// Exchanges crossing packets. Returns the time of the earliest event of both halves.
-    fn exchange_crossings(&mut self) -> Result<Instant, HalfError> {
+    fn exchange_crossing_packets(&mut self) -> Result<Instant, HalfRunError> {
         let own = self.queue.next_time().unwrap_or(Instant::FAR_FUTURE);
         let earliest = std::mem::replace(&mut self.extent.earliest, Instant::FAR_FUTURE).min(own);
         let out = std::mem::take(&mut self.extent.out);
-        self.extent.send_message(HalfMessage::Meeting(out, earliest));
-        let HalfMessage::Meeting(mut packets, others) = self.extent.receive_message()? else {
-            return Err(HalfError::OtherHalfEnded);
+        self.extent.send_message(HalfSyncMessage::Meeting(out, earliest));
+        let HalfSyncMessage::Meeting(mut packets, others) = self.extent.receive_message()? else {
+            return Err(HalfRunError::OtherHalfEnded);
         };
-        for CrossingPacket { direction, arrives, mark, damaged, packet } in packets.drain(..) {
+        for CrossHalfPacket { direction, arrives, mark, damaged, packet } in packets.drain(..) {
             let packet = self.pool.insert(packet);
             self.directions[direction as usize].insert(arrives, damaged, packet, &mut self.pool);
             self.queue.push_ranked(arrives, SimEvent::Arrive(direction), mark);
         }
-        // Reuse the allocation.
+        // Keep the emptied vector, to reuse its allocation.
         self.extent.out = packets;
         Ok(earliest.min(others))
     }
 
     /// Handles all events until `last`, or until the observer is done.
-    fn run_window(&mut self, last: Instant) -> Result<(), HalfError> {
+    fn run_window(&mut self, last: Instant) -> Result<(), HalfRunError> {
         while let Some((at, event, mark)) = self.queue.pop_ranked_until(last) {
             self.extent.check_event_order(at, mark, event)?;
             self.handle_event(at, event);
             if self.observer.is_done() {
-                // A later event of this time may belong before this one.
-                let is_undecided =
-                    |(other, of): (SimEvent, EventMark)| mark == of && !mark.is_decided(event, (of, other));
+                // Fail if another event of the same time might belong before this one, because the order of the halves
+                // is then undecided.
+                let is_undecided = |(other, of): (SimEvent, EventOrderKey)| {
+                    mark == of && !mark.is_decided(event, (of, other))
+                };
                 if self.queue.pending_now().any(is_undecided) {
-                    return Err(HalfError::Undecided(at));
+                    return Err(HalfRunError::Undecided(at));
                 }
                 break;
             }
-            if self.is_given_up() {
-                return Err(HalfError::Stopped);
+            if self.is_run_cancelled() {
+                return Err(HalfRunError::Stopped);
             }
         }
         Ok(())
     }
 
     /// Handles all events before an event of the other half.
-    fn run_before(&mut self, end: Instant, last: EventMark) -> Result<(), HalfError> {
+    fn run_until_event_mark(&mut self, end: Instant, last: EventOrderKey) -> Result<(), HalfRunError> {
         if let Some(before) = end.as_nanos().checked_sub(1) {
             self.run_window(Instant::from_nanos(before))?;
         }
         while let Some((at, event, mark)) = self.queue.pop_ranked_until(end) {
             if mark == last {
-                return Err(HalfError::Undecided(at));
+                return Err(HalfRunError::Undecided(at));
             }
             if mark > last {
                 break;
@@ -399,7 +406,7 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
     }
 
     /// Returns the division of the network.
-    pub const fn halves(&self) -> &NetworkHalves {
+    pub const fn halves(&self) -> &NetworkSplitPlan {
         &self.extent.halves
     }
 

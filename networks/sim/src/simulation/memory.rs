@@ -1,6 +1,6 @@
 //! Tracks the memory of hosts' connections and associations during a run.
 
-use super::{NetworkExtent, Simulation};
+use super::{Simulation, SimulationScope};
 use crate::addr::HostId;
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) enum TransportKind {
 }
 
 #[derive(Debug, Default)]
-struct OfHost {
+struct HostMemoryUse {
     now: MemoryUse,
     most: MemoryUse,
 }
@@ -31,7 +31,7 @@ struct OfHost {
 /// The current and the peak memory of all hosts with connections.
 #[derive(Debug, Default)]
 pub(super) struct MemoryTracker {
-    hosts: BTreeMap<HostId, OfHost>,
+    hosts: BTreeMap<HostId, HostMemoryUse>,
     /// Octets by the number of the connection; 0 for none. Associations likewise.
     tcp: Vec<u32>,
     sctp: Vec<u32>,
@@ -39,7 +39,13 @@ pub(super) struct MemoryTracker {
 
 impl MemoryTracker {
     /// Records the memory of a connection or association of this host.
-    pub(super) fn record_use(&mut self, kind: TransportKind, index: u32, host: HostId, octets: u32) {
+    pub(super) fn record_transport_memory(
+        &mut self,
+        kind: TransportKind,
+        index: u32,
+        host: HostId,
+        octets: u32,
+    ) {
         let all = match kind {
             TransportKind::Tcp => &mut self.tcp,
             TransportKind::Sctp => &mut self.sctp,
@@ -60,7 +66,7 @@ impl MemoryTracker {
     }
 }
 
-impl<A: crate::app::Application, O, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: crate::app::Application, O, E: SimulationScope> Simulation<A, O, E> {
     /// Resets the peaks.
     pub fn reset_peaks(&mut self) {
         for of in self.memory.iter_mut().flat_map(|m| m.hosts.values_mut()) {
@@ -75,11 +81,11 @@ impl<A: crate::app::Application, O, E: NetworkExtent> Simulation<A, O, E> {
     }
 
     #[inline]
-    pub(super) fn weigh_connection(&mut self, index: u32) {
+    pub(super) fn record_connection_memory(&mut self, index: u32) {
         if let Some(memory) = &mut self.memory {
             let conn = &self.conns[index as usize];
             let octets = if conn.tcp.is_closed() { 0 } else { conn.tcp.memory_octets() };
-            memory.record_use(TransportKind::Tcp, index, conn.key.local, octets);
+            memory.record_transport_memory(TransportKind::Tcp, index, conn.key.local, octets);
         }
     }
 }
@@ -92,12 +98,12 @@ mod tests {
     fn the_most_is_of_all_that_a_host_holds_at_once() {
         let mut memory = MemoryTracker::default();
         let (a, b) = (HostId(0), HostId(1));
-        memory.record_use(TransportKind::Tcp, 0, a, 300);
-        memory.record_use(TransportKind::Sctp, 0, a, 1000);
-        memory.record_use(TransportKind::Tcp, 1, b, 400);
-        memory.record_use(TransportKind::Tcp, 0, a, 500);
-        memory.record_use(TransportKind::Sctp, 0, a, 0);
-        memory.record_use(TransportKind::Tcp, 2, a, 300);
+        memory.record_transport_memory(TransportKind::Tcp, 0, a, 300);
+        memory.record_transport_memory(TransportKind::Sctp, 0, a, 1000);
+        memory.record_transport_memory(TransportKind::Tcp, 1, b, 400);
+        memory.record_transport_memory(TransportKind::Tcp, 0, a, 500);
+        memory.record_transport_memory(TransportKind::Sctp, 0, a, 0);
+        memory.record_transport_memory(TransportKind::Tcp, 2, a, 300);
         let of = &memory.hosts[&a];
         assert_eq!(of.most, MemoryUse { connections: 2, octets: 1500 });
         assert_eq!(of.now, MemoryUse { connections: 2, octets: 800 });

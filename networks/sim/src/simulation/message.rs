@@ -1,33 +1,35 @@
 //! SCTP: associations between applications, packets in and out, timers.
 
 use super::memory::TransportKind;
-use super::{ASSOC, AssociationSlot, FourTuple, NetworkExtent, SctpTotals, SimEvent, SimFault, Simulation};
+use super::{
+    ASSOC, FourTuple, SctpAssociationEntry, SctpTotals, SimEvent, SimRunError, Simulation, SimulationScope,
+};
 use crate::addr::HostId;
-use crate::app::{AppDelivery, Application, LocalId, MessageDelivery, ReportObserver};
+use crate::app::{AppConnectionId, AppDelivery, Application, ReportObserver, SctpAssociationEvent};
 use crate::packet::{Packet, PacketBody};
-use crate::sctp::{self, Chunk, InitialValues, ListenerAction, SctpAssociation, UserMessage};
+use crate::sctp::{self, Chunk, InitialAssociationValues, SctpAssociation, SctpListenerAction, UserMessage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use usher_core::collections::{HashMap, HashState};
-use usher_core::{CloseReason, Instant, ModelRng, Seed};
+use usher_core::collections::{HashMap, SeededHashState};
+use usher_core::{CloseReason, Instant, Seed, SimulationRng};
 
 /// All associations of a simulation.
 #[derive(Debug)]
-pub(super) struct AssociationTable {
-    all: Vec<AssociationSlot>,
+pub(super) struct SctpAssociationTable {
+    all: Vec<SctpAssociationEntry>,
     free: Vec<u32>,
     closed: SctpTotals,
     tuples: HashMap<FourTuple, u32>,
     listeners: HashMap<(HostId, u16), u32>,
     /// Outgoing directions of the paths of multihomed hosts.
     multihomed: HashMap<HostId, Vec<u32>>,
-    rng: ModelRng,
+    rng: SimulationRng,
     /// Derives the cookie keys of hosts, together with the number of their failures.
     secret: u64,
     failures: BTreeMap<HostId, u32>,
 }
 
-impl AssociationTable {
+impl SctpAssociationTable {
     pub(super) fn new(
         seed: Seed,
         listeners: HashMap<(HostId, u16), u32>,
@@ -38,7 +40,7 @@ impl AssociationTable {
             all: Vec::new(),
             free: Vec::new(),
             closed: SctpTotals::default(),
-            tuples: HashMap::with_hasher(HashState::with_seed(0)),
+            tuples: HashMap::with_hasher(SeededHashState::with_seed(0)),
             listeners,
             multihomed,
             secret: rng.next_u64(),
@@ -55,13 +57,17 @@ impl AssociationTable {
         totals
     }
 
-    fn draw_initial_values(&mut self, host: HostId) -> InitialValues {
+    fn draw_initial_values(&mut self, host: HostId) -> InitialAssociationValues {
         let mut secret = [0; 32];
         secret[..8].copy_from_slice(&self.secret.to_be_bytes());
         secret[8..12].copy_from_slice(&host.0.to_be_bytes());
         let lives = self.failures.get(&host).copied().unwrap_or(0);
         secret[12..16].copy_from_slice(&lives.to_be_bytes());
-        InitialValues { tag: (self.rng.next_u64() as u32).max(1), tsn: self.rng.next_u64() as u32, secret }
+        InitialAssociationValues {
+            tag: (self.rng.next_u64() as u32).max(1),
+            tsn: self.rng.next_u64() as u32,
+            secret,
+        }
     }
 }
 
@@ -76,7 +82,7 @@ impl SctpTotals {
     }
 }
 
-impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: SimulationScope> Simulation<A, O, E> {
     /// Returns the number of paths between two hosts.
     fn path_count(&self, key: FourTuple) -> u8 {
         let paths = |h: HostId| self.sctp.multihomed.get(&h).map_or(0, Vec::len);
@@ -86,14 +92,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     pub(super) fn sctp_connect(
         &mut self,
         app: u32,
-        id: LocalId,
+        id: AppConnectionId,
         from: Option<HostId>,
         remote: HostId,
         remote_port: u16,
         streams: u16,
     ) {
         let Some(local) = self.local_address(app, from) else {
-            let event = MessageDelivery::Down(CloseReason::Refused);
+            let event = SctpAssociationEvent::Down(CloseReason::Refused);
             return self.deliver(app, AppDelivery::Message { assoc: id.into(), event });
         };
         let mut config = self.apps[app as usize].transports.sctp.clone();
@@ -109,8 +115,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.open_association(Box::new(sctp), app, id, key);
     }
 
-    fn open_association(&mut self, sctp: Box<SctpAssociation>, app: u32, id: LocalId, key: FourTuple) {
-        let assoc = AssociationSlot { sctp, app, id, key, armed: Instant::FAR_FUTURE, attached: true };
+    fn open_association(
+        &mut self,
+        sctp: Box<SctpAssociation>,
+        app: u32,
+        id: AppConnectionId,
+        key: FourTuple,
+    ) {
+        let assoc = SctpAssociationEntry { sctp, app, id, key, armed: Instant::FAR_FUTURE, attached: true };
         let index = match self.sctp.free.pop() {
             Some(i) => {
                 self.sctp.all[i as usize] = assoc;
@@ -122,11 +134,11 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             }
         };
         self.sctp.tuples.insert(key, index);
-        self.apps[app as usize].set_conn(id, ASSOC + index);
-        self.settle_association(index);
+        self.apps[app as usize].set_connection_index(id, ASSOC + index);
+        self.drain_association(index);
     }
 
-    pub(super) fn sctp_send(&mut self, app: u32, id: LocalId, message: UserMessage) {
+    pub(super) fn sctp_send(&mut self, app: u32, id: AppConnectionId, message: UserMessage) {
         let Some(index) = self.apps[app as usize].sctp_index(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -136,31 +148,31 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         if sctp.send_message(self.now, message).is_err() {
             self.stats.stale_operation += 1;
             if stream >= streams && !sctp.is_closed() {
-                self.no_stream(app, streams);
+                self.report_missing_stream(app, streams);
             }
             return;
         }
-        self.flush_association(index);
+        self.send_association_packets(index);
         self.arm_sctp(index);
-        self.weigh_association(index);
+        self.record_association_memory(index);
     }
 
-    fn weigh_association(&mut self, index: u32) {
+    fn record_association_memory(&mut self, index: u32) {
         if let Some(memory) = &mut self.memory {
-            let AssociationSlot { sctp, key, .. } = &self.sctp.all[index as usize];
+            let SctpAssociationEntry { sctp, key, .. } = &self.sctp.all[index as usize];
             let octets = if sctp.is_closed() { 0 } else { sctp.memory_octets() };
-            memory.record_use(TransportKind::Sctp, index, key.local, octets);
+            memory.record_transport_memory(TransportKind::Sctp, index, key.local, octets);
         }
     }
 
     /// Ends the run: an application sent on a stream that its association does not have.
-    fn no_stream(&mut self, app: u32, streams: u16) {
+    fn report_missing_stream(&mut self, app: u32, streams: u16) {
         let host = self.apps[app as usize].host;
-        self.fault.get_or_insert(SimFault::NoStream { at: self.now, host, streams });
+        self.fault.get_or_insert(SimRunError::NoStream { at: self.now, host, streams });
     }
 
     /// Closes a connection or an association of an application.
-    pub(super) fn close(&mut self, app: u32, id: LocalId, abort: bool) {
+    pub(super) fn close(&mut self, app: u32, id: AppConnectionId, abort: bool) {
         let Some(index) = self.apps[app as usize].sctp_index(id) else {
             self.tcp_close(app, id, abort);
             return;
@@ -171,10 +183,10 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         } else {
             sctp.shutdown(self.now);
         }
-        self.settle_association(index);
+        self.drain_association(index);
     }
 
-    pub(super) fn sctp_timer(&mut self, index: u32) {
+    pub(super) fn handle_sctp_timer(&mut self, index: u32) {
         let assoc = &mut self.sctp.all[index as usize];
         if assoc.armed != self.now {
             return;
@@ -182,7 +194,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         assoc.armed = Instant::FAR_FUTURE;
         if assoc.sctp.poll_timeout().is_some_and(|at| at <= self.now) {
             assoc.sctp.handle_timeout(self.now);
-            self.settle_association(index);
+            self.drain_association(index);
         } else {
             self.arm_sctp(index);
         }
@@ -191,7 +203,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     pub(super) fn receive_sctp(&mut self, key: FourTuple, path: u8, packet: sctp::SctpPacket) {
         if let Some(&index) = self.sctp.tuples.get(&key) {
             self.sctp.all[index as usize].sctp.handle_packet(self.now, path, packet);
-            self.settle_association(index);
+            self.drain_association(index);
             return;
         }
         let listener = self.sctp.listeners.get(&(key.local, key.local_port)).copied();
@@ -204,84 +216,85 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
                 let paths = self.path_count(key);
                 sctp::handle_listener_packet(&config, self.now, initial, ports, path, paths, packet)
             }
-            None => sctp::out_of_the_blue(&packet).map_or(ListenerAction::Discard, ListenerAction::Reply),
+            None => sctp::reply_out_of_the_blue(&packet)
+                .map_or(SctpListenerAction::Discard, SctpListenerAction::Reply),
         };
         match answer {
-            ListenerAction::Accept(sctp) => {
+            SctpListenerAction::Accept(sctp) => {
                 if let Some(app) = listener {
                     let slot = &self.apps[app as usize];
-                    let id = slot.next_accepted();
+                    let id = slot.next_accepted_connection_id();
                     self.open_association(sctp, app, id, key);
                 }
             }
-            ListenerAction::Reply(packet) => {
+            SctpListenerAction::Reply(packet) => {
                 self.stats.sctp_no_association += u64::from(listener.is_none());
                 self.stats.sctp_stale_cookie += u64::from(echo && listener.is_some());
                 self.send_packet(key, path, packet);
             }
-            ListenerAction::Discard if echo && listener.is_some() => self.stats.sctp_bad_cookie += 1,
-            ListenerAction::Discard => self.stats.sctp_no_association += 1,
+            SctpListenerAction::Discard if echo && listener.is_some() => self.stats.sctp_bad_cookie += 1,
+            SctpListenerAction::Discard => self.stats.sctp_no_association += 1,
         }
     }
 
     /// Drains an association. As with TCP, acknowledgements that are due leave before the application gets the data.
     /// Delayed ones may ride on its reply.
-    fn settle_association(&mut self, index: u32) {
+    fn drain_association(&mut self, index: u32) {
         if !self.sctp.all[index as usize].sctp.delivers_first() {
-            self.flush_association(index);
+            self.send_association_packets(index);
         }
         while let Some(event) = self.sctp.all[index as usize].sctp.poll_event() {
             if let sctp::SctpEvent::Up { outbound, .. } = event
                 && self.sctp.all[index as usize].sctp.stats().unsendable > 0
             {
-                self.no_stream(self.sctp.all[index as usize].app, outbound);
+                self.report_missing_stream(self.sctp.all[index as usize].app, outbound);
             }
             let assoc = &mut self.sctp.all[index as usize];
             let (app, id, key) = (assoc.app, assoc.id, assoc.key);
             let event = match event {
-                sctp::SctpEvent::Up { outbound, .. } => MessageDelivery::Up {
+                sctp::SctpEvent::Up { outbound, .. } => SctpAssociationEvent::Up {
                     remote: key.remote,
                     remote_port: key.remote_port,
                     local_port: key.local_port,
                     streams: outbound,
                 },
                 sctp::SctpEvent::Message(m) => {
-                    MessageDelivery::Data { stream: m.stream, ppid: m.ppid, payload: m.payload }
+                    SctpAssociationEvent::Data { stream: m.stream, ppid: m.ppid, payload: m.payload }
                 }
-                sctp::SctpEvent::Down(reason) => MessageDelivery::Down(reason),
+                sctp::SctpEvent::Down(reason) => SctpAssociationEvent::Down(reason),
                 sctp::SctpEvent::PathDown(_) | sctp::SctpEvent::PathUp(_) => continue,
             };
             if assoc.attached {
-                if matches!(event, MessageDelivery::Down(_)) {
+                if matches!(event, SctpAssociationEvent::Down(_)) {
                     assoc.attached = false;
-                    self.apps[app as usize].set_conn(id, super::NONE);
+                    self.apps[app as usize].set_connection_index(id, super::NONE);
                 }
                 self.deliver(app, AppDelivery::Message { assoc: id.into(), event });
             }
         }
-        self.flush_association(index);
+        self.send_association_packets(index);
         if self.sctp.all[index as usize].sctp.is_closed() {
             self.remove_association(index);
         } else {
             self.arm_sctp(index);
-            self.weigh_association(index);
+            self.record_association_memory(index);
         }
     }
 
     fn remove_association(&mut self, index: u32) {
         let assoc = &mut self.sctp.all[index as usize];
-        // The application may have freed the number and reused it in its event handlers.
+        // In its event handlers, the application may have freed this index, and another association may now have it.
         if !assoc.sctp.is_closed() || self.sctp.tuples.get(&assoc.key) != Some(&index) {
             return;
         }
         self.sctp.closed.add_association(&assoc.sctp);
         self.sctp.tuples.remove(&assoc.key);
-        self.weigh_association(index);
+        self.record_association_memory(index);
         let assoc = &mut self.sctp.all[index as usize];
         assoc.armed = Instant::FAR_FUTURE;
         if std::mem::take(&mut assoc.attached) {
             let (app, id) = (assoc.app, assoc.id);
-            self.apps[app as usize].set_conn(id, super::NONE);
+            self.apps[app as usize].set_connection_index(id, super::NONE);
         }
         self.sctp.free.push(index);
     }
@@ -301,7 +314,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    fn flush_association(&mut self, index: u32) {
+    fn send_association_packets(&mut self, index: u32) {
         while let Some(out) = self.sctp.all[index as usize].sctp.poll_transmit(self.now) {
             let key = self.sctp.all[index as usize].key;
             self.send_packet(key, out.path, out.packet);
@@ -316,7 +329,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         let body = PacketBody::Sctp { src_port, dst_port, path, packet };
         let packet = Packet { src: key.local, dst: key.remote, len, ident, body };
         match by {
-            Some(direction) => self.send_by(direction, packet),
+            Some(direction) => self.send_on_path_direction(direction, packet),
             None => self.send_ip_packet(key.local, || packet),
         }
     }

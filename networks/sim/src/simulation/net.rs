@@ -1,6 +1,6 @@
 //! IP: sending, forwarding, fragmenting, receiving; UDP; frames.
 
-use super::{CrossingPacket, FourTuple, NetworkExtent, SimEvent, Simulation, SocketBinding, udp_key};
+use super::{CrossHalfPacket, FourTuple, SimEvent, Simulation, SimulationScope, UdpSocketBinding, udp_key};
 use crate::addr::{HostId, IpVersion};
 use crate::app::{AppDelivery, Application, ReportObserver};
 use crate::ip;
@@ -9,13 +9,13 @@ use crate::packet::{
 };
 use std::sync::Arc;
 
-impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: SimulationScope> Simulation<A, O, E> {
     #[inline]
     pub(super) fn handle_arrival(&mut self, index: u32) {
         let direction = &mut self.directions[index as usize];
         let Some((packet, next)) = direction.take_arrived(self.now, &self.pool) else { return };
         let from = direction.from;
-        // A packet from another half has an event of its own.
+        // A packet from another half already has its own arrival event, so none is scheduled here.
         if let Some(at) = next.filter(|_| !self.extent.is_elsewhere(from)) {
             self.schedule_event(at, SimEvent::Arrive(index));
         }
@@ -36,6 +36,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             self.stats.host_down += 1;
             self.pool.release(packet);
         } else if under_way.damaged {
+            // RFC 9293, 3.1 and RFC 9260, 6.8: the receiver drops a packet with a wrong checksum.
             self.stats.damaged += 1;
             self.pool.release(packet);
         } else if under_way.packet.dst != host {
@@ -74,15 +75,15 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     #[inline(always)]
     pub(super) fn send_ip_packet(&mut self, host: HostId, packet: impl FnOnce() -> Packet) {
         if self.guards.is_empty() || !self.guards.contains_key(&host) {
-            self.send_now(packet());
+            self.send_unprotected_packet(packet());
         } else {
-            self.send_guarded(host, self.now, packet());
+            self.send_packet_by_policy(host, self.now, packet());
         }
     }
 
     /// Sends a packet from its source.
     #[inline(always)]
-    pub(super) fn send_now(&mut self, packet: Packet) {
+    pub(super) fn send_unprotected_packet(&mut self, packet: Packet) {
         let host = packet.src;
         let to_itself = packet.dst == host;
         let packet = self.pool.insert(packet);
@@ -113,7 +114,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     }
 
     /// Sends a packet from a multihomed host by one of its paths.
-    pub(super) fn send_by(&mut self, direction: u32, packet: Packet) {
+    pub(super) fn send_on_path_direction(&mut self, direction: u32, packet: Packet) {
         if packet.len > self.directions[direction as usize].mtu {
             self.stats.too_big += 1;
             return;
@@ -131,12 +132,12 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         if self.extent.is_elsewhere(direction.to) {
             if let Some(carried) = direction.offer_packet(self.now, packet, &mut self.pool) {
                 let packet = self.pool.take(packet);
-                self.extent.hand_over(CrossingPacket::new(index, self.now, carried, packet));
+                self.extent.hand_over(CrossHalfPacket::new(index, self.now, carried, packet));
             }
             return;
         }
         if let Some(cell) = direction.cell_index() {
-            self.send_by_cell(cell, index, packet);
+            self.send_packet_through_cell(cell, index, packet);
         } else if let Some(at) = direction.send_packet(self.now, packet, &mut self.pool) {
             self.schedule_event(at, SimEvent::Arrive(index));
         }
@@ -234,15 +235,15 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
 
     pub(super) fn send_datagram(&mut self, app: u32, socket: u32, to: HostId, port: u16, payload: Payload) {
         let slot = &self.apps[app as usize];
-        let own = SocketBinding { address: slot.host, port: 0 };
-        let SocketBinding { address: from, port: bound } =
+        let own = UdpSocketBinding { address: slot.host, port: 0 };
+        let UdpSocketBinding { address: from, port: bound } =
             slot.sockets().get(socket as usize).copied().unwrap_or(own);
         let src_port = if bound != 0 {
             bound
         } else {
             let from = own.address;
             let fresh = self.ephemeral_port(from, |sim, p| !sim.udp_ports.contains_key(&udp_key(from, p)));
-            self.apps[app as usize].bind_socket(socket, SocketBinding { address: from, port: fresh });
+            self.apps[app as usize].bind_socket(socket, UdpSocketBinding { address: from, port: fresh });
             self.udp_ports.insert(udp_key(from, fresh), (app, socket));
             fresh
         };

@@ -1,6 +1,6 @@
 //! Hosts that fail and recover.
 
-use super::{NetworkExtent, SimEvent, Simulation};
+use super::{SimEvent, Simulation, SimulationScope};
 use crate::addr::HostId;
 use crate::app::{AppDelivery, Application, ReportObserver};
 use usher_core::Instant;
@@ -13,7 +13,7 @@ pub(super) struct HostOutage {
     pub(super) until: Instant,
 }
 
-impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: SimulationScope> Simulation<A, O, E> {
     pub(super) fn plan_outages(&mut self) {
         for i in 0..self.outages.len() {
             self.schedule_event(self.outages[i].from, SimEvent::Outage(i as u32));
@@ -53,7 +53,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
         self.down += 1;
         if let Some(cpu) = h.cpu_mut() {
-            cpu.discard_work();
+            cpu.discard_cpu_work();
         }
         self.fail_connections(host);
         self.fail_associations(host);

@@ -1,6 +1,6 @@
 //! A simulation taken apart before it is built, so that another network can run the same applications.
 
-use super::{HostPorts, SimulationBuilder, TransportConfig};
+use super::{HostEgressLinks, SimulationBuilder, TransportConfig};
 use crate::addr::{HostAddresses, HostId};
 use crate::app::Application;
 use crate::link::{LinkConfig, LinkId};
@@ -10,7 +10,7 @@ use usher_core::{Instant, Seed, WallTime};
 
 /// The contents of a [`SimulationBuilder`] except radio, which a wired network cannot provide.
 #[derive(Debug)]
-pub struct SimulationParts<A> {
+pub struct SimulationSpec<A> {
     /// Source of all random streams: link k has those of `("link", 2k)` and `("link", 2k + 1)`.
     pub seed: Seed,
     /// The wall time at [`Instant::ZERO`].
@@ -18,13 +18,13 @@ pub struct SimulationParts<A> {
     /// The addresses of the hosts.
     pub addresses: HostAddresses,
     /// The hosts and their interfaces, by number.
-    pub hosts: Vec<HostPart>,
+    pub hosts: Vec<SimHostSpec>,
     /// The links, by number, including those of cells and basic service sets.
-    pub links: Vec<LinkPart>,
+    pub links: Vec<SimLinkSpec>,
     /// The applications, by number.
-    pub apps: Vec<AppPart<A>>,
+    pub apps: Vec<SimAppSpec<A>>,
     /// Hosts that fail and recover.
-    pub outages: Vec<OutagePart>,
+    pub outages: Vec<HostOutageSpec>,
     /// Number of cells and basic service sets.
     pub radios: usize,
     /// Hosts whose associations have several paths.
@@ -33,7 +33,7 @@ pub struct SimulationParts<A> {
 
 /// A host, or an interface of one.
 #[derive(Debug)]
-pub struct HostPart {
+pub struct SimHostSpec {
     /// The owner, if this is an interface.
     pub owner: Option<HostId>,
     /// Its links in the order of its ports; true where it is the link's first end.
@@ -46,7 +46,7 @@ pub struct HostPart {
     next_hops: Vec<Option<u32>>,
 }
 
-impl HostPart {
+impl SimHostSpec {
     /// Returns the port towards a host; `None` if it is unreachable.
     pub fn next_hop(&self, to: HostId) -> Option<u32> {
         let only = (!self.ports.is_empty()).then_some(0);
@@ -56,7 +56,7 @@ impl HostPart {
 
 /// A link.
 #[derive(Debug)]
-pub struct LinkPart {
+pub struct SimLinkSpec {
     /// The hosts at its ends.
     pub ends: [HostId; 2],
     /// Its properties.
@@ -67,7 +67,7 @@ pub struct LinkPart {
 
 /// An application and its sockets and listeners.
 #[derive(Debug)]
-pub struct AppPart<A> {
+pub struct SimAppSpec<A> {
     /// The application.
     pub app: A,
     /// Its host.
@@ -79,7 +79,7 @@ pub struct AppPart<A> {
     /// Maximum octets of one read; `None` for a segment.
     pub read_size: Option<NonZeroU32>,
     /// Its bound UDP sockets, by number.
-    pub sockets: Vec<SocketPart>,
+    pub sockets: Vec<SimSocketSpec>,
     /// Addresses and ports at which it accepts TCP connections, ascending.
     pub listens: Vec<(HostId, u16)>,
     /// Addresses and ports at which it accepts SCTP associations, ascending.
@@ -88,7 +88,7 @@ pub struct AppPart<A> {
 
 /// A bound UDP socket of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SocketPart {
+pub struct SimSocketSpec {
     /// Its number.
     pub socket: u32,
     /// Its address.
@@ -99,7 +99,7 @@ pub struct SocketPart {
 
 /// A period in which a host is out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OutagePart {
+pub struct HostOutageSpec {
     /// The host.
     pub host: HostId,
     /// Start.
@@ -111,21 +111,21 @@ pub struct OutagePart {
 impl<A: Application> SimulationBuilder<A> {
     /// Takes the simulation apart instead of building it.
     #[must_use]
-    pub fn into_parts(mut self) -> SimulationParts<A> {
+    pub fn into_parts(mut self) -> SimulationSpec<A> {
         self.compute_routes();
         let hosts = self.hosts.iter().enumerate().map(|(n, host)| {
             let port_of = |direction: u32| {
                 let port = host.ports.as_slice().iter().position(|own| *own == direction)?;
                 Some(port as u32)
             };
-            HostPart {
+            SimHostSpec {
                 owner: self.interfaces.get(&HostId(n as u32)).copied(),
                 ports: host.ports.as_slice().iter().map(|d| (LinkId(d / 2), d % 2 == 0)).collect(),
                 frames_to: host.frames_to(),
                 processor: host.cpu().is_some(),
                 next_hops: match &host.ports {
-                    HostPorts::Many(many) => many.next_hops.iter().map(|d| port_of(*d)).collect(),
-                    HostPorts::None | HostPorts::Single(_) => Vec::new(),
+                    HostEgressLinks::Many(many) => many.next_hops.iter().map(|d| port_of(*d)).collect(),
+                    HostEgressLinks::None | HostEgressLinks::Single(_) => Vec::new(),
                 },
             }
         });
@@ -141,13 +141,13 @@ impl<A: Application> SimulationBuilder<A> {
             own.sort_unstable();
             own
         };
-        let apps = self.apps.into_iter().enumerate().map(|(n, slot)| AppPart {
+        let apps = self.apps.into_iter().enumerate().map(|(n, slot)| SimAppSpec {
             read_rate: slot.read_rate(),
             read_size: slot.read_size(),
             sockets: (0..)
                 .zip(slot.sockets())
                 .filter(|(_, bound)| bound.port != 0)
-                .map(|(socket, bound)| SocketPart { socket, address: bound.address, port: bound.port })
+                .map(|(socket, bound)| SimSocketSpec { socket, address: bound.address, port: bound.port })
                 .collect(),
             listens: listens(&self.listeners, n),
             listens_sctp: listens(&self.sctp_listeners, n),
@@ -164,10 +164,10 @@ impl<A: Application> SimulationBuilder<A> {
                 mtu: up.mtu,
                 framing: up.framing,
             };
-            LinkPart { ends: [up.from, up.to], config, capture: [up.tap_out(), down.tap_out()] }
+            SimLinkSpec { ends: [up.from, up.to], config, capture: [up.tap_out(), down.tap_out()] }
         });
         let links = links.collect();
-        SimulationParts {
+        SimulationSpec {
             seed: self.seed,
             epoch: self.epoch,
             addresses: self.addresses,
@@ -177,7 +177,7 @@ impl<A: Application> SimulationBuilder<A> {
             outages: self
                 .outages
                 .iter()
-                .map(|o| OutagePart { host: o.host, from: o.from, until: o.until })
+                .map(|o| HostOutageSpec { host: o.host, from: o.from, until: o.until })
                 .collect(),
             radios: self.cells.len(),
             multihomed,
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!((link.ends, &link.config), ([a, router], &slow));
         assert_eq!((link.capture, parts.links[1].capture), ([None, None], [None, Some(7)]));
         let served = &parts.apps[server as usize];
-        assert_eq!(served.sockets, [SocketPart { socket: 1, address: further, port: 53 }]);
+        assert_eq!(served.sockets, [SimSocketSpec { socket: 1, address: further, port: 53 }]);
         assert_eq!((&served.listens[..], &served.listens_sctp[..]), (&[(b, 80)][..], &[(b, 81)][..]));
         assert_eq!((parts.outages[0].host, parts.radios), (b, 0));
     }

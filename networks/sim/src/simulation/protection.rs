@@ -4,7 +4,7 @@
 //! Only the ports of a protected packet are enciphered and deciphered, since its other octets are not read.
 //! Sequence numbers, anti-replay windows, limits and selectors are those of the SAs.
 
-use super::{NetworkExtent, Simulation};
+use super::{Simulation, SimulationScope};
 use crate::addr::HostId;
 use crate::app::{AppDelivery, Application, ReportObserver};
 use crate::packet::{EspPacket, Packet, PacketBody};
@@ -12,15 +12,17 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use usher_core::Instant;
 use usher_esp::ip::{IpPacket, PacketFlow, protocol};
-use usher_esp::plane::{EspDataPlaneConfig, EspEvent, IpsecMode, OutboundDecision, OuterPath, PacketArrival};
-use usher_esp::{EspDataPlane, IpsecOperation, PolicyId};
+use usher_esp::plane::{
+    EspDataPlaneConfig, EspEvent, IpsecMode, OutboundDecision, OuterAddresses, PacketArrival,
+};
+use usher_esp::{EspDataPlane, IpsecOperation, SecurityPolicyId};
 
 /// Octets of the UDP header before ESP.
 const UDP: usize = 8;
 
 /// The IPsec databases of a host.
 #[derive(Debug)]
-pub(super) struct HostProtection {
+pub(super) struct HostIpsecState {
     plane: EspDataPlane,
     config: EspDataPlaneConfig,
     /// The application that updates them.
@@ -30,9 +32,9 @@ pub(super) struct HostProtection {
     octets: usize,
 }
 
-impl HostProtection {
+impl HostIpsecState {
     /// Queues a packet until its SA exists. Drops the oldest beyond the limit and returns their number.
-    fn hold_packet(&mut self, since: Instant, packet: Packet) -> u64 {
+    fn queue_packet_for_sa(&mut self, since: Instant, packet: Packet) -> u64 {
         self.octets += packet.len as usize;
         self.queued_packets.push_back((since, packet));
         let mut dropped = 0;
@@ -62,13 +64,13 @@ fn upper_protocol(body: &PacketBody) -> (u8, Option<(u16, u16)>) {
     }
 }
 
-impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: SimulationScope> Simulation<A, O, E> {
     /// Starts protection of an application's host, and replaces an earlier one.
     pub(super) fn begin_protection(&mut self, app: u32, config: EspDataPlaneConfig) {
         let host = self.apps[app as usize].host;
         let plane = EspDataPlane::new(config, self.seed.derive_secure_rng("esp", u64::from(host.0)));
         self.guards
-            .insert(host, HostProtection { plane, config, app, queued_packets: VecDeque::new(), octets: 0 });
+            .insert(host, HostIpsecState { plane, config, app, queued_packets: VecDeque::new(), octets: 0 });
     }
 
     /// Applies an application's change of SAs or policies.
@@ -87,17 +89,17 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.stats.stale_operation += u64::from(done.is_err());
         let waiting = guard.take_queued_packets();
         for (since, packet) in waiting {
-            self.send_guarded(host, since, packet);
+            self.send_packet_by_policy(host, since, packet);
         }
         self.deliver_protection_events(host);
     }
 
     /// Sends a packet of a host with security policies.
     #[cold]
-    pub(super) fn send_guarded(&mut self, host: HostId, since: Instant, packet: Packet) {
+    pub(super) fn send_packet_by_policy(&mut self, host: HostId, since: Instant, packet: Packet) {
         let Some(guard) = self.guards.get_mut(&host).filter(|_| packet.dst != host) else {
             // Packets to the host itself bypass the policies.
-            return self.send_now(packet);
+            return self.send_unprotected_packet(packet);
         };
         if self.now.duration_since(since) > guard.config.queue_timeout {
             self.stats.unprotected += 1;
@@ -116,17 +118,23 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             fragment: matches!(packet.body, PacketBody::Fragment(_)),
         };
         match guard.plane.decide_outbound(self.now, &ip) {
-            OutboundDecision::Forward => self.send_now(packet),
+            OutboundDecision::Forward => self.send_unprotected_packet(packet),
             OutboundDecision::Discard => self.stats.unprotected += 1,
             OutboundDecision::Queue(_) => {
-                self.stats.unprotected += guard.hold_packet(since, packet);
+                self.stats.unprotected += guard.queue_packet_for_sa(since, packet);
                 self.deliver_protection_events(host);
             }
             OutboundDecision::Protect(inbound) => match seal_ports(&mut guard.plane, inbound, &ip) {
                 Some((length, sealed, encapsulated)) => {
                     let (src, dst, ident) = (packet.src, packet.dst, packet.ident);
                     let body = PacketBody::Esp(Box::new(EspPacket { inner: packet, sealed, encapsulated }));
-                    self.send_now(Packet { src, dst, len: (header + length) as u32, ident, body });
+                    self.send_unprotected_packet(Packet {
+                        src,
+                        dst,
+                        len: (header + length) as u32,
+                        ident,
+                        body,
+                    });
                 }
                 None => self.stats.unprotected += 1,
             },
@@ -138,7 +146,8 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         let EspPacket { inner, mut sealed, encapsulated } = esp;
         let [local, remote] =
             [host, inner.src].map(|host| SocketAddr::new(self.addresses.address_of(host), 0));
-        let arrival = PacketArrival { outer: OuterPath { local, remote, encapsulated }, traffic_class: 0 };
+        let arrival =
+            PacketArrival { outer: OuterAddresses { local, remote, encapsulated }, traffic_class: 0 };
         let opened =
             self.guards.get_mut(&host).and_then(|guard| guard.plane.open(self.now, &arrival, &mut sealed));
         if opened.is_none() {
@@ -154,14 +163,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         let Some(guard) = self.guards.get_mut(&host) else { return };
         let app = guard.app;
         let said: Vec<EspEvent> = std::iter::from_fn(|| guard.plane.poll_event()).collect();
-        for policy in said.into_iter().filter_map(acquire_policy) {
+        for policy in said.into_iter().filter_map(policy_awaiting_sa) {
             self.deliver(app, AppDelivery::Acquire { policy });
         }
     }
 }
 
 /// Returns the policy that needs an SA. SAs have no limits here, and there is no NAT.
-fn acquire_policy(event: EspEvent) -> Option<PolicyId> {
+fn policy_awaiting_sa(event: EspEvent) -> Option<SecurityPolicyId> {
     match event {
         EspEvent::Acquire { policy, .. } => Some(policy),
         EspEvent::Expire { .. } | EspEvent::Roamed { .. } | EspEvent::Removed { .. } => None,

@@ -3,7 +3,7 @@
 //! A link joins each station with its base station. It has ports, routes, captures and counters like any other,
 //! but the cell decides when its packets arrive or are lost.
 
-use super::{NetworkExtent, SimError, SimEvent, Simulation, SimulationBuilder};
+use super::{SimError, SimEvent, Simulation, SimulationBuilder, SimulationScope};
 use crate::addr::HostId;
 use crate::app::{AppDelivery, Application, ReportObserver};
 use crate::link::{LinkConfig, LinkFraming, LinkId};
@@ -11,7 +11,7 @@ use crate::packet::{Packet, PacketBody, PacketRef};
 use crate::radio::motion::{Position, Trajectory};
 use crate::radio::wifi::{self, Bss, DATA_HEADER, WifiConfig};
 use crate::radio::wimax::{self, PDU, WimaxCell, WimaxConfig};
-use crate::radio::{DropReason, LinkCommand, LinkEvent, StationDirection};
+use crate::radio::{DropReason, LinkCommand, LinkEvent, RadioDirection};
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use usher_core::{Duration, Instant};
 const FRAME_HEADER: u32 = 14;
 
 /// Returns the octets of a packet or frame on the air, without those that the medium adds.
-fn air_octets(packet: &Packet) -> u32 {
+fn octets_on_air(packet: &Packet) -> u32 {
     let header = if matches!(packet.body, PacketBody::Frame(_)) { FRAME_HEADER } else { 0 };
     packet.len.saturating_sub(header)
 }
@@ -68,22 +68,22 @@ pub(super) struct RadioCell {
 }
 
 impl RadioCell {
-    const fn direction_index(&self, way: StationDirection) -> u32 {
+    const fn direction_index(&self, way: RadioDirection) -> u32 {
         match way {
-            StationDirection::Up(station) => self.first + 2 * station,
-            StationDirection::Down(station) => self.first + 2 * station + 1,
+            RadioDirection::Up(station) => self.first + 2 * station,
+            RadioDirection::Down(station) => self.first + 2 * station + 1,
         }
     }
-    const fn station_direction(&self, direction: u32) -> StationDirection {
+    const fn station_direction(&self, direction: u32) -> RadioDirection {
         let number = direction - self.first;
         let station = number / 2;
-        if number % 2 == 1 { StationDirection::Down(station) } else { StationDirection::Up(station) }
+        if number % 2 == 1 { RadioDirection::Down(station) } else { RadioDirection::Up(station) }
     }
 }
 
 /// Stations and the listeners to their link events.
 #[derive(Debug, Default)]
-pub(super) struct RadioRegistry {
+pub(super) struct StationLinkRegistry {
     /// The cell of each station, and its number there.
     stations: BTreeMap<HostId, (u32, u32)>,
     /// Applications that receive the link events of a station, or of all stations of a base station or access point.
@@ -96,11 +96,11 @@ impl<A: Application> SimulationBuilder<A> {
     /// unchanged. The Ethernet header of a frame does not go on the air, where a connection identifier replaces it;
     /// captures show a header with every packet.
     ///
-    /// Place the stations first, by [`Self::place_host`].
+    /// Place the stations first, by [`Self::set_host_trajectory`].
     ///
     /// # Errors
     /// [`SimError::Cell`].
-    pub fn add_cell(
+    pub fn add_wimax_cell(
         &mut self,
         base_station: HostId,
         stations: &[HostId],
@@ -111,16 +111,16 @@ impl<A: Application> SimulationBuilder<A> {
         let (base, ways) = self.station_positions(base_station, stations);
         let mut cell = WimaxCell::new(*config, self.seed.derive_rng("cell", number), base, ways)?;
         let mut phase = self.seed.derive_rng("cell.descriptors", number);
-        cell.describe_from(phase.sample_duration(Duration::ZERO, config.descriptor_interval));
-        Ok(self.add_medium(base_station, stations, RadioMedium::Wimax(Box::new(cell)), mtu))
+        cell.set_descriptor_phase(phase.sample_duration(Duration::ZERO, config.descriptor_interval));
+        Ok(self.add_radio_medium(base_station, stations, RadioMedium::Wimax(Box::new(cell)), mtu))
     }
 
-    /// Joins stations with an access point by an 802.11 basic service set, like [`Self::add_cell`]. The Ethernet
+    /// Joins stations with an access point by an 802.11 basic service set, like [`Self::add_wimax_cell`]. The Ethernet
     /// header of a frame does not go on the air, where an 802.11 header and LLC replace it.
     ///
     /// # Errors
     /// [`SimError::Bss`].
-    pub fn add_bss(
+    pub fn add_wifi_bss(
         &mut self,
         access_point: HostId,
         stations: &[HostId],
@@ -130,11 +130,11 @@ impl<A: Application> SimulationBuilder<A> {
         let rng = self.seed.derive_rng("bss", self.cells.len() as u64);
         let (base, ways) = self.station_positions(access_point, stations);
         let bss = Bss::new(*config, rng, base, ways)?;
-        Ok(self.add_medium(access_point, stations, RadioMedium::Wifi(Box::new(bss)), mtu))
+        Ok(self.add_radio_medium(access_point, stations, RadioMedium::Wifi(Box::new(bss)), mtu))
     }
 
     /// Makes a link carry IP within PPPoE, like its framing setting. It must not be a station's link.
-    pub fn carry_sessions(&mut self, link: LinkId) {
+    pub fn set_pppoe_framing(&mut self, link: LinkId) {
         for direction in self.directions.iter_mut().skip(2 * link.0 as usize).take(2) {
             direction.framing = LinkFraming::Pppoe;
         }
@@ -146,7 +146,7 @@ impl<A: Application> SimulationBuilder<A> {
     }
 
     /// Replaces the links between stations and their base station by a medium.
-    fn add_medium(
+    fn add_radio_medium(
         &mut self,
         base_station: HostId,
         stations: &[HostId],
@@ -181,7 +181,7 @@ impl<A: Application> SimulationBuilder<A> {
     }
 }
 
-impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O, E: SimulationScope> Simulation<A, O, E> {
     /// Returns the counters of an 802.16 cell; `None` for another medium.
     pub fn cell_counters(&self, cell: CellId) -> Option<&wimax::CellCounters> {
         match &self.cells[cell.0 as usize].medium {
@@ -198,29 +198,29 @@ impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
     }
 }
 
-impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: SimulationScope> Simulation<A, O, E> {
     /// Arms the timers of cells that have events of their own.
     pub(super) fn start_cells(&mut self) {
         for number in 0..self.cells.len() as u32 {
-            self.settle_cell(number);
+            self.drain_radio_cell(number);
         }
     }
 
     /// Passes a packet to the cell of its direction.
     #[inline(never)]
-    pub(super) fn send_by_cell(&mut self, number: u32, index: u32, packet: PacketRef) {
+    pub(super) fn send_packet_through_cell(&mut self, number: u32, index: u32, packet: PacketRef) {
         let direction = &mut self.directions[index as usize];
         let under_way = &mut self.pool[packet];
         under_way.damaged = false;
         let p = &under_way.packet;
         let frame = matches!(p.body, PacketBody::Frame(_));
-        let within = if frame { 0 } else { direction.framing.inner_overhead() };
-        let octets = air_octets(p) + within;
+        let within = if frame { 0 } else { direction.framing.overhead_within_frame() };
+        let octets = octets_on_air(p) + within;
         let radio = &mut self.cells[number as usize];
         direction.count_offered(octets + radio.medium.packet_overhead(), p.is_background());
         let (way, handle) = (radio.station_direction(index), packet.to_index());
         medium!(&mut radio.medium, m => m.send(self.now, way, octets, handle));
-        self.settle_cell(number);
+        self.drain_radio_cell(number);
     }
 
     /// Applies an application's command to a link. Resulting events are delivered after this handler.
@@ -231,13 +231,13 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             Some((number, station)) => {
                 let medium = &mut self.cells[number as usize].medium;
                 medium!(medium, m => m.command(self.now, station, command));
-                self.settle_cell(number);
+                self.drain_radio_cell(number);
             }
             None => self.stats.stale_operation += u64::from(ours.is_some()),
         }
     }
 
-    pub(super) fn cell_timer(&mut self, number: u32) {
+    pub(super) fn handle_cell_timer(&mut self, number: u32) {
         let radio = &mut self.cells[number as usize];
         if radio.armed != self.now {
             return;
@@ -253,14 +253,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
         self.collect_events(number);
         while let Some((station, event)) = self.cells[number as usize].events.pop_front() {
-            self.notify_listeners(number, station, event);
+            self.notify_link_listeners(number, station, event);
         }
-        self.settle_cell(number);
+        self.drain_radio_cell(number);
     }
 
     /// Delivers a link event to its listeners.
-    fn notify_listeners(&mut self, number: u32, station: u32, event: LinkEvent) {
-        let direction = self.cells[number as usize].direction_index(StationDirection::Up(station));
+    fn notify_link_listeners(&mut self, number: u32, station: u32, event: LinkEvent) {
+        let direction = self.cells[number as usize].direction_index(RadioDirection::Up(station));
         let (station, base) =
             (self.directions[direction as usize].from, self.directions[direction as usize].to);
         let private = matches!(event, LinkEvent::Detected | LinkEvent::Scanned { .. });
@@ -284,7 +284,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     }
 
     /// Releases packets that a cell dropped, and arms its timer.
-    fn settle_cell(&mut self, number: u32) {
+    fn drain_radio_cell(&mut self, number: u32) {
         let radio = &mut self.cells[number as usize];
         while let Some((way, handle, why)) = medium!(&mut radio.medium, m => m.poll_drop()) {
             let stats = &mut self.directions[radio.direction_index(way) as usize].extras_mut().stats;
@@ -294,12 +294,12 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             } += 1;
             let packet = PacketRef::from_index(handle);
             stats.dropped_bytes +=
-                u64::from(air_octets(&self.pool[packet].packet) + radio.medium.packet_overhead());
+                u64::from(octets_on_air(&self.pool[packet].packet) + radio.medium.packet_overhead());
             self.pool.release(packet);
         }
         self.collect_events(number);
         let radio = &mut self.cells[number as usize];
-        // Link events are delivered while no application runs.
+        // Pending link events need a time too: they are delivered by an event of the cell, while no application runs.
         let speaks = (!radio.events.is_empty()).then_some(self.now);
         let next = medium!(&radio.medium, m => m.poll_timeout()).into_iter().chain(speaks).min();
         if let Some(at) = next.map(|at| at.max(self.now)).filter(|at| *at < radio.armed) {

@@ -1,6 +1,6 @@
 //! The event loop, applications and processors.
 
-use super::{NetworkExtent, SimEvent, SimFault, Simulation};
+use super::{SimEvent, SimRunError, Simulation, SimulationScope};
 use crate::addr::HostId;
 use crate::app::{AppContext, AppDelivery, AppOperation, Application, ReportObserver};
 use usher_core::Instant;
@@ -17,8 +17,8 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O> {
             if self.observer.is_done() {
                 return;
             }
-            if self.is_given_up() {
-                self.fault.get_or_insert(SimFault::Stopped);
+            if self.is_run_cancelled() {
+                self.fault.get_or_insert(SimRunError::Stopped);
             }
         }
         if self.fault.is_none() {
@@ -27,7 +27,7 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O> {
     }
 }
 
-impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: SimulationScope> Simulation<A, O, E> {
     /// Starts the applications, once.
     pub(super) fn start(&mut self) {
         if std::mem::replace(&mut self.started, true) {
@@ -54,12 +54,12 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.events += 1;
         match event {
             SimEvent::Arrive(direction) => self.handle_arrival(direction),
-            SimEvent::App(app) => self.app_timer(app),
+            SimEvent::App(app) => self.handle_app_timer(app),
             SimEvent::Tcp(conn) => self.tcp_timer(conn),
-            SimEvent::Sctp(assoc) => self.sctp_timer(assoc),
+            SimEvent::Sctp(assoc) => self.handle_sctp_timer(assoc),
             SimEvent::Read(conn) => self.slow_read(conn),
-            SimEvent::Cpu(job) => self.cpu_done(job),
-            SimEvent::Cell(cell) => self.cell_timer(cell),
+            SimEvent::Cpu(job) => self.handle_cpu_completion(job),
+            SimEvent::Cell(cell) => self.handle_cell_timer(cell),
             SimEvent::Outage(outage) => self.toggle_outage(outage),
             SimEvent::Loopback => {
                 if let Some(packet) = self.loopback.pop_front() {
@@ -71,7 +71,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     }
 
     #[inline]
-    fn app_timer(&mut self, app: u32) {
+    fn handle_app_timer(&mut self, app: u32) {
         let slot = &mut self.apps[app as usize];
         if slot.armed != self.now {
             return;
@@ -79,7 +79,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         if slot.deadline <= self.now {
             slot.armed = Instant::FAR_FUTURE;
             slot.deadline = Instant::FAR_FUTURE;
-            self.deliver_with(app, || AppDelivery::Timer);
+            self.deliver_built_in_place(app, || AppDelivery::Timer);
             return;
         }
         slot.armed = slot.deadline;
@@ -92,13 +92,13 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     /// Delivers to an application: at once, or when its host's processor is free.
     #[inline]
     pub(super) fn deliver(&mut self, app: u32, delivery: AppDelivery) {
-        self.deliver_with(app, || delivery);
+        self.deliver_built_in_place(app, || delivery);
     }
 
     /// As [`Self::deliver`], but builds the delivery where the application reads it. A copy would stall the processor
     /// longer than the rest takes.
     #[inline(always)]
-    pub(super) fn deliver_with(&mut self, app: u32, delivery: impl FnOnce() -> AppDelivery) {
+    pub(super) fn deliver_built_in_place(&mut self, app: u32, delivery: impl FnOnce() -> AppDelivery) {
         let slot = &mut self.apps[app as usize];
         if slot.queues {
             self.deliver_to_processor(app, delivery());
@@ -129,7 +129,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.apps[app as usize].app.handle_delivery(&mut ctx, delivery);
         let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
         cpu.stats.handled += 1;
-        let time = cpu.compute_delivery_time(&self.work, waited);
+        let time = cpu.charge_delivery_cpu(&self.work, waited);
         self.work.clear();
         if time.is_zero() {
             let ops = cpu.at_once(app, ops);
@@ -150,7 +150,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    fn cpu_done(&mut self, number: u32) {
+    fn handle_cpu_completion(&mut self, number: u32) {
         let (host, job) = self.cpu_jobs[number as usize];
         self.free_cpu_jobs.push(number);
         let Some(cpu) = self.hosts[host.0 as usize].cpu_mut() else { return };
@@ -184,7 +184,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             }
             AppOperation::Connect { conn, from, to, port } => self.tcp_connect(app, conn, from, to, port),
             AppOperation::Write { conn, payload } => self.tcp_write(app, conn, payload),
-            AppOperation::Credit { conn, bytes } => self.tcp_credit(app, conn, bytes),
+            AppOperation::Credit { conn, bytes } => self.grant_tcp_read_credit(app, conn, bytes),
             AppOperation::Associate { assoc, from, to, port, streams } => {
                 self.sctp_connect(app, assoc, from, to, port, streams);
             }
@@ -195,7 +195,9 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             AppOperation::Session { port, number } => self.name_session(app, port, number),
             AppOperation::Frame { port, payload } => self.send_frame(app, port, payload),
             AppOperation::Link { host: at, command } => self.link_command(app, at, command),
-            AppOperation::Owner { token, local, remote } => self.deliver_owner(app, token, local, remote),
+            AppOperation::Owner { token, local, remote } => {
+                self.deliver_connection_owner(app, token, local, remote)
+            }
             AppOperation::Protection(config) => self.begin_protection(app, *config),
             AppOperation::Protect(operation) => self.update_protection(app, *operation),
             AppOperation::Timer(at) => self.set_timer(app, at),

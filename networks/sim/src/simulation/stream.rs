@@ -1,8 +1,8 @@
 //! TCP: connections between applications, segments in and out, timers.
 
-use super::{ConnectionSlot, FourTuple, NetworkExtent, SimEvent, Simulation, TcpTotals};
+use super::{FourTuple, SimEvent, Simulation, SimulationScope, TcpConnectionEntry, TcpTotals};
 use crate::addr::HostId;
-use crate::app::{AppDelivery, Application, LocalId, ReportObserver, StreamDelivery};
+use crate::app::{AppConnectionId, AppDelivery, Application, ReportObserver, TcpStreamEvent};
 use crate::packet::{Packet, PacketBody, PacketRef, Payload};
 use crate::tcp::{self, Segment, SegmentFlags, TcpConnection};
 use std::num::NonZeroU32;
@@ -36,17 +36,17 @@ impl TcpTotals {
     }
 }
 
-impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
+impl<A: Application, O: ReportObserver<A::Report>, E: SimulationScope> Simulation<A, O, E> {
     pub(super) fn tcp_connect(
         &mut self,
         app: u32,
-        id: LocalId,
+        id: AppConnectionId,
         from: Option<HostId>,
         remote: HostId,
         remote_port: u16,
     ) {
         let Some(local) = self.local_address(app, from) else {
-            let event = StreamDelivery::Closed(CloseReason::Refused);
+            let event = TcpStreamEvent::Closed(CloseReason::Refused);
             return self.deliver(app, AppDelivery::Stream { conn: id.into(), event });
         };
         let config = self.apps[app as usize].transports.tcp.clone();
@@ -60,8 +60,8 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     }
 
     /// Adds a connection to the table and to its application, and drains it.
-    fn add_connection(&mut self, tcp: TcpConnection, app: u32, id: LocalId, key: FourTuple) {
-        let mut conn = ConnectionSlot {
+    fn add_connection(&mut self, tcp: TcpConnection, app: u32, id: AppConnectionId, key: FourTuple) {
+        let mut conn = TcpConnectionEntry {
             tcp,
             app,
             id,
@@ -80,7 +80,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
                 i
             }
             None => {
-                // Grow by a quarter, not by half: connections are most of a large run's memory.
+                // Grow by a quarter, not by half: connections use most of a large run's memory.
                 if self.conns.len() == self.conns.capacity() {
                     self.conns.reserve_exact(self.conns.len() / 4 + 16);
                 }
@@ -89,12 +89,12 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             }
         };
         self.tuples.insert(&self.conns, index);
-        self.apps[app as usize].set_conn(id, index);
+        self.apps[app as usize].set_connection_index(id, index);
         self.drain_connection(index);
     }
 
     #[inline]
-    pub(super) fn tcp_write(&mut self, app: u32, id: LocalId, payload: Payload) {
+    pub(super) fn tcp_write(&mut self, app: u32, id: AppConnectionId, payload: Payload) {
         let Some(conn) = self.apps[app as usize].tcp_index(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -108,14 +108,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             self.stats.stale_operation += 1;
             return;
         }
-        if !tcp.defers_write(self.now) {
+        if !tcp.defer_written_data(self.now) {
             self.flush_output(conn);
         }
         self.arm_tcp(conn);
-        self.weigh_connection(conn);
+        self.record_connection_memory(conn);
     }
 
-    pub(super) fn tcp_credit(&mut self, app: u32, id: LocalId, bytes: u32) {
+    pub(super) fn grant_tcp_read_credit(&mut self, app: u32, id: AppConnectionId, bytes: u32) {
         let Some(conn) = self.apps[app as usize].tcp_index(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -126,7 +126,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.drain_connection(conn);
     }
 
-    pub(super) fn tcp_close(&mut self, app: u32, id: LocalId, abort: bool) {
+    pub(super) fn tcp_close(&mut self, app: u32, id: AppConnectionId, abort: bool) {
         let Some(conn) = self.apps[app as usize].tcp_index(id) else {
             self.stats.stale_operation += 1;
             return;
@@ -161,7 +161,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             Some(c) if c.key == key && !c.tcp.is_closed() => guess,
             _ => match self.tuples.get(&self.conns, &key) {
                 Some(index) => index,
-                None => return self.receive_unmatched(key, packet),
+                None => return self.handle_unmatched_segment(key, packet),
             },
         };
         let conn = &mut self.conns[index as usize];
@@ -175,7 +175,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
 
     /// Handles a segment without a connection. A SYN for a listener opens one. All others except a reset are answered
     /// with a reset (RFC 9293 §3.10.7.1).
-    fn receive_unmatched(&mut self, key: FourTuple, packet: PacketRef) {
+    fn handle_unmatched_segment(&mut self, key: FourTuple, packet: PacketRef) {
         let PacketBody::Tcp { segment, .. } = self.pool.take(packet).body else { return };
         let listener = self.listeners.get(&(key.local, key.local_port)).copied();
         if let Some(app) = listener.filter(|_| segment.flags == SegmentFlags::SYN) {
@@ -183,12 +183,12 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             let iss = self.rng.next_u64() as u32;
             let Some(tcp) = TcpConnection::accept(config, iss, &segment, self.now) else { return };
             let slot = &mut self.apps[app as usize];
-            let id = slot.next_accepted();
+            let id = slot.next_accepted_connection_id();
             self.add_connection(tcp, app, id, key);
             return;
         }
         self.stats.tcp_no_connection += 1;
-        if let Some(reset) = segment.reset_for() {
+        if let Some(reset) = segment.reset_reply() {
             self.send_segment(key, super::NONE, super::NONE, reset);
         }
     }
@@ -205,7 +205,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             let conn = &mut self.conns[index as usize];
             let (app, id, key) = (conn.app, conn.id, conn.key);
             let event = match event {
-                tcp::TcpEvent::Connected => StreamDelivery::Connected {
+                tcp::TcpEvent::Connected => TcpStreamEvent::Connected {
                     remote: key.remote,
                     remote_port: key.remote_port,
                     local: key.local,
@@ -213,28 +213,31 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
                 },
                 tcp::TcpEvent::Data { len, payload } => {
                     if conn.attached {
-                        let data = move || StreamDelivery::Data(Payload { len, bytes: payload });
-                        self.deliver_with(app, || AppDelivery::Stream { conn: id.into(), event: data() });
+                        let data = move || TcpStreamEvent::Data(Payload { len, bytes: payload });
+                        self.deliver_built_in_place(app, || AppDelivery::Stream {
+                            conn: id.into(),
+                            event: data(),
+                        });
                     }
                     continue;
                 }
                 // No application uses half-closed connections: the local end closes with the peer's.
                 tcp::TcpEvent::PeerClosed => {
                     conn.tcp.shutdown();
-                    StreamDelivery::Closed(CloseReason::Closed)
+                    TcpStreamEvent::Closed(CloseReason::Closed)
                 }
-                tcp::TcpEvent::Closed(reason) => StreamDelivery::Closed(reason),
+                tcp::TcpEvent::Closed(reason) => TcpStreamEvent::Closed(reason),
             };
             if conn.attached {
-                if matches!(event, StreamDelivery::Closed(_)) {
+                if matches!(event, TcpStreamEvent::Closed(_)) {
                     conn.attached = false;
-                    self.apps[app as usize].set_conn(id, super::NONE);
+                    self.apps[app as usize].set_connection_index(id, super::NONE);
                 }
                 self.deliver(app, AppDelivery::Stream { conn: id.into(), event });
             }
         }
         if delivers_first {
-            self.conns[index as usize].tcp.all_delivered();
+            self.conns[index as usize].tcp.report_all_delivered();
         }
         self.flush_output(index);
         let conn = &mut self.conns[index as usize];
@@ -251,12 +254,12 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             self.release_connection(index);
         } else {
             self.arm_tcp(index);
-            self.weigh_connection(index);
+            self.record_connection_memory(index);
         }
     }
 
     /// Delivers the owner of a connection of its host to an application.
-    pub(super) fn deliver_owner(
+    pub(super) fn deliver_connection_owner(
         &mut self,
         app: u32,
         token: u64,
@@ -280,17 +283,17 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
 
     /// Releases a closed connection after its application's event.
     fn release_connection(&mut self, index: u32) {
-        // The application may have freed the number and reused it in its event handlers.
+        // In its event handlers, the application may have freed this index, and another connection may now have it.
         if !self.conns[index as usize].tcp.is_closed() || !self.tuples.remove(&self.conns, index) {
             return;
         }
         self.closed_totals.add_connection(&self.conns[index as usize].tcp);
-        self.weigh_connection(index);
+        self.record_connection_memory(index);
         let conn = &mut self.conns[index as usize];
         conn.armed = Instant::FAR_FUTURE;
         if std::mem::take(&mut conn.attached) {
             let (app, id) = (conn.app, conn.id);
-            self.apps[app as usize].set_conn(id, super::NONE);
+            self.apps[app as usize].set_connection_index(id, super::NONE);
         }
         self.free_conns.push(index);
     }
@@ -318,7 +321,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
 
     fn send_segments(&mut self, index: u32) {
         while let Some(segment) = self.conns[index as usize].tcp.poll_transmit(self.now) {
-            let ConnectionSlot { key, peer, .. } = self.conns[index as usize];
+            let TcpConnectionEntry { key, peer, .. } = self.conns[index as usize];
             self.send_segment(key, peer, index, segment);
         }
     }

@@ -137,7 +137,7 @@ impl Bbr {
             full_rate: 0,
             full_count: 0,
             pipe_is_full: false,
-            // Any phase but the draining one.
+            // Start in any phase of the gain cycle except phase 1, which drains the queue.
             phase: [0, 2, 3, 4, 5, 6, 7][iss as usize % 7],
             phase_at: Instant::ZERO,
             loss_in_phase: false,
@@ -191,12 +191,12 @@ impl Bbr {
     }
 
     /// True if pacing delays the next segment; it then waits.
-    pub(super) fn hold_for_pace(&mut self, now: Instant) -> bool {
+    pub(super) fn is_held_by_pacing(&mut self, now: Instant) -> bool {
         self.is_waiting = now < self.next_send;
         self.is_waiting
     }
     /// Returns when a delayed segment may be sent.
-    pub(super) fn wakes_at(&self) -> Instant {
+    pub(super) fn pacing_release_time(&self) -> Instant {
         if self.is_waiting { self.next_send } else { Instant::FAR_FUTURE }
     }
 
@@ -286,7 +286,7 @@ impl Bbr {
             self.round += 1;
         }
         let rtt = (!sent.is_retransmitted).then(|| a.now - sent.sent_at);
-        // The longer of the sending and acknowledging intervals: the other may have been compressed.
+        // Use the longer of the sending and acknowledging intervals, because the shorter one may have been compressed.
         let interval = (sent.sent_at - sent.first_sent).max(self.delivered_at - sent.delivered_at);
         self.first_sent = sent.sent_at;
         let floor = rtt.unwrap_or(Duration::MAX).min(self.min_rtt);
@@ -294,11 +294,11 @@ impl Bbr {
             let bytes = u128::from(self.delivered - sent.delivered);
             let rate = (bytes * 1_000_000_000 / u128::from(interval.as_nanos())) as u64;
             if !sent.app_limited || rate >= self.bandwidth() {
-                self.enter_rate(rate);
+                self.record_bandwidth_sample(rate);
             }
         }
-        self.check_cycle(a, before);
-        self.check_pipe(sent.app_limited);
+        self.advance_gain_cycle(a, before);
+        self.detect_full_pipe(sent.app_limited);
         let drained = a.flight <= self.target_inflight(1000, a.mss);
         if self.mode == BbrMode::Startup && self.pipe_is_full {
             self.mode = BbrMode::Drain;
@@ -306,7 +306,7 @@ impl Bbr {
         if self.mode == BbrMode::Drain && drained {
             self.enter_probe_bandwidth(a.now);
         }
-        self.check_rtt(a, rtt);
+        self.update_min_rtt(a, rtt);
         self.idle_restart = false;
         let rate = scale_rate(self.bandwidth(), self.pacing_gain());
         if rate > 0 && (self.pipe_is_full || rate > self.pacing_rate) {
@@ -315,7 +315,7 @@ impl Bbr {
     }
 
     /// Drops old rates when a sample of the path arrives: application-limited samples show nothing of it.
-    fn enter_rate(&mut self, rate: u64) {
+    fn record_bandwidth_sample(&mut self, rate: u64) {
         while self.rates.pop_back_if(|(_, last)| *last <= rate).is_some() {}
         self.rates.push_back((self.round, rate));
         let round = self.round;
@@ -328,7 +328,7 @@ impl Bbr {
         self.loss_in_phase = false;
     }
 
-    fn check_cycle(&mut self, a: BbrAck, before: u32) {
+    fn advance_gain_cycle(&mut self, a: BbrAck, before: u32) {
         if self.mode != BbrMode::ProbeBandwidth {
             return;
         }
@@ -345,7 +345,7 @@ impl Bbr {
     }
 
     /// The pipe is full after three round trips without a quarter more bandwidth.
-    fn check_pipe(&mut self, app_limited: bool) {
+    fn detect_full_pipe(&mut self, app_limited: bool) {
         if self.pipe_is_full || !self.round_start || app_limited {
             return;
         }
@@ -359,7 +359,7 @@ impl Bbr {
     }
 
     /// Updates the minimum round trip, and enters ProbeRTT when it has expired.
-    fn check_rtt(&mut self, a: BbrAck, rtt: Option<Duration>) {
+    fn update_min_rtt(&mut self, a: BbrAck, rtt: Option<Duration>) {
         let expired = self.min_rtt != Duration::MAX && a.now - self.min_rtt_at > RTT_LIFE;
         if let Some(rtt) = rtt
             && (rtt <= self.min_rtt || expired)
@@ -374,7 +374,8 @@ impl Bbr {
         if self.mode != BbrMode::ProbeRtt {
             return;
         }
-        // Rates of so small a window do not show the path.
+        // Mark the samples as limited by the application: with so small a window, their rates do not show the path's
+        // rate.
         self.app_limited = (self.delivered + u64::from(a.flight)).max(1);
         match self.probe_until {
             None if a.flight <= MIN_SEGMENTS * a.mss => {
@@ -444,7 +445,7 @@ mod tests {
             [(1, 500, 500), (2, 700, 700), (3, 600, 700), (11, 100, 700), (12, 100, 600), (13, 100, 100)]
         {
             b.round = round;
-            b.enter_rate(rate);
+            b.record_bandwidth_sample(rate);
             assert_eq!(b.bandwidth(), expected, "round {round}");
         }
     }
@@ -494,13 +495,13 @@ mod tests {
         for (rate, full) in [(100, false), (125, false), (150, false), (155, false), (150, true)] {
             b.round += 1;
             b.round_start = true;
-            b.enter_rate(rate);
-            b.check_pipe(false);
+            b.record_bandwidth_sample(rate);
+            b.detect_full_pipe(false);
             assert_eq!(b.pipe_is_full, full, "{rate}");
         }
         let mut b = Bbr::new(0);
         b.round_start = true;
-        (0..9).for_each(|_| b.check_pipe(true));
+        (0..9).for_each(|_| b.detect_full_pipe(true));
         assert!(!b.pipe_is_full, "an application that sends little does not tell");
     }
 
@@ -508,20 +509,20 @@ mod tests {
     fn cycle_phases_last_a_round_trip_and_draining_ends_early() {
         let mut b = Bbr::new(0);
         (b.min_rtt, b.pipe_is_full) = (Duration::from_millis(100), true);
-        b.enter_rate(1_000_000);
+        b.record_bandwidth_sample(1_000_000);
         b.enter_probe_bandwidth(at_millis(0));
         // One product is 100 kB; with three segments 103 kB, and 128 kB at gain 1.25.
-        b.check_cycle(test_ack(101, 1, 0), 127_000);
+        b.advance_gain_cycle(test_ack(101, 1, 0), 127_000);
         assert_eq!(b.phase, 0, "not seen to be filled");
-        b.check_cycle(test_ack(150, 1, 0), 128_000);
+        b.advance_gain_cycle(test_ack(150, 1, 0), 128_000);
         assert_eq!(b.phase, 1);
-        b.check_cycle(test_ack(160, 1, 0), 104_000);
+        b.advance_gain_cycle(test_ack(160, 1, 0), 104_000);
         assert_eq!(b.phase, 1);
-        b.check_cycle(test_ack(170, 1, 0), 103_000);
+        b.advance_gain_cycle(test_ack(170, 1, 0), 103_000);
         assert_eq!(b.phase, 2, "drained");
-        b.check_cycle(test_ack(270, 1, 0), 0);
+        b.advance_gain_cycle(test_ack(270, 1, 0), 0);
         assert_eq!(b.phase, 2);
-        b.check_cycle(test_ack(271, 1, 0), 0);
+        b.advance_gain_cycle(test_ack(271, 1, 0), 0);
         assert_eq!(b.phase, 3);
     }
 
@@ -531,10 +532,10 @@ mod tests {
         b.start(10_000, Some(Duration::from_millis(100)));
         assert_eq!(b.pacing_rate, 288_500);
         b.on_sent(test_departure(0, 1, 0));
-        assert!(b.hold_for_pace(at_millis(3)));
+        assert!(b.is_held_by_pacing(at_millis(3)));
         // 1000 bytes / 288 500 B/s = 3.466 ms.
-        assert_eq!(b.wakes_at().as_nanos(), 3_466_204);
-        assert!(!b.hold_for_pace(at_millis(4)));
-        assert_eq!(b.wakes_at(), Instant::FAR_FUTURE);
+        assert_eq!(b.pacing_release_time().as_nanos(), 3_466_204);
+        assert!(!b.is_held_by_pacing(at_millis(4)));
+        assert_eq!(b.pacing_release_time(), Instant::FAR_FUTURE);
     }
 }

@@ -4,7 +4,7 @@ use super::fast_open::FastOpenCookie;
 use super::segment::{Segment, SegmentFlags, TcpOptions};
 use std::fmt;
 use std::sync::Arc;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 const END: u8 = 0;
 const NOP: u8 = 1;
@@ -33,14 +33,14 @@ impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated => f.write_str("the TCP header is truncated"),
-            Self::DataOffset(words) => write!(f, "TCP data offset of {words} words"),
+            Self::DataOffset(words) => write!(f, "wrong TCP data offset of {words} words"),
             Self::OptionLength { kind } => write!(f, "TCP option {kind} has a wrong length"),
         }
     }
 }
 impl std::error::Error for ParseError {}
-impl From<TruncatedError> for ParseError {
-    fn from(_: TruncatedError) -> Self {
+impl From<TruncatedInputError> for ParseError {
+    fn from(_: TruncatedInputError) -> Self {
         Self::Truncated
     }
 }
@@ -115,7 +115,7 @@ fn emit_options(o: &TcpOptions, w: &mut OctetWriter<'_>) {
             w.write_u8(NOP).write_u8(NOP);
         }
     }
-    let blocks = o.sack_fitting();
+    let blocks = o.fitting_sack_block_count();
     if blocks > 0 {
         w.write_u8(NOP).write_u8(NOP).write_u8(SACK).write_u8(2 + 8 * blocks as u8);
         for &(left, right) in &o.sack.as_slice()[..blocks] {
@@ -129,10 +129,12 @@ fn parse_options(mut r: OctetReader<'_>) -> Result<TcpOptions, ParseError> {
     while !r.is_empty() {
         let kind = r.read_u8()?;
         match kind {
+            // RFC 9293, 3.1 and 3.2: at any octet, in any segment.
             END => break,
             NOP => continue,
             _ => {}
         }
+        // RFC 9293, 3.1: survives an illegal length.
         let wrong = ParseError::OptionLength { kind };
         let len = r.read_u8().map_err(|_| wrong)?.checked_sub(2).ok_or(wrong)?;
         let mut body = r.sub_reader(usize::from(len)).map_err(|_| wrong)?;
@@ -156,6 +158,7 @@ fn parse_options(mut r: OctetReader<'_>) -> Result<TcpOptions, ParseError> {
                 }
             }
             (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS | SACK, _) => return Err(wrong),
+            // RFC 9293, 3.1: ignores an unknown option.
             _ => {}
         }
     }
@@ -172,7 +175,7 @@ pub fn round_trip(bytes: &[u8]) {
     segment.encode_into(source, destination, &mut out);
     assert_eq!(out.len() as u32, segment.wire_len());
     if let Some(options) = &mut segment.options {
-        let fitting = options.sack_fitting();
+        let fitting = options.fitting_sack_block_count();
         options.sack.truncate(fitting);
     }
     assert_eq!(Segment::parse(&out), Ok((source, destination, segment)));

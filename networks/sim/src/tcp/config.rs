@@ -4,7 +4,7 @@ use usher_core::Duration;
 
 /// The algorithm of loss detection and recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum RecoveryAlgorithm {
+pub enum LossRecoveryAlgorithm {
     /// Fast retransmit and fast recovery; any new acknowledgement ends recovery (RFC 5681 §3.2).
     Reno,
     /// Partial acknowledgements retransmit the next hole (RFC 6582).
@@ -53,7 +53,7 @@ impl InitialWindow {
 
 /// Data that leads to an immediate acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum AckEvery {
+pub enum AckThreshold {
     /// This many segments of any size.
     Segments(u8),
     /// This multiple of the maximum segment size in octets (RFC 5681 §4.2: "every second full-sized segment").
@@ -112,13 +112,13 @@ pub enum WindowGrowth {
 /// The sender that recovers losses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LossRecovery {
-    /// RFC 5681, 6582 or 6675, as [`RecoveryAlgorithm`] says.
+    /// RFC 5681, 6582 or 6675, as [`LossRecoveryAlgorithm`] says.
     #[default]
     Rfc5681,
     /// ns-2's FullTcp, plain, Newreno or Sack, with [`CongestionControl::Reno`]. It replaces [`WindowGrowth`],
     /// [`LossHalves`], limited transmit and the definition of a duplicate.
     Ns2,
-    /// ns-3's TcpSocketBase, with [`CongestionControl::Cubic`] and [`RecoveryAlgorithm::Sack`]. It works on segments
+    /// ns-3's TcpSocketBase, with [`CongestionControl::Cubic`] and [`LossRecoveryAlgorithm::Sack`]. It works on segments
     /// as sent, with its own CUBIC, hybrid slow start and proportional rate reduction. It replaces [`WindowGrowth`],
     /// [`LossHalves`], limited transmit, restart after idle time and the definition of a duplicate.
     Ns3,
@@ -186,19 +186,20 @@ pub struct DelayedAck {
     /// Maximum wait for data to ride on (the standard's bound is 500 ms).
     pub timeout: Duration,
     /// Amount of data that ends the wait.
-    pub every: AckEvery,
+    pub every: AckThreshold,
 }
 
 impl Default for DelayedAck {
     /// Returns 200 ms and every second segment, as BSD.
     fn default() -> Self {
-        Self { timeout: Duration::from_millis(200), every: AckEvery::Segments(2) }
+        // RFC 9293, 3.8.6.3 and RFC 5681, 4.2: below 500 ms.
+        Self { timeout: Duration::from_millis(200), every: AckThreshold::Segments(2) }
     }
 }
 
 /// The rule for growth of the announced window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum WindowUpdate {
+pub enum ReceiveWindowUpdateRule {
     /// By a segment or half the buffer at least (RFC 9293 §3.8.6.2.2).
     #[default]
     Rfc9293,
@@ -212,9 +213,9 @@ pub enum WindowUpdate {
 
 /// Differences between stacks. The defaults follow the RFCs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StackVariants {
+pub struct TcpStackVariants {
     /// Growth of the announced window.
-    pub window_update: WindowUpdate,
+    pub window_update: ReceiveWindowUpdateRule,
     /// Report duplicate data by a first SACK block (RFC 2883); off.
     pub duplicate_sack: bool,
     /// Accept a reset only with the exact expected number (RFC 5961 §3.2); on. Off: any number in the window (RFC
@@ -233,10 +234,10 @@ pub struct StackVariants {
     pub rto_slop: Duration,
 }
 
-impl Default for StackVariants {
+impl Default for TcpStackVariants {
     fn default() -> Self {
         Self {
-            window_update: WindowUpdate::default(),
+            window_update: ReceiveWindowUpdateRule::default(),
             duplicate_sack: false,
             strict_rst: true,
             strict_syn: true,
@@ -257,7 +258,7 @@ pub struct TcpConfig {
     /// Segment size of a peer that announces none: 536 (RFC 9293 §3.7.1); 1220 for IPv6.
     pub default_peer_mss: u16,
     /// Loss recovery; NewReno.
-    pub recovery: RecoveryAlgorithm,
+    pub recovery: LossRecoveryAlgorithm,
     /// The sender that recovers losses; the RFCs'.
     pub loss_recovery: LossRecovery,
     /// Congestion control; Reno.
@@ -341,7 +342,7 @@ pub struct TcpConfig {
     /// Tick of a timer wheel: no timer expires early, each up to an eighth of its wait late (Linux's
     /// kernel/time/timer.c; 4 ms with CONFIG_HZ=250). Zero for exact timers.
     pub timer_tick: Duration,
-    /// With [`RecoveryAlgorithm::Reno`], duplicate acknowledgements of data that a timeout retransmitted start no
+    /// With [`LossRecoveryAlgorithm::Reno`], duplicate acknowledgements of data that a timeout retransmitted start no
     /// fast retransmission; off. NewReno (RFC 6582 §3.2 step 2) and SACK (RFC 6675 §5.1) never start one.
     pub reno_recover: bool,
     /// Clock granularity G in RTO = SRTT + max(G, 4·RTTVAR); 1 ms (RFC 6298 §2).
@@ -372,7 +373,7 @@ pub struct TcpConfig {
     /// Minimum interval between challenge acknowledgements; 500 ms (RFC 5961 §7 suggests ten in five seconds).
     pub challenge_ack_interval: Duration,
     /// Differences between stacks; as in the RFCs.
-    pub variants: StackVariants,
+    pub variants: TcpStackVariants,
 }
 
 impl Default for TcpConfig {
@@ -380,7 +381,7 @@ impl Default for TcpConfig {
         Self {
             mss: 1460,
             default_peer_mss: 536,
-            recovery: RecoveryAlgorithm::default(),
+            recovery: LossRecoveryAlgorithm::default(),
             loss_recovery: LossRecovery::default(),
             congestion: CongestionControl::default(),
             window_unit: WindowUnit::default(),
@@ -427,7 +428,7 @@ impl Default for TcpConfig {
             timestamp_echo: TimestampEcho::default(),
             time_wait: Duration::from_secs(1),
             challenge_ack_interval: Duration::from_millis(500),
-            variants: StackVariants::default(),
+            variants: TcpStackVariants::default(),
         }
     }
 }
@@ -435,7 +436,7 @@ impl Default for TcpConfig {
 impl TcpConfig {
     /// True if the initial sequence number affects behaviour: the start of the ticks of [`Self::rtt_tick`], or the
     /// first phase of BBR's bandwidth probing.
-    pub fn depends_on_iss(&self) -> bool {
+    pub fn depends_on_initial_sequence(&self) -> bool {
         !self.rtt_tick.is_zero() || self.congestion == CongestionControl::Bbr
     }
 }

@@ -3,7 +3,7 @@
 //! Loss recovery does not depend on the algorithm.
 
 use super::bbr::Bbr;
-use super::config::{CongestionControl, LossRecovery, RecoveryAlgorithm, TcpConfig};
+use super::config::{CongestionControl, LossRecovery, LossRecoveryAlgorithm, TcpConfig};
 use super::cubic::{self, Cubic};
 use super::full_tcp::FullTcp;
 use super::ns3_sender::Ns3Sender;
@@ -40,7 +40,7 @@ impl CongestionWindow {
             CongestionControl::Reno => None,
             CongestionControl::Cubic
                 if config.loss_recovery == LossRecovery::Ns3
-                    && config.recovery == RecoveryAlgorithm::Sack =>
+                    && config.recovery == LossRecoveryAlgorithm::Sack =>
             {
                 Some(Box::new(CongestionAlgorithm::Ns3(Ns3Sender::default())))
             }
@@ -98,9 +98,9 @@ impl CongestionWindow {
     }
     /// Returns when a segment paced by BBR, or data written to ns-3's sender, may be sent.
     #[cold]
-    pub(super) fn paced_until(&self) -> Instant {
+    pub(super) fn earliest_paced_send(&self) -> Instant {
         match self.control.as_deref() {
-            Some(CongestionAlgorithm::Bbr(bbr)) => bbr.wakes_at(),
+            Some(CongestionAlgorithm::Bbr(bbr)) => bbr.pacing_release_time(),
             Some(CongestionAlgorithm::Ns3(sender)) => sender.written_at.unwrap_or(Instant::FAR_FUTURE),
             _ => Instant::FAR_FUTURE,
         }
@@ -108,10 +108,13 @@ impl CongestionWindow {
     /// Handles an acknowledgement of new data outside recovery.
     #[inline]
     pub(super) fn on_ack(&mut self, acked: u32, mss: u32) {
+        // RFC 9293, 3.8.2: slow start, then congestion avoidance.
         if self.cwnd < self.ssthresh {
+            // RFC 5681, 3.1: at most a segment per acknowledgement.
             self.cwnd = (self.cwnd + acked.min(mss)).min(MAX_CWND);
         } else {
             self.acked = self.acked.saturating_add(acked);
+            // RFC 5681, 3.1: a segment per acknowledged window.
             if self.acked >= self.cwnd {
                 self.acked -= self.cwnd;
                 self.cwnd = (self.cwnd + mss).min(MAX_CWND);
@@ -119,7 +122,7 @@ impl CongestionWindow {
         }
     }
     /// As [`Self::on_ack`], counting acknowledgements, not octets.
-    pub(super) fn on_counted_ack(&mut self, mss: u32) {
+    pub(super) fn grow_by_counted_ack(&mut self, mss: u32) {
         let share = if self.cwnd < self.ssthresh { mss } else { (mss * mss / self.cwnd.max(1)).max(1) };
         self.cwnd = (self.cwnd + share).min(MAX_CWND);
     }
@@ -145,11 +148,12 @@ impl CongestionWindow {
                 flight
             }
         };
+        // RFC 5681, 3.1: two segments at least.
         self.ssthresh = kept.max(2 * mss);
         self.acked = 0;
     }
     /// As [`Self::on_loss`], from the usable `window` instead of data in flight.
-    pub(super) fn on_loss_of_window(&mut self, window: u32, mss: u32) {
+    pub(super) fn reduce_by_usable_window(&mut self, window: u32, mss: u32) {
         self.ssthresh = (window / 2 / mss).max(2) * mss;
         self.acked = 0;
     }

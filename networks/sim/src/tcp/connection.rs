@@ -1,12 +1,12 @@
 //! The connection: its state, its opening, and the interface of the application.
 
-use super::ack_pace::AckPace;
-use super::config::{RecoveryAlgorithm, TcpConfig};
+use super::ack_pace::DelayedAckState;
+use super::config::{LossRecoveryAlgorithm, TcpConfig};
 use super::congestion::CongestionWindow;
 use super::fast_open::FastOpenState;
 use super::rack::Rack;
 use super::receive_buffer::{ReassemblyBuffer, UnreadData, cut_bytes};
-use super::receive_tuning::ReceiveTuning;
+use super::receive_tuning::ReceiveBufferTuning;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 use super::segment::{Segment, SegmentFlags, TcpOptions};
@@ -125,22 +125,22 @@ pub(super) struct TimestampState {
 
 /// State that few connections have, boxed so that the others stay small.
 #[derive(Debug, Default)]
-pub(super) struct RareState {
+pub(super) struct RareTcpState {
     /// State of an opening by Fast Open.
     pub(super) opening: Option<FastOpenState>,
     /// State of acknowledgements paced by the sender's rate.
-    pub(super) acks: Option<AckPace>,
+    pub(super) acks: Option<DelayedAckState>,
     /// State of loss detection by time.
     pub(super) rack: Option<Rack>,
     /// State of receive buffer tuning.
-    pub(super) tuning: Option<Box<ReceiveTuning>>,
+    pub(super) tuning: Option<Box<ReceiveBufferTuning>>,
     /// State of rare events.
-    pub(super) extras: Option<Box<ConnectionExtras>>,
+    pub(super) extras: Option<Box<RareTcpEventState>>,
 }
 
-impl RareState {
+impl RareTcpState {
     #[inline]
-    pub(super) fn acks_mut(of: &mut Option<Box<Self>>) -> Option<&mut AckPace> {
+    pub(super) fn delayed_ack_state_mut(of: &mut Option<Box<Self>>) -> Option<&mut DelayedAckState> {
         of.as_mut()?.acks.as_mut()
     }
     #[inline]
@@ -151,7 +151,7 @@ impl RareState {
 
 /// State of events that few connections see.
 #[derive(Debug)]
-pub(super) struct ConnectionExtras {
+pub(super) struct RareTcpEventState {
     /// A reset or acknowledgement in answer to a stray segment.
     pub(super) answer: Option<Segment>,
     /// When the last challenge acknowledgement was sent; `FAR_FUTURE` before the first.
@@ -160,7 +160,7 @@ pub(super) struct ConnectionExtras {
     pub(super) stats: TcpStats,
 }
 
-impl Default for ConnectionExtras {
+impl Default for RareTcpEventState {
     fn default() -> Self {
         Self { answer: None, challenged_at: Instant::FAR_FUTURE, stats: TcpStats::default() }
     }
@@ -261,7 +261,7 @@ pub struct TcpConnection {
     pub(super) scoreboard: Option<Box<Scoreboard>>,
     pub(super) timestamps: Option<Box<TimestampState>>,
     /// State that few connections have.
-    pub(super) rare_state: Option<Box<RareState>>,
+    pub(super) rare_state: Option<Box<RareTcpState>>,
     /// Counters that all connections have.
     pub(super) segments_sent: u32,
     pub(super) segments_received: u32,
@@ -291,6 +291,7 @@ impl TcpConnection {
             tail_now: false,
             pushed: false,
             probe_now: false,
+            // RFC 9293, 3.5: SYN-RECEIVED remembers a passive open.
             active_open: state == TcpState::SynSent,
             syn_timeouts: 0,
             fin_queued: false,
@@ -340,8 +341,9 @@ impl TcpConnection {
             reassembly: None,
             scoreboard: None,
             timestamps: None,
-            rare_state: paced
-                .then(|| Box::new(RareState { acks: Some(AckPace::default()), ..RareState::default() })),
+            rare_state: paced.then(|| {
+                Box::new(RareTcpState { acks: Some(DelayedAckState::default()), ..RareTcpState::default() })
+            }),
             segments_sent: 0,
             segments_received: 0,
             pure_acks_sent: 0,
@@ -360,7 +362,7 @@ impl TcpConnection {
 
     /// Accepts a SYN of a listener; the next poll returns the SYN-ACK.
     ///
-    /// Returns `None` if the segment is not a SYN: the host then answers with [`Segment::reset_for`] or not at all.
+    /// Returns `None` if the segment is not a SYN: the host then answers with [`Segment::reset_reply`] or not at all.
     /// Data on the SYN waits until the connection is established. A FIN on it is ignored until retransmitted (RFC
     /// 9293 §3.10.7.2 and §3.10.7.4, eighth check).
     #[must_use]
@@ -373,32 +375,37 @@ impl TcpConnection {
         let mut c = Self::new(config, TcpState::SynReceived, iss);
         c.last_data_at = now;
         c.segments_received = 1;
-        c.take_syn(now, syn);
-        c.hold_text(syn);
+        c.apply_peer_syn(now, syn);
+        c.buffer_syn_data(syn);
         Some(c)
     }
 
     /// Reads the numbers and options of the peer's SYN.
-    pub(super) fn take_syn(&mut self, now: Instant, syn: &Segment) {
+    pub(super) fn apply_peer_syn(&mut self, now: Instant, syn: &Segment) {
         self.irs = syn.seq;
         self.rcv_nxt = syn.seq.wrapping_add(1);
         self.rcv_edge = self.rcv_nxt.wrapping_add(self.config.receive_buffer.min(0xffff));
         let none = TcpOptions::default();
         let theirs = syn.options.as_deref().filter(|_| self.config.variants.options).unwrap_or(&none);
+        // RFC 9293, 3.7.1: the peer's maximum segment size, or the default.
         let peer_mss = theirs.mss.unwrap_or(self.config.default_peer_mss).max(64);
+        // RFC 9293, 3.7.1: no segment exceeds the limit of either end.
         self.mss = u32::from(peer_mss.min(self.config.mss.max(64)));
+        // RFC 7323, 2.2 and 2.3: only SYNs count, and both must have the option.
         if let (Some(ours), Some(theirs)) = (self.config.window_scale, theirs.window_scale) {
             self.scale_ok = true;
+            // RFC 7323, 2.3: at most 14.
             self.rcv_scale = ours.min(14);
             self.snd_scale = theirs.min(14);
         }
-        self.sack_ok = self.config.recovery == RecoveryAlgorithm::Sack && theirs.sack_permitted;
+        self.sack_ok = self.config.recovery == LossRecoveryAlgorithm::Sack && theirs.sack_permitted;
+        // RFC 7323, 3.2: ignored unless both ends offer them.
         if let (true, Some((val, _))) = (self.config.timestamps, theirs.timestamps) {
             self.timestamps =
                 Some(Box::new(TimestampState { recent: val, recent_at: now, last_ack_sent: self.rcv_nxt }));
             self.mss -= 12;
         }
-        self.begin_tuning(now);
+        self.start_receive_buffer_tuning(now);
         self.wnd = u32::from(syn.window);
         self.max_wnd = self.wnd;
         self.wl1 = syn.seq;
@@ -406,7 +413,7 @@ impl TcpConnection {
     }
 
     /// Keeps the data of a SYN until ESTABLISHED (RFC 9293 §3.10.7.2 and §3.10.7.3).
-    pub(super) fn hold_text(&mut self, syn: &Segment) {
+    pub(super) fn buffer_syn_data(&mut self, syn: &Segment) {
         if syn.is_malformed() {
             self.stats_mut().malformed += 1;
             return;
@@ -431,14 +438,14 @@ impl TcpConnection {
     #[inline]
     pub fn write(&mut self, data: StreamData<'_>) -> Result<(), CommandError> {
         if self.fin_queued || !self.can_send() {
-            return Err(CommandError::WrongState("the connection takes no more data"));
+            return Err(CommandError::WrongState("the connection accepts no more data"));
         }
         let len = match data {
             StreamData::Count(n) => n as usize,
             StreamData::Bytes(b) => b.len(),
         };
         if len > (MAX_QUEUED - self.end.wrapping_sub(self.una).min(MAX_QUEUED)) as usize {
-            return Err(CommandError::Full("more than 1 GiB is not acknowledged"));
+            return Err(CommandError::Full("1 GiB of unacknowledged data"));
         }
         if let (StreamData::Bytes(bytes), 1..) = (data, len) {
             self.send_buffer.get_or_insert_default().push(self.end, bytes);
@@ -471,7 +478,7 @@ impl TcpConnection {
     pub fn abort(&mut self) {
         let open = !matches!(self.state, TcpState::SynSent | TcpState::TimeWait | TcpState::Closed);
         let reset = open && !matches!(self.state, TcpState::Closing | TcpState::LastAck);
-        self.set_answer(reset.then(|| self.reset_segment()));
+        self.set_stray_reply(reset.then(|| self.reset_segment()));
         self.enter_closed();
         self.pending = PendingEvents::default();
     }
@@ -490,11 +497,11 @@ impl TcpConnection {
 
     /// Returns the state of rare events, and creates it if absent.
     #[cold]
-    pub(super) fn extras_mut(&mut self) -> &mut ConnectionExtras {
+    pub(super) fn extras_mut(&mut self) -> &mut RareTcpEventState {
         self.rare_state.get_or_insert_default().extras.get_or_insert_default()
     }
     #[inline]
-    fn extras(&self) -> Option<&ConnectionExtras> {
+    fn extras(&self) -> Option<&RareTcpEventState> {
         self.rare_state.as_ref()?.extras.as_deref()
     }
 
@@ -506,14 +513,14 @@ impl TcpConnection {
 
     /// Sets the answer to a stray segment.
     #[cold]
-    pub(super) fn set_answer(&mut self, answer: Option<Segment>) {
+    pub(super) fn set_stray_reply(&mut self, answer: Option<Segment>) {
         if answer.is_some() || self.extras().is_some() {
             self.extras_mut().answer = answer;
         }
     }
 
     #[inline]
-    pub(super) fn has_answer(&self) -> bool {
+    pub(super) fn has_stray_reply(&self) -> bool {
         self.extras().is_some_and(|aside| aside.answer.is_some())
     }
 
@@ -543,7 +550,7 @@ impl TcpConnection {
     /// [`grant_credit`](Self::grant_credit).
     pub fn set_auto_read(&mut self, auto: bool) {
         self.auto_read = auto;
-        self.offer_window();
+        self.announce_window_after_read();
     }
 
     /// Replaces the settings of an open connection, such as the receive buffer or Nagle. Negotiated and announced
@@ -580,6 +587,7 @@ impl TcpConnection {
         if std::mem::take(&mut self.pending.peer_closed) {
             return Some(TcpEvent::PeerClosed);
         }
+        // RFC 9293, 3.6: the application learns whether the connection was closed or aborted.
         self.pending.closed.take().map(TcpEvent::Closed)
     }
 
@@ -601,17 +609,17 @@ impl TcpConnection {
         };
         self.unread -= len;
         if !self.auto_read {
-            self.use_credit(len);
+            self.consume_read_credit(len);
         }
         Some(TcpEvent::Data { len, payload })
     }
 
     /// Reduces the credit of a connection without automatic reading.
     #[cold]
-    fn use_credit(&mut self, len: u32) {
+    fn consume_read_credit(&mut self, len: u32) {
         self.credit -= len;
-        self.offer_window();
-        self.acknowledge_read();
+        self.announce_window_after_read();
+        self.acknowledge_after_read();
     }
 
     /// Returns the due time of [`handle_timeout`](Self::handle_timeout); it may change either way after each call.
@@ -620,7 +628,7 @@ impl TcpConnection {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let mut at = self.timer_at.min(self.ack_at);
         if !self.congestion.is_reno() {
-            at = at.min(self.congestion.paced_until());
+            at = at.min(self.congestion.earliest_paced_send());
         }
         if let Some(rack) = self.rack() {
             at = at.min(rack.next_timeout());
@@ -629,7 +637,7 @@ impl TcpConnection {
     }
 
     #[inline]
-    pub(super) fn ack_pace(&self) -> Option<&AckPace> {
+    pub(super) fn ack_pace(&self) -> Option<&DelayedAckState> {
         self.rare_state.as_ref()?.acks.as_ref()
     }
     #[inline]
@@ -663,9 +671,9 @@ impl TcpConnection {
     }
     /// Reports that the application has handled all events and written its replies, if
     /// [`delivers_first`](Self::delivers_first).
-    pub fn all_delivered(&mut self) {
+    pub fn report_all_delivered(&mut self) {
         if !self.congestion.is_reno() {
-            self.full_tcp_delivered();
+            self.full_tcp_release_pending_ack();
         }
     }
     /// Returns the smoothed round-trip time; `None` before the first measurement.

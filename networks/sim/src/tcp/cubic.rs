@@ -96,7 +96,7 @@ impl Cubic {
     /// Handles acknowledged new data; returns the growth of the window in octets.
     pub(super) fn on_ack(&mut self, cwnd: u32, ssthresh: u32, ack: CubicAck) -> u32 {
         let gap = ack.now - self.last_ack;
-        // Idle time between two flights is due to the application.
+        // If a whole flight was acknowledged, a longer gap is the application's idle time and does not count.
         let gap = if self.quiet { gap.min(ack.srtt) } else { gap };
         self.last_ack = ack.now;
         self.quiet = ack.bytes >= ack.flight;

@@ -95,7 +95,7 @@ impl FastOpenCache {
     }
 
     /// Updates the cache from a connection of its own that is open or has failed.
-    pub fn learn_from(&mut self, c: &TcpConnection) {
+    pub fn update_fast_open_cache(&mut self, c: &TcpConnection) {
         let Some(opening) = c.rare_state.as_ref().and_then(|rare| rare.opening.as_ref()) else { return };
         if let Some(cookie) = opening.received_cookie {
             self.cookie = cookie;
@@ -129,7 +129,12 @@ impl TcpConnection {
     }
 
     /// Handles a SYN-ACK, which may acknowledge data on the SYN. Unacknowledged data counts as never sent.
-    pub(super) fn take_syn_ack(&mut self, ack: u32, mss: Option<u16>, given: Option<FastOpenCookie>) {
+    pub(super) fn apply_fast_open_syn_ack(
+        &mut self,
+        ack: u32,
+        mss: Option<u16>,
+        given: Option<FastOpenCookie>,
+    ) {
         self.nxt = ack;
         self.max = ack;
         if let Some(buffer) = &mut self.send_buffer {

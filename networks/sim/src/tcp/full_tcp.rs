@@ -4,7 +4,7 @@
 //! without retransmission or window growth. SACK's window in a recovery may be one segment. Segments that fast
 //! retransmission permits wait for the next packet.
 
-use super::config::RecoveryAlgorithm;
+use super::config::LossRecoveryAlgorithm;
 use super::connection::{TcpConnection, TcpTimer};
 use super::output::OutgoingSegment;
 use super::scoreboard::Scoreboard;
@@ -19,7 +19,7 @@ const FORGETFUL: u32 = 4;
 
 /// The last reduction of the window (`last_cwnd_action_`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum LastCut {
+enum LastWindowReductionCause {
     #[default]
     None,
     Duplicates,
@@ -41,7 +41,7 @@ pub(super) struct FullTcp {
     pipe: i64,
     /// Start of the search for the next hole (`h_seqno_`).
     hole: u32,
-    last_cut: LastCut,
+    last_cut: LastWindowReductionCause,
     /// SACKed ranges of the peer (`sq_`).
     reported: Scoreboard,
     /// The next segment ignores the window (`send_much()` with `force`).
@@ -88,7 +88,7 @@ impl TcpConnection {
     }
 
     /// Copies the window to the getters in octets.
-    fn show_window(&mut self) {
+    fn copy_window_to_octets(&mut self) {
         let mss = f64::from(self.mss);
         let Some(full) = self.congestion.full_tcp() else { return };
         let (window, threshold) = ((full.window * mss) as u32, full.threshold);
@@ -99,16 +99,16 @@ impl TcpConnection {
     }
 
     /// Handles the established connection, with a window in octets.
-    pub(super) fn full_tcp_open(&mut self, window: u32) {
+    pub(super) fn full_tcp_handle_established(&mut self, window: u32) {
         let una = self.una;
         if let Some(full) = self.congestion.full_tcp() {
             full.hole = una;
         }
-        self.full_tcp_restart(window);
+        self.full_tcp_set_window(window);
     }
 
     /// Sets the window in octets after idle time.
-    pub(super) fn full_tcp_restart(&mut self, window: u32) {
+    pub(super) fn full_tcp_set_window(&mut self, window: u32) {
         let segments = f64::from(window) / f64::from(self.mss);
         if let Some(full) = self.congestion.full_tcp() {
             full.window = segments.max(1.0);
@@ -116,34 +116,34 @@ impl TcpConnection {
     }
 
     /// Halves the threshold after a lost SYN.
-    pub(super) fn full_tcp_syn_lost(&mut self) {
+    pub(super) fn full_tcp_handle_syn_loss(&mut self) {
         let offered = self.offered_segments();
         if let Some(full) = self.congestion.full_tcp() {
             full.halve_threshold(offered);
-            full.last_cut = LastCut::Timeout;
+            full.last_cut = LastWindowReductionCause::Timeout;
         }
-        self.show_window();
+        self.copy_window_to_octets();
     }
 
     /// Handles an acknowledgement, or data with one (`recv()`).
     #[cold]
-    pub(super) fn full_tcp_ack(&mut self, now: Instant, s: &Segment) {
+    pub(super) fn full_tcp_handle_ack(&mut self, now: Instant, s: &Segment) {
         let (ack, una, mss) = (s.ack, self.una, i64::from(self.mss));
         let news = seq::lt(una, ack);
-        // The new part of its data, and whether all of it is old.
+        // `fresh` is how much of the segment's data is new; `again` is true if the segment has only old data.
         let fresh = seq::octets_ahead(self.rcv_nxt, s.seq.wrapping_add(s.len)).min(s.len);
         let again = s.len > 0 && fresh == 0;
         let reports = self.sack_ok && s.options.as_ref().is_some_and(|o| !o.sack.is_empty());
         let predicted = s.seq == self.rcv_nxt && self.nxt == self.max && !reports;
         let (offered, max, dup_acks) = (self.offered_segments(), self.max, self.dup_acks);
         if predicted && s.len > 0 && ack == una && self.reassembly.is_none() {
-            // Header prediction ignores the acknowledgement.
+            // ns-2's header prediction handles this data segment and ignores its acknowledgement.
             return;
         }
         let measured = self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, ack);
         let Some(full) = self.congestion.full_tcp() else { return };
         if let Some(options) = s.options.as_ref().filter(|_| reports) {
-            full.reported.add_blocks(una, max, options.sack.as_slice());
+            full.reported.add_sack_blocks(una, max, options.sack.as_slice());
         }
         if full.recovering && (fresh == 0 || news) {
             full.pipe -= mss;
@@ -151,7 +151,7 @@ impl TcpConnection {
         self.wake = true;
         if !news {
             if fresh == 0 && !again {
-                self.full_tcp_duplicate(now, ack);
+                self.full_tcp_handle_duplicate_ack(now, ack);
             }
             return;
         }
@@ -159,20 +159,20 @@ impl TcpConnection {
         let in_stride =
             predicted && s.len == 0 && ack != max && full.window >= f64::from(offered) && !full.recovering;
         if measured && std::mem::take(&mut full.remeasures) {
-            self.rtt.reset_measurements();
+            self.rtt.reset_rtt_measurement();
         }
-        self.new_ack(now, s);
+        self.handle_new_ack(now, s);
         self.dup_acks = dup_acks;
         if !in_stride {
-            self.full_tcp_progress(now, ack);
+            self.full_tcp_handle_new_ack(now, ack);
         }
-        self.show_window();
+        self.copy_window_to_octets();
     }
 
     /// Handles an acknowledgement of new data (`pack_action()`, `ack_action()`, `opencwnd()`).
-    fn full_tcp_progress(&mut self, now: Instant, ack: u32) {
+    fn full_tcp_handle_new_ack(&mut self, now: Instant, ack: u32) {
         let (mss, una, sack) = (i64::from(self.mss), self.una, self.sack_ok);
-        let plain = self.config.recovery == RecoveryAlgorithm::Reno;
+        let plain = self.config.recovery == LossRecoveryAlgorithm::Reno;
         let below = seq::lt(ack, self.recover);
         let Some(full) = self.congestion.full_tcp() else { return };
         let partial = full.recovering && below;
@@ -206,7 +206,7 @@ impl TcpConnection {
     }
 
     /// Handles a duplicate acknowledgement without data.
-    fn full_tcp_duplicate(&mut self, now: Instant, ack: u32) {
+    fn full_tcp_handle_duplicate_ack(&mut self, now: Instant, ack: u32) {
         if self.timer != TcpTimer::Retransmit || seq::lt(ack, self.una) {
             self.dup_acks = 0;
             return;
@@ -215,18 +215,18 @@ impl TcpConnection {
         self.dup_acks += 1;
         let threshold = u32::from(self.config.dup_threshold);
         if self.dup_acks == threshold {
-            self.full_tcp_recover(now);
+            self.full_tcp_enter_recovery(now);
         } else if self.dup_acks > threshold
             && !self.sack_ok
             && let Some(full) = self.congestion.full_tcp()
         {
             full.window += 1.0;
         }
-        self.show_window();
+        self.copy_window_to_octets();
     }
 
     /// Handles the duplicate that reaches the threshold (`dupack_action()`).
-    fn full_tcp_recover(&mut self, now: Instant) {
+    fn full_tcp_enter_recovery(&mut self, now: Instant) {
         let (una, max, sack, offered) = (self.una, self.max, self.sack_ok, self.offered_segments());
         let dup_acks = f64::from(self.dup_acks);
         let behind = seq::lt(self.recover, una) || !self.config.reno_recover;
@@ -236,19 +236,19 @@ impl TcpConnection {
         if sack {
             full.pipe = i64::from(max.wrapping_sub(una)) - i64::from(full.reported.sacked_octets());
         }
-        if !behind && (sack || full.last_cut != LastCut::Duplicates) {
-            // bugFix_: duplicates of data that a timeout retransmitted.
+        if !behind && (sack || full.last_cut != LastWindowReductionCause::Duplicates) {
+            // ns-2's `bugFix_`: ignore duplicates that data retransmitted after a timeout causes.
             return;
         }
         let half = full.halve_threshold(offered);
         full.by_pipe = sack;
-        // Sack continues at once as the pipe permits.
+        // With SACK, output continues at once, as far as the pipe permits.
         full.suppresses_output = !sack;
         full.window = half;
         self.stats_mut().fast_retransmits += 1;
         self.timed_at = Instant::FAR_FUTURE;
         if self.config.fast_retransmit_restarts {
-            self.rearm_by_sending();
+            self.restart_timer_on_next_send();
         }
         self.full_tcp_retransmit(now);
         if let Some(full) = self.congestion.full_tcp().filter(|_| !sack) {
@@ -261,21 +261,21 @@ impl TcpConnection {
     fn full_tcp_retransmit(&mut self, now: Instant) {
         let nxt = self.nxt;
         self.recover = self.max;
-        let Some(outgoing) = self.full_tcp_segment(now, self.una) else { return };
-        // It is not part of the sequence sent in order.
+        let Some(outgoing) = self.full_tcp_build_segment(now, self.una) else { return };
+        // Restore `nxt`, because a fast retransmission is not part of the data sent in order.
         self.nxt = nxt;
         let hole = self.una.wrapping_add(outgoing.sequence_len());
         if let Some(full) = self.congestion.full_tcp() {
             full.hole = hole;
-            full.last_cut = LastCut::Duplicates;
+            full.last_cut = LastWindowReductionCause::Duplicates;
         }
         let segment = self.build_segment(now, outgoing);
-        self.set_answer(Some(segment));
+        self.set_stray_reply(Some(segment));
     }
 
     /// Handles the retransmission timeout (`timeout_action()`).
     #[cold]
-    pub(super) fn full_tcp_timeout(&mut self) {
+    pub(super) fn full_tcp_handle_timeout(&mut self) {
         let (offered, retries) = (self.offered_segments(), self.retries);
         self.recover = self.max;
         self.nxt = self.una;
@@ -283,19 +283,19 @@ impl TcpConnection {
         if let Some(full) = self.congestion.full_tcp() {
             full.halve_threshold(offered);
             full.window = 1.0;
-            full.last_cut = LastCut::Timeout;
+            full.last_cut = LastWindowReductionCause::Timeout;
             full.recovering = false;
             full.suppresses_output = false;
             full.forced = true;
             full.remeasures |= retries >= FORGETFUL;
             full.reported = Scoreboard::default();
         }
-        self.show_window();
+        self.copy_window_to_octets();
     }
 
     /// Sends the acknowledgement that waited until the application had all data.
     #[cold]
-    pub(super) fn full_tcp_delivered(&mut self) {
+    pub(super) fn full_tcp_release_pending_ack(&mut self) {
         if self.congestion.full_tcp().is_some_and(|full| std::mem::take(&mut full.is_ack_pending)) {
             self.ack_now = true;
             self.wake = true;
@@ -316,7 +316,7 @@ impl TcpConnection {
     }
 
     /// `nxt_tseq()`: returns the next sequence number to send, if anything may be sent.
-    fn full_tcp_next(&mut self) -> u32 {
+    fn full_tcp_next_sequence(&mut self) -> u32 {
         let (nxt, in_recovery) = (self.nxt, seq::lt(self.una, self.recover));
         let sack = self.sack_ok && in_recovery;
         let Some(full) = self.congestion.full_tcp().filter(|_| sack) else { return nxt };
@@ -339,7 +339,7 @@ impl TcpConnection {
         if (std::mem::take(&mut full.suppresses_output) || over) && !forced {
             return None;
         }
-        let at = self.full_tcp_next();
+        let at = self.full_tcp_next_sequence();
         let (una, end, wnd, mss, offered) = (self.una, self.end, self.wnd, self.mss, self.offered_segments());
         let full = self.congestion.full_tcp()?;
         let may = if full.by_pipe {
@@ -348,7 +348,7 @@ impl TcpConnection {
             let window = full.usable_window(offered) as u32 * mss;
             seq::lt(at, seq::min(end, una.wrapping_add(window))) || at == end
         };
-        let outgoing = if may || forced { self.full_tcp_segment(now, at) } else { None };
+        let outgoing = if may || forced { self.full_tcp_build_segment(now, at) } else { None };
         let len = outgoing.map_or(0, OutgoingSegment::sequence_len);
         if let Some(full) = self.congestion.full_tcp() {
             if let Some(left) = &mut full.burst {
@@ -359,11 +359,11 @@ impl TcpConnection {
             }
             full.pipe += i64::from(len);
         }
-        outgoing.or_else(|| self.full_tcp_persist(now))
+        outgoing.or_else(|| self.full_tcp_probe_closed_window(now))
     }
 
     /// `foutput()`: returns a segment at `at`, if there is a reason for it.
-    fn full_tcp_segment(&mut self, now: Instant, at: u32) -> Option<OutgoingSegment> {
+    fn full_tcp_build_segment(&mut self, now: Instant, at: u32) -> Option<OutgoingSegment> {
         let (una, end, mss, offered) = (self.una, self.end, self.mss, self.offered_segments());
         let full = self.congestion.full_tcp()?;
         let window = full.usable_window(offered) as u32 * mss;
@@ -385,7 +385,7 @@ impl TcpConnection {
             || ((quiet || !self.config.nagle) && empties)
             || len >= self.max_wnd / 2
             || self.ack_now
-            // need_send()
+            // This condition is ns-2's need_send().
             || self.unacked_bytes >= mss;
         if (len == 0 || !may) && !fin {
             return None;
@@ -394,7 +394,7 @@ impl TcpConnection {
         let outgoing = self.send_data(now, at, len, fin);
         let sent = at.wrapping_add(outgoing.sequence_len());
         self.max = seq::max(self.max, sent);
-        // A retransmission does not cancel a measurement, and is timed only with new data.
+        // A retransmission does not cancel a running RTT measurement, and starts one only if it includes new data.
         if timed_at != Instant::FAR_FUTURE {
             (self.timed_at, self.timed_seq) = (timed_at, timed_seq);
         } else if seq::lt(max, sent) {
@@ -402,13 +402,13 @@ impl TcpConnection {
         } else {
             self.timed_at = Instant::FAR_FUTURE;
         }
-        // Output is attempted again.
+        // Like ns-2, attempt output again after each segment.
         self.tail_now = true;
         Some(outgoing)
     }
 
     /// Probes a closed window; ns-2 has no closed windows.
-    fn full_tcp_persist(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    fn full_tcp_probe_closed_window(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let waits = seq::octets_ahead(self.nxt, self.end);
         let quiet = self.una == self.nxt && self.una == self.max;
         let asks = waits > 0 && quiet && (self.timer == TcpTimer::Off || self.probe_now);

@@ -4,7 +4,7 @@ use super::config::LossHalves;
 use super::connection::{TcpConnection, TcpState};
 use super::receive_buffer::{UnreadData, cut_bytes};
 use super::segment::{Segment, SegmentFlags};
-use super::{AckEvery, AckTimer, InitialWindow, TimestampEcho, WindowUpdate, seq};
+use super::{AckThreshold, AckTimer, InitialWindow, ReceiveWindowUpdateRule, TimestampEcho, seq};
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
 
@@ -22,24 +22,27 @@ impl TcpConnection {
         }
         match self.state {
             TcpState::Closed => {
-                self.set_answer(segment.reset_for());
+                // RFC 9293, 3.5.2: resets a segment without a connection.
+                self.set_stray_reply(segment.reset_reply());
                 self.wake = true;
             }
-            TcpState::SynSent => self.in_syn_sent(now, segment),
-            _ => self.in_synchronized(now, segment),
+            TcpState::SynSent => self.handle_segment_in_syn_sent(now, segment),
+            _ => self.handle_segment_when_synchronized(now, segment),
         }
     }
 
     /// §3.10.7.3.
-    fn in_syn_sent(&mut self, now: Instant, s: &Segment) {
+    fn handle_segment_in_syn_sent(&mut self, now: Instant, s: &Segment) {
         let acks = s.flags.contains(SegmentFlags::ACK);
         if acks && (seq::le(s.ack, self.iss) || seq::lt(self.max, s.ack)) {
+            // RFC 9293, 3.5.2: resets an acknowledgement of nothing sent.
             self.stats_mut().unacceptable += 1;
-            self.set_answer(s.reset_for());
+            self.set_stray_reply(s.reset_reply());
             self.wake = true;
             return;
         }
         if s.flags.contains(SegmentFlags::RST) {
+            // RFC 5961, 3.2: drops a reset that does not acknowledge our SYN.
             if acks {
                 self.fail(CloseReason::Refused);
             }
@@ -49,9 +52,10 @@ impl TcpConnection {
             self.stats_mut().unacceptable += 1;
             return;
         }
-        self.take_syn(now, s);
+        self.apply_peer_syn(now, s);
         if !acks {
-            self.hold_text(s);
+            // RFC 9293, 3.5: simultaneous open.
+            self.buffer_syn_data(s);
             self.state = TcpState::SynReceived;
             self.syn_now = true;
             self.wake = true;
@@ -59,7 +63,7 @@ impl TcpConnection {
         }
         self.enter_established(now, s.ack);
         let theirs = s.options.as_deref();
-        self.take_syn_ack(
+        self.apply_fast_open_syn_ack(
             s.ack,
             theirs.and_then(|o| o.mss),
             theirs.and_then(|o| o.fast_open.as_deref().copied()),
@@ -74,7 +78,7 @@ impl TcpConnection {
     fn enter_established(&mut self, now: Instant, ack: u32) {
         self.una = ack;
         if self.timed_at != Instant::FAR_FUTURE {
-            self.rtt.add_sample(&self.config, self.timed_duration(now), 1);
+            self.rtt.add_sample(&self.config, self.measured_round_trip(now), 1);
             self.timed_at = Instant::FAR_FUTURE;
         }
         self.stop_timer();
@@ -82,36 +86,37 @@ impl TcpConnection {
         self.state = TcpState::Established;
         self.pending.connected = true;
         if self.syn_timeouts > 0 {
-            self.rtt.syn_was_lost(&self.config);
+            self.rtt.handle_syn_loss(&self.config);
             if self.congestion.is_full_tcp() {
-                self.full_tcp_syn_lost();
+                self.full_tcp_handle_syn_loss();
             } else if self.config.loss_halves == LossHalves::Window {
                 self.reduce_threshold(0);
             }
         }
-        // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment. RFC 6928 §2: a single timeout
+        // RFC 5681, 3.1: after a lost SYN or SYN-ACK the initial window is one segment. RFC 6928, 2: a single timeout
         // of a second may have been spurious, so its window is kept after one.
         let spared = u8::from(self.config.initial_window == InitialWindow::Rfc6928);
         let one = self.config.syn_loss_shrinks && self.syn_timeouts > spared;
         let window = if one { self.mss } else { self.config.initial_window.window_bytes(self.mss) };
+        // RFC 5681, 3.1: acknowledgements of the handshake do not widen it.
         self.congestion.set_initial_window(window, self.rtt.srtt());
-        self.full_tcp_open(window);
+        self.full_tcp_handle_established(window);
         if self.congestion.is_ns3() && !self.active_open {
-            // The first data is acknowledged at once (ProcessSynRcvd()).
+            // Like ns-3's ProcessSynRcvd(), acknowledge the first data at once.
             self.unacked_segments = u8::MAX;
         }
-        self.begin_rack();
+        self.start_rack_if_enabled();
         self.wake = true;
         if let Some(mut held) = self.reassembly.take() {
             let start = self.rcv_nxt;
             self.rcv_nxt = held.advance_to(start, |len, data| self.deliver_data(len, data));
-            self.acknowledge_later(now, self.rcv_nxt.wrapping_sub(start));
+            self.schedule_delayed_ack(now, self.rcv_nxt.wrapping_sub(start));
         }
     }
 
     /// §3.10.7.4: all states in which the peer's numbers are known.
     #[inline]
-    fn in_synchronized(&mut self, now: Instant, s: &Segment) {
+    fn handle_segment_when_synchronized(&mut self, now: Instant, s: &Segment) {
         let (mut start, mut flags) = (s.seq, s.flags);
         if self.state == TcpState::SynReceived
             && flags.contains(SegmentFlags::SYN)
@@ -119,7 +124,7 @@ impl TcpConnection {
             && start == self.irs
         {
             if !flags.contains(SegmentFlags::ACK) {
-                // The peer has not received our SYN-ACK.
+                // The peer repeats its SYN, so it has not received our SYN-ACK. Send that again.
                 self.syn_now = true;
                 self.wake = true;
                 return;
@@ -128,16 +133,18 @@ impl TcpConnection {
             start = start.wrapping_add(1);
             flags = SegmentFlags(flags.0 & !SegmentFlags::SYN.0);
         }
+        // RFC 7323, 5.2: a reset's timestamp is not checked.
         if self.timestamps.is_some()
             && !flags.contains(SegmentFlags::RST)
-            && !self.timestamp_is_good(now, start, s)
+            && !self.check_segment_timestamp(now, start, s)
         {
             return;
         }
         let space = s.len
             + u32::from(flags.contains(SegmentFlags::FIN))
             + u32::from(flags.contains(SegmentFlags::SYN));
-        if start != self.rcv_nxt && !self.in_window(start, space) {
+        // RFC 9293, 3.10.7.4: a reset or acknowledgement at RCV.NXT counts even if the window is closed.
+        if start != self.rcv_nxt && !self.overlaps_receive_window(start, space) {
             self.handle_unacceptable(now, s, start, flags, space);
             return;
         }
@@ -151,13 +158,14 @@ impl TcpConnection {
         }
         if self.state == TcpState::SynReceived {
             if seq::le(s.ack, self.una) || seq::lt(self.max, s.ack) {
+                // RFC 9293, 3.5.2: resets an acknowledgement of nothing sent.
                 self.stats_mut().unacceptable += 1;
-                self.set_answer(s.reset_for());
+                self.set_stray_reply(s.reset_reply());
                 self.wake = true;
                 return;
             }
             self.enter_established(now, s.ack);
-            self.take_window(s);
+            self.set_send_window(s);
         }
         if !self.handle_ack(now, s) {
             return;
@@ -169,8 +177,8 @@ impl TcpConnection {
 
     /// True if any part of `[start, start + space)` lies in the announced window (§3.10.7.4, first check).
     #[inline]
-    fn in_window(&self, start: u32, space: u32) -> bool {
-        let window = self.acceptable_end().wrapping_sub(self.rcv_nxt);
+    fn overlaps_receive_window(&self, start: u32, space: u32) -> bool {
+        let window = self.acceptable_sequence_end().wrapping_sub(self.rcv_nxt);
         let offset = start.wrapping_sub(self.rcv_nxt);
         if offset < window {
             return true;
@@ -180,23 +188,24 @@ impl TcpConnection {
 
     /// Returns the end of the acceptable sequence space.
     #[inline]
-    fn acceptable_end(&self) -> u32 {
-        // BSD accepts only what it announced, without the buffer, before an accepted connection is established and in
-        // TIME-WAIT.
+    fn acceptable_sequence_end(&self) -> u32 {
+        // In two states BSD accepts only the announced window, not the whole buffer: in TIME-WAIT, and before an
+        // accepted connection is established.
         let small =
             self.state == TcpState::TimeWait || (self.state == TcpState::SynReceived && !self.active_open);
-        if small || self.config.variants.window_update == WindowUpdate::Rfc9293 {
+        if small || self.config.variants.window_update == ReceiveWindowUpdateRule::Rfc9293 {
+            // RFC 7323, 2.4: all that an earlier window allowed.
             return self.rcv_edge;
         }
         let free = self.receive_buffer().saturating_sub(self.unread);
-        if self.config.variants.window_update == WindowUpdate::Ns2 {
+        if self.config.variants.window_update == ReceiveWindowUpdateRule::Ns2 {
             return self.rcv_edge.wrapping_add(free);
         }
         seq::max(self.rcv_edge, self.rcv_nxt.wrapping_add(free))
     }
 
     /// Records the duplicate part of a segment for the next acknowledgement (RFC 2883 §4).
-    fn note_duplicate(&mut self, start: u32, len: u32) {
+    fn record_duplicate_range(&mut self, start: u32, len: u32) {
         if !self.config.variants.duplicate_sack || !self.sack_ok || len == 0 {
             return;
         }
@@ -221,24 +230,28 @@ impl TcpConnection {
         space: u32,
     ) {
         if flags.contains(SegmentFlags::RST) {
+            // RFC 5961, 3.2: drops a reset outside the window.
             self.stats_mut().unacceptable += 1;
             return;
         }
         if flags.contains(SegmentFlags::SYN) {
+            // RFC 5961, 4.2: challenges a SYN outside the window, too.
             self.stats_mut().unacceptable += 1;
             self.queue_challenge_ack(now);
             return;
         }
+        // RFC 9293, 3.5.2: an empty acknowledgement answers an unacceptable segment.
         self.ack_now = true;
         self.wake = true;
         if space == 0 || !seq::lt(start, self.rcv_nxt) {
             self.stats_mut().unacceptable += 1;
             return;
         }
-        // A complete duplicate: our acknowledgement was lost. Its own acknowledgement still counts.
+        // The whole segment is a duplicate, so our acknowledgement was lost. The acknowledgement in the segment still
+        // counts.
         self.stats_mut().duplicate_data += 1;
-        self.hurry_acks();
-        self.note_duplicate(start, s.len);
+        self.enter_quick_ack_mode();
+        self.record_duplicate_range(start, s.len);
         if self.state == TcpState::TimeWait && flags.contains(SegmentFlags::FIN) {
             self.arm_time_wait(now);
         }
@@ -250,9 +263,10 @@ impl TcpConnection {
     /// RFC 7323 §5.3: false drops the segment. The timestamp to echo is chosen before the window check (§4.3,
     /// appendix D). A segment retransmitted after the loss of our acknowledgement lies before the window. An echo of
     /// its first copy would include the peer's timeout in the measurement.
-    fn timestamp_is_good(&mut self, now: Instant, start: u32, s: &Segment) -> bool {
+    fn check_segment_timestamp(&mut self, now: Instant, start: u32, s: &Segment) -> bool {
         let Some(ts) = &mut self.timestamps else { return true };
         let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) else {
+            // RFC 7323, 3.2: drops a segment without timestamps; the connection stays.
             self.stats_mut().malformed += 1;
             return false;
         };
@@ -278,13 +292,14 @@ impl TcpConnection {
     fn reset_or_challenge(&mut self, now: Instant, start: u32, flags: SegmentFlags) {
         let variants = self.config.variants;
         if !flags.contains(SegmentFlags::RST) && self.state == TcpState::SynReceived && !self.active_open {
-            // A listener returns to LISTEN (RFC 9293 §3.10.7.4, fourth check).
+            // A connection from a listener ends here, because the listener itself is still in LISTEN (RFC 9293
+            // §3.10.7.4, fourth check).
             self.stats_mut().unacceptable += 1;
             self.enter_closed();
             return;
         }
         if !flags.contains(SegmentFlags::RST) && !variants.strict_syn {
-            self.set_answer(Some(self.reset_segment()));
+            self.set_stray_reply(Some(self.reset_segment()));
             self.fail(CloseReason::Reset);
             return;
         }
@@ -330,14 +345,14 @@ impl TcpConnection {
         }
         self.pushed = s.flags.contains(SegmentFlags::PSH);
         let whole_end = start.wrapping_add(s.len);
-        self.note_duplicate(start, s.len);
+        self.record_duplicate_range(start, s.len);
         let from = seq::max(start, self.rcv_nxt);
-        let to = seq::min(whole_end, seq::max(self.acceptable_end(), self.rcv_nxt));
+        let to = seq::min(whole_end, seq::max(self.acceptable_sequence_end(), self.rcv_nxt));
         if seq::lt(from, to) {
             let len = to.wrapping_sub(from);
             let data = s.payload.as_ref().map(|p| cut_bytes(p, from.wrapping_sub(start), len));
             if from == self.rcv_nxt {
-                self.take_in_order(now, to, len, data);
+                self.accept_in_order_data(now, to, len, data);
                 if self.config.receive_buffer_max.is_some() {
                     self.tune_buffer(now, s);
                 }
@@ -348,10 +363,10 @@ impl TcpConnection {
                 self.acknowledge_gap(0);
             }
         } else if s.len > 0 {
-            // A duplicate, or a probe of a closed window.
+            // The segment is a duplicate, or probes a closed window.
             if !seq::lt(self.rcv_nxt, whole_end) {
                 self.stats_mut().duplicate_data += 1;
-                self.hurry_acks();
+                self.enter_quick_ack_mode();
             }
             self.ack_now = true;
         }
@@ -361,13 +376,13 @@ impl TcpConnection {
             self.reassembly.get_or_insert_default().fin = Some(whole_end);
         }
         if self.reassembly.is_some() {
-            self.take_fin(now);
+            self.accept_fin(now);
         }
         self.wake |= self.ack_now;
     }
 
     #[inline]
-    fn take_in_order(&mut self, now: Instant, to: u32, len: u32, data: Option<Arc<[u8]>>) {
+    fn accept_in_order_data(&mut self, now: Instant, to: u32, len: u32, data: Option<Arc<[u8]>>) {
         self.rcv_nxt = to;
         self.deliver_data(len, data);
         if self.reassembly.as_ref().is_some_and(|r| r.has_data()) {
@@ -375,17 +390,17 @@ impl TcpConnection {
                 self.rcv_nxt = held.advance_to(to, |len, data| self.deliver_data(len, data));
                 self.reassembly = (!held.is_empty()).then_some(held);
             }
-            // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
+            // RFC 5681, 4.2: a segment that fills a gap is acknowledged at once.
             self.acknowledge_gap(len.wrapping_add(self.rcv_nxt.wrapping_sub(to)));
             return;
         }
-        self.acknowledge_later(now, len);
+        self.schedule_delayed_ack(now, len);
     }
 
     /// Handles `len` octets received in order: acknowledges them at once or after the delay.
-    // A call would take twice as long, for every segment.
+    // Always inline: as a call, this function would take twice as long, and it runs for every segment.
     #[inline(always)]
-    fn acknowledge_later(&mut self, now: Instant, len: u32) {
+    fn schedule_delayed_ack(&mut self, now: Instant, len: u32) {
         let Some(delayed) = self.config.delayed_ack else {
             self.ack_now = true;
             return;
@@ -393,28 +408,28 @@ impl TcpConnection {
         self.unacked_segments = self.unacked_segments.saturating_add(1);
         self.unacked_bytes = self.unacked_bytes.saturating_add(len);
         let enough = match delayed.every {
-            AckEvery::Segments(n) => self.unacked_segments >= n,
-            AckEvery::FullSized(n) => self.unacked_bytes >= u32::from(n) * self.mss,
-            AckEvery::LargestSeen(n) => self.more_than_largest(n, len),
+            AckThreshold::Segments(n) => self.unacked_segments >= n,
+            AckThreshold::FullSized(n) => self.unacked_bytes >= u32::from(n) * self.mss,
+            AckThreshold::LargestSeen(n) => self.exceeds_largest_segments(n, len),
         };
         if self.ack_pace().is_some() {
-            self.pace_ack(now, len, enough);
-        } else if enough || self.opens_window() {
+            self.schedule_linux_ack(now, len, enough);
+        } else if enough || self.would_ack_open_window() {
             self.ack_now = true;
         } else if self.ack_at == Instant::FAR_FUTURE {
-            self.ack_at = self.delayed_until(now, delayed.timeout);
+            self.ack_at = self.delayed_ack_time(now, delayed.timeout);
         }
     }
 
     /// True if an acknowledgement now would open the window by half of the buffer.
     #[inline]
-    pub(super) fn opens_window(&self) -> bool {
+    pub(super) fn would_ack_open_window(&self) -> bool {
         let gain = self.rcv_nxt.wrapping_add(self.receive_limit()).wrapping_sub(self.rcv_edge);
         self.auto_read && gain >= self.receive_limit() / 2
     }
 
     /// Returns when an acknowledgement that is delayed now is sent.
-    pub(super) fn delayed_until(&self, now: Instant, timeout: Duration) -> Instant {
+    pub(super) fn delayed_ack_time(&self, now: Instant, timeout: Duration) -> Instant {
         match self.config.ack_timer {
             AckTimer::FromArrival => self.timer_expiry(now, timeout),
             AckTimer::Tick => {
@@ -424,11 +439,11 @@ impl TcpConnection {
         }
     }
 
-    /// Implements [`AckEvery::LargestSeen`] for a segment of `len` octets.
+    /// Implements [`AckThreshold::LargestSeen`] for a segment of `len` octets.
     #[cold]
-    fn more_than_largest(&mut self, n: u8, len: u32) -> bool {
+    fn exceeds_largest_segments(&mut self, n: u8, len: u32) -> bool {
         self.largest = self.largest.max(len.min(self.mss) as u16);
-        let segment = self.least_segment().max(u32::from(self.largest));
+        let segment = self.initial_largest_segment().max(u32::from(self.largest));
         self.unacked_bytes > u32::from(n.saturating_sub(1)) * segment
     }
 
@@ -436,13 +451,13 @@ impl TcpConnection {
     #[inline(always)]
     fn deliver_data(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         if data.is_some() || self.chunks.is_some() {
-            self.store_chunk(len, data);
+            self.store_unread_chunk(len, data);
         }
         self.unread += len;
     }
 
     #[cold]
-    fn store_chunk(&mut self, len: u32, data: Option<Arc<[u8]>>) {
+    fn store_unread_chunk(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         let unread = self.unread;
         let chunks = self.chunks.get_or_insert_with(|| {
             let mut chunks = Box::<UnreadData>::default();
@@ -455,7 +470,7 @@ impl TcpConnection {
     }
 
     /// Handles the FIN after all data before it is received.
-    fn take_fin(&mut self, now: Instant) {
+    fn accept_fin(&mut self, now: Instant) {
         let Some(held) = &self.reassembly else { return };
         let Some(at) = held.fin else {
             if held.is_empty() {
@@ -474,14 +489,14 @@ impl TcpConnection {
         self.pending.peer_closed = true;
         match self.state {
             TcpState::Established => self.state = TcpState::CloseWait,
-            // If our FIN were acknowledged, the state would be FIN-WAIT-2.
+            // Our FIN is not acknowledged, because the state would then be FIN-WAIT-2.
             TcpState::FinWait1 => {
                 self.state = TcpState::Closing;
                 if self.config.variants.fin_again {
                     self.stats_mut().retransmitted += 1;
                     let answer = self.outgoing_segment(self.end, 0, SegmentFlags::ACK | SegmentFlags::FIN);
                     let answer = self.build_segment(now, answer);
-                    self.set_answer(Some(answer));
+                    self.set_stray_reply(Some(answer));
                     self.wake = true;
                 }
             }

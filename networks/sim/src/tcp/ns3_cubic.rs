@@ -22,7 +22,7 @@ const DELAY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_se
 
 /// The state of the sender's window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WindowState {
+pub(super) struct Ns3WindowState {
     pub(super) now: Instant,
     /// Congestion window and threshold in octets.
     pub(super) cwnd: u32,
@@ -59,7 +59,7 @@ pub(super) struct Ns3Cubic {
 
 impl Ns3Cubic {
     /// Handles acknowledged segments; true if slow start is over (`PktsAcked()`, `HystartUpdate()`).
-    pub(super) fn on_acknowledged(&mut self, at: WindowState) -> bool {
+    pub(super) fn on_acknowledged(&mut self, at: Ns3WindowState) -> bool {
         if self.epoch.is_some_and(|epoch| at.now - epoch < DEAF) {
             return false;
         }
@@ -81,7 +81,7 @@ impl Ns3Cubic {
         self.found
     }
 
-    fn begin_round(&mut self, at: WindowState) {
+    fn start_hystart_round(&mut self, at: Ns3WindowState) {
         (self.round_start, self.last_ack) = (at.now, at.now);
         self.round_end = Some(at.max);
         self.round_rtt = None;
@@ -89,10 +89,10 @@ impl Ns3Cubic {
     }
 
     /// Returns the window after this number of acknowledged whole segments (`IncreaseWindow()`).
-    pub(super) fn increase_window(&mut self, at: WindowState, segments: u32) -> u32 {
+    pub(super) fn increase_window(&mut self, at: Ns3WindowState, segments: u32) -> u32 {
         if at.cwnd < at.ssthresh {
             if self.round_end.is_none_or(|end| seq::lt(end, at.ack)) {
-                self.begin_round(at);
+                self.start_hystart_round(at);
             }
             return at.cwnd.saturating_add(segments.saturating_mul(at.mss));
         }
@@ -109,7 +109,7 @@ impl Ns3Cubic {
     }
 
     /// Returns the acknowledged segments per window increase (`Update()`).
-    fn segments_per_increase(&mut self, at: WindowState) -> u32 {
+    fn segments_per_increase(&mut self, at: Ns3WindowState) -> u32 {
         let window = at.cwnd / at.mss;
         let epoch = *self.epoch.get_or_insert_with(|| {
             let below = self.w_max.saturating_sub(window);
@@ -137,10 +137,10 @@ impl Ns3Cubic {
     }
 
     /// Resets all but the loss at a timeout (`CubicReset()`, `HystartReset()`).
-    pub(super) fn on_timeout(&mut self, at: WindowState) {
+    pub(super) fn on_timeout(&mut self, at: Ns3WindowState) {
         (self.w_max, self.origin, self.k) = (0, 0, 0.0);
         self.min_rtt = None;
         self.found = false;
-        self.begin_round(at);
+        self.start_hystart_round(at);
     }
 }

@@ -2,10 +2,10 @@
 //! tcp-prr-recovery.cc of ns-3.37).
 //!
 //! It counts segments as sent: one is lost after three above it are SACKed, however small they are.
-//! `docs/transports.md` lists its other differences from RFC 6675.
+//! `docs/reference/transports.md` lists its other differences from RFC 6675.
 
 use super::connection::{TcpConnection, TcpTimer};
-use super::ns3_cubic::{Ns3Cubic, WindowState};
+use super::ns3_cubic::{Ns3Cubic, Ns3WindowState};
 use super::output::OutgoingSegment;
 use super::recovery::timestamp_value;
 use super::segment::Segment;
@@ -15,7 +15,7 @@ use usher_core::{Duration, Instant};
 
 /// `TcpCongState_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum CongestionState {
+enum Ns3CongestionState {
     #[default]
     Open,
     Disorder,
@@ -46,7 +46,7 @@ impl SentSegment {
 
 /// A segment for round-trip measurement (`RttHistory`).
 #[derive(Clone, Copy, Debug)]
-struct TimedSegment {
+struct RttTimedSegment {
     start: u32,
     end: u32,
     sent_at: Instant,
@@ -59,8 +59,8 @@ pub(super) struct Ns3Sender {
     sent: VecDeque<SentSegment>,
     /// Start of the highest SACKed segment, or of one SACKed later that ends there (`m_highestSack`).
     highest: Option<u32>,
-    timed: VecDeque<TimedSegment>,
-    phase: CongestionState,
+    timed: VecDeque<RttTimedSegment>,
+    phase: Ns3CongestionState,
     /// True until the recovery point is acknowledged (`m_recoverActive`).
     repairing: bool,
     /// True after a partial acknowledgement in this recovery (the inverse of `m_isFirstPartialAck`).
@@ -125,7 +125,7 @@ impl Ns3Sender {
         news
     }
     /// True if a retransmission ends here and is not SACKed (`IsRetransmittedDataAcked()`).
-    fn repeated_up_to(&self, end: u32) -> bool {
+    fn is_unsacked_retransmission_end(&self, end: u32) -> bool {
         self.sent.iter().any(|one| one.end == end && one.is_retransmitted && !one.reported)
     }
     /// True if the first lost or SACKed segment from `at` on is a lost one (`IsLost()`).
@@ -139,12 +139,12 @@ impl Ns3Sender {
         self.sent.iter().find(|one| one.lost && !one.is_retransmitted && !one.reported).map(|one| one.start)
     }
     /// Returns the first segment that may be lost (rule 3).
-    fn next_doubtful(&self) -> Option<u32> {
+    fn next_possibly_lost_start(&self) -> Option<u32> {
         self.sent.iter().find(|one| !one.is_retransmitted && !one.reported).map(|one| one.start)
     }
     /// Cuts at most `most` octets from `start`, from at most two segments, and returns their end
     /// (`GetTransmittedSegment()`).
-    fn cut_segment(&mut self, start: u32, most: u32) -> u32 {
+    fn cut_sent_segments(&mut self, start: u32, most: u32) -> u32 {
         let at = self.sent.partition_point(|one| seq::lt(one.start, start));
         let Some(&one) = self.sent.get(at) else { return start };
         let next = self.sent.get(at + 1).filter(|next| !next.reported && next.lost == one.lost).copied();
@@ -186,9 +186,9 @@ impl Ns3Sender {
         (self.in_flight + may.max(i64::from(least))).max(0) as u32
     }
     /// `UpdateRttHistory()`.
-    fn record_timing(&mut self, now: Instant, start: u32, end: u32, again: bool) {
+    fn record_segment_timing(&mut self, now: Instant, start: u32, end: u32, again: bool) {
         if !again {
-            self.timed.push_back(TimedSegment { start, end, sent_at: now, is_retransmitted: again });
+            self.timed.push_back(RttTimedSegment { start, end, sent_at: now, is_retransmitted: again });
         } else if let Some(one) =
             self.timed.iter_mut().find(|one| seq::le(one.start, start) && seq::lt(start, one.end))
         {
@@ -201,14 +201,14 @@ impl Ns3Sender {
 impl TcpConnection {
     /// True if written data waits until all events of this instant are handled: ns-3 sends it a nanosecond later, in
     /// as few segments as possible.
-    pub fn defers_write(&mut self, now: Instant) -> bool {
+    pub fn defer_written_data(&mut self, now: Instant) -> bool {
         let Some(sender) = self.congestion.ns3() else { return false };
         sender.written_at.get_or_insert(now);
         true
     }
 
     /// Sends written data.
-    pub(super) fn ns3_release_written(&mut self, now: Instant) {
+    pub(super) fn ns3_release_deferred_writes(&mut self, now: Instant) {
         if let Some(sender) = self.congestion.ns3()
             && sender.written_at.is_some_and(|at| at <= now)
         {
@@ -217,8 +217,8 @@ impl TcpConnection {
         }
     }
 
-    fn ns3_state(&self, now: Instant) -> WindowState {
-        WindowState {
+    fn ns3_state(&self, now: Instant) -> Ns3WindowState {
+        Ns3WindowState {
             now,
             cwnd: self.congestion.cwnd,
             ssthresh: self.congestion.ssthresh,
@@ -230,7 +230,7 @@ impl TcpConnection {
     }
 
     /// `EstimateRtt()`: only the earliest segment gives a measurement, unless it was retransmitted.
-    fn ns3_measure(&mut self, now: Instant, s: &Segment) {
+    fn ns3_estimate_rtt(&mut self, now: Instant, s: &Segment) {
         let Some(sender) = self.congestion.ns3() else { return };
         let first =
             sender.timed.front().filter(|one| !one.is_retransmitted && seq::le(one.end, s.ack)).copied();
@@ -255,7 +255,7 @@ impl TcpConnection {
         let (ack, before, recover, mss) = (s.ack, self.una, self.recover, self.mss);
         self.wake = true;
         self.tail_now = true;
-        self.ns3_measure(now, s);
+        self.ns3_estimate_rtt(now, s);
         if seq::lt(ack, before) {
             return;
         }
@@ -263,9 +263,10 @@ impl TcpConnection {
         let Some(sender) = self.congestion.ns3() else { return };
         let blocks = s.options.as_ref().map_or(&[][..], |o| o.sack.as_slice());
         let reported = sender.record_sacked(blocks, threshold);
-        let repaired = sender.phase == CongestionState::Recovery
+        let repaired = sender.phase == Ns3CongestionState::Recovery
             && seq::lt(ack, recover)
-            && (0..ack.wrapping_sub(before) / mss).any(|i| sender.repeated_up_to(ack.wrapping_sub(i * mss)));
+            && (0..ack.wrapping_sub(before) / mss)
+                .any(|i| sender.is_unsacked_retransmission_end(ack.wrapping_sub(i * mss)));
         let delivered = reported + sender.discard_acked(ack);
         sender.update_in_flight();
         if ack != before {
@@ -274,22 +275,22 @@ impl TcpConnection {
         let duplicates = self.dup_acks;
         if reported > 0 {
             self.stats_mut().duplicate_acks += 1;
-            self.ns3_duplicate(now, delivered, repaired);
+            self.ns3_handle_duplicate_ack(now, delivered, repaired);
         }
         if ack == before {
             if ack != self.max {
-                self.ns3_acknowledged(now);
+                self.ns3_update_hystart(now);
             }
             return;
         }
-        self.ns3_progress(now, before, reported > 0, duplicates, (delivered, repaired));
+        self.ns3_handle_new_ack(now, before, reported > 0, duplicates, (delivered, repaired));
         if self.fin_sent && self.una == self.end.wrapping_add(1) {
-            self.fin_acknowledged(now);
+            self.handle_acknowledged_fin(now);
         }
     }
 
     /// `PktsAcked()`.
-    fn ns3_acknowledged(&mut self, now: Instant) {
+    fn ns3_update_hystart(&mut self, now: Instant) {
         let state = self.ns3_state(now);
         if self.congestion.ns3().is_some_and(|sender| sender.cubic.on_acknowledged(state)) {
             self.congestion.ssthresh = self.congestion.cwnd;
@@ -297,7 +298,7 @@ impl TcpConnection {
     }
 
     /// `IncreaseWindow()`.
-    fn ns3_grow(&mut self, now: Instant, segments: u32) {
+    fn ns3_increase_window(&mut self, now: Instant, segments: u32) {
         let state = self.ns3_state(now);
         let Some(sender) = self.congestion.ns3() else { return };
         let window = sender.cubic.increase_window(state, segments);
@@ -305,30 +306,30 @@ impl TcpConnection {
     }
 
     /// Handles an acknowledgement with new SACKed data (`DupAck()`).
-    fn ns3_duplicate(&mut self, now: Instant, delivered: u32, repaired: bool) {
+    fn ns3_handle_duplicate_ack(&mut self, now: Instant, delivered: u32, repaired: bool) {
         let (una, recover, mss) = (self.una, self.recover, self.mss);
         let (threshold, ssthresh) = (u32::from(self.config.dup_threshold), self.congestion.ssthresh);
         let Some(sender) = self.congestion.ns3() else { return };
         match sender.phase {
-            CongestionState::Loss => {}
-            CongestionState::Recovery => {
+            Ns3CongestionState::Loss => {}
+            Ns3CongestionState::Recovery => {
                 let window = sender.reduced_window(delivered, ssthresh, mss, repaired);
                 self.congestion.set_cwnd(window);
             }
-            CongestionState::Open | CongestionState::Disorder => {
-                sender.phase = CongestionState::Disorder;
+            Ns3CongestionState::Open | Ns3CongestionState::Disorder => {
+                sender.phase = Ns3CongestionState::Disorder;
                 let beyond = !sender.repairing || seq::le(recover, una);
                 let lost = sender.is_lost(una.wrapping_add(mss));
                 self.dup_acks += 1;
                 if (self.dup_acks == threshold && beyond) || lost {
-                    self.ns3_recover(now, delivered, repaired);
+                    self.ns3_enter_recovery(now, delivered, repaired);
                 }
             }
         }
     }
 
     /// `EnterRecovery()`.
-    fn ns3_recover(&mut self, now: Instant, delivered: u32, repaired: bool) {
+    fn ns3_enter_recovery(&mut self, now: Instant, delivered: u32, repaired: bool) {
         self.stats_mut().fast_retransmits += 1;
         let (una, max, mss, cwnd) = (self.una, self.max, self.mss, self.congestion.cwnd);
         self.recover = max;
@@ -339,18 +340,18 @@ impl TcpConnection {
             (first.lost, first.is_retransmitted, first.reported) = (true, false, false);
         }
         sender.repairing = true;
-        sender.phase = CongestionState::Recovery;
+        sender.phase = Ns3CongestionState::Recovery;
         sender.update_in_flight();
         let ssthresh = sender.cubic.on_loss(cwnd, mss);
         (sender.delivered, sender.out, sender.flight_before) = (0, 0, max.wrapping_sub(una));
         let window = sender.reduced_window(delivered, ssthresh, mss, repaired);
         self.congestion.ssthresh = ssthresh;
         self.congestion.set_cwnd(window);
-        self.ns3_repair(now);
+        self.ns3_retransmit_now(now);
     }
 
     /// Handles acknowledged new data (the rest of `ProcessAck()`).
-    fn ns3_progress(
+    fn ns3_handle_new_ack(
         &mut self,
         now: Instant,
         before: u32,
@@ -369,68 +370,71 @@ impl TcpConnection {
         let mut segments = acked / mss + sender.rest / mss;
         sender.rest %= mss;
         match sender.phase {
-            CongestionState::Recovery if below => {
+            Ns3CongestionState::Recovery if below => {
                 if segments > 0 {
                     let window = sender.reduced_window(delivered, ssthresh, mss, repaired);
                     self.congestion.set_cwnd(window);
                 }
-                let repeated = self.congestion.ns3().is_some_and(|s| s.repeated_up_to(ack.wrapping_add(mss)));
+                let repeated = self
+                    .congestion
+                    .ns3()
+                    .is_some_and(|s| s.is_unsacked_retransmission_end(ack.wrapping_add(mss)));
                 if !repeated {
-                    self.ns3_repair(now);
+                    self.ns3_retransmit_now(now);
                 }
-                self.ns3_acknowledged(now);
+                self.ns3_update_hystart(now);
                 let first =
                     self.congestion.ns3().is_some_and(|s| !std::mem::replace(&mut s.has_partial_ack, true));
-                self.ns3_restart(now, first);
+                self.ns3_restart_timer(now, first);
                 return;
             }
-            CongestionState::Loss if below => {
-                self.ns3_acknowledged(now);
-                self.ns3_grow(now, segments);
-                self.ns3_restart(now, true);
+            Ns3CongestionState::Loss if below => {
+                self.ns3_update_hystart(now);
+                self.ns3_increase_window(now, segments);
+                self.ns3_restart_timer(now, true);
                 return;
             }
-            CongestionState::Open => self.ns3_acknowledged(now),
-            CongestionState::Disorder => {
+            Ns3CongestionState::Open => self.ns3_update_hystart(now),
+            Ns3CongestionState::Disorder => {
                 if !duplicate {
-                    sender.phase = CongestionState::Open;
+                    sender.phase = Ns3CongestionState::Open;
                 }
                 if segments >= duplicates {
-                    self.ns3_acknowledged(now);
+                    self.ns3_update_hystart(now);
                 }
             }
-            CongestionState::Recovery => {
+            Ns3CongestionState::Recovery => {
                 sender.has_partial_ack = false;
                 segments = acked / mss;
-                self.ns3_acknowledged(now);
+                self.ns3_update_hystart(now);
                 self.dup_acks = 0;
                 if let Some(sender) = self.congestion.ns3() {
-                    sender.phase = CongestionState::Open;
+                    sender.phase = Ns3CongestionState::Open;
                 }
                 self.congestion.set_cwnd(self.congestion.ssthresh);
             }
-            CongestionState::Loss => {
+            Ns3CongestionState::Loss => {
                 sender.has_partial_ack = false;
-                sender.phase = CongestionState::Open;
+                sender.phase = Ns3CongestionState::Open;
                 segments = ack.wrapping_sub(recover) / mss;
-                self.ns3_acknowledged(now);
+                self.ns3_update_hystart(now);
             }
         }
         let Some(sender) = self.congestion.ns3() else { return };
         sender.repairing &= below;
-        // While duplicates continue, neither window nor timer change.
-        if sender.phase == CongestionState::Open {
-            self.ns3_grow(now, segments);
-            self.ns3_restart(now, true);
+        // While duplicate acknowledgements continue, ns-3 changes neither the window nor the timer.
+        if sender.phase == Ns3CongestionState::Open {
+            self.ns3_increase_window(now, segments);
+            self.ns3_restart_timer(now, true);
         } else if self.una == self.end.wrapping_add(u32::from(self.fin_sent)) {
             self.stop_timer();
         }
     }
 
     /// `NewAck()`: recalculates the timeout, and may restart the timer.
-    fn ns3_restart(&mut self, now: Instant, restarts: bool) {
+    fn ns3_restart_timer(&mut self, now: Instant, restarts: bool) {
         if restarts {
-            self.rtt.reset_backoff(&self.config);
+            self.rtt.reset_rto_backoff(&self.config);
             self.arm_retransmission(now);
         }
         if self.una == self.end.wrapping_add(u32::from(self.fin_sent)) {
@@ -440,30 +444,31 @@ impl TcpConnection {
 
     /// Sends a segment at once regardless of the window: lost data, new data, or the first segment again
     /// (`DoRetransmit()`).
-    fn ns3_repair(&mut self, now: Instant) {
+    fn ns3_retransmit_now(&mut self, now: Instant) {
         let (una, mss) = (self.una, self.mss);
         let lost = self.congestion.ns3().and_then(|sender| sender.next_lost());
-        let (start, most) = lost.map(|at| (at, mss)).or_else(|| self.ns3_unsent()).unwrap_or((una, mss));
+        let (start, most) =
+            lost.map(|at| (at, mss)).or_else(|| self.ns3_new_data_range()).unwrap_or((una, mss));
         let Some(outgoing) = self.ns3_send(now, start, most) else { return };
         let segment = self.build_segment(now, outgoing);
-        if self.has_answer() {
+        if self.has_stray_reply() {
             if let Some(sender) = self.congestion.ns3() {
                 sender.ready.push_back(segment);
             }
         } else {
-            self.set_answer(Some(segment));
+            self.set_stray_reply(Some(segment));
         }
     }
 
     /// Prepares the next retransmission that an acknowledgement requested.
-    pub(super) fn ns3_next_repair(&mut self) {
+    pub(super) fn ns3_prepare_retransmission(&mut self) {
         if let Some(segment) = self.congestion.ns3().and_then(|sender| sender.ready.pop_front()) {
-            self.set_answer(Some(segment));
+            self.set_stray_reply(Some(segment));
         }
     }
 
     /// Returns new data within the peer's window (rule 2 of `NextSeg()`).
-    fn ns3_unsent(&self) -> Option<(u32, u32)> {
+    fn ns3_new_data_range(&self) -> Option<(u32, u32)> {
         let room = self.wnd.saturating_sub(self.max.wrapping_sub(self.una)).min(self.mss);
         let fin = self.fin_queued && !self.fin_sent;
         (room > 0 && (seq::lt(self.nxt, self.end) || (fin && self.nxt == self.end)))
@@ -477,7 +482,7 @@ impl TcpConnection {
         sender.update_in_flight();
         let again = seq::lt(start, nxt);
         let to = if again {
-            sender.cut_segment(start, most)
+            sender.cut_sent_segments(start, most)
         } else {
             start.wrapping_add(seq::octets_ahead(start, end).min(most))
         };
@@ -495,8 +500,8 @@ impl TcpConnection {
                 is_retransmitted: again,
             });
         }
-        sender.record_timing(now, start, to, again);
-        if sender.phase == CongestionState::Recovery {
+        sender.record_segment_timing(now, start, to, again);
+        if sender.phase == Ns3CongestionState::Recovery {
             sender.out = sender.out.wrapping_add(to.wrapping_sub(start));
         }
         Some(outgoing)
@@ -513,28 +518,29 @@ impl TcpConnection {
         let window = i64::from(self.wnd.min(self.congestion.cwnd));
         let sender = self.congestion.ns3()?;
         let available = (window - sender.update_in_flight()).max(0) as u32;
-        let doubtful = sender.next_doubtful().filter(|_| sender.phase == CongestionState::Recovery);
+        let doubtful =
+            sender.next_possibly_lost_start().filter(|_| sender.phase == Ns3CongestionState::Recovery);
         let lost = sender.next_lost();
         let next = lost
             .map(|at| (at, mss))
-            .or_else(|| self.ns3_unsent())
+            .or_else(|| self.ns3_new_data_range())
             .or(doubtful.map(|at| (at, mss)))
             .filter(|_| available > 0);
-        let Some((start, most)) = next else { return self.ns3_persist(now) };
+        let Some((start, most)) = next else { return self.ns3_probe_closed_window(now) };
         let waiting = seq::octets_ahead(start, end);
         let silly = available < mss && waiting > available && self.config.silly_window_avoidance;
         let nagle = self.config.nagle && self.una != self.max && waiting < mss;
         if silly || nagle {
-            return self.ns3_persist(now);
+            return self.ns3_probe_closed_window(now);
         }
         let outgoing = self.ns3_send(now, start, most.min(available))?;
-        // Output is attempted again.
+        // Like ns-3, attempt output again after each segment.
         self.tail_now = true;
         Some(outgoing)
     }
 
     /// Probes a closed window.
-    fn ns3_persist(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    fn ns3_probe_closed_window(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let waits = seq::octets_ahead(self.nxt, self.end);
         let quiet = self.una == self.nxt && self.una == self.max;
         let asks = waits > 0 && quiet && (self.timer == TcpTimer::Off || self.probe_now);
@@ -543,7 +549,7 @@ impl TcpConnection {
 
     /// Handles the retransmission timeout, and doubles it (`ReTxTimeout()`).
     #[cold]
-    pub(super) fn ns3_timeout(&mut self, now: Instant) {
+    pub(super) fn ns3_handle_timeout(&mut self, now: Instant) {
         let (state, mss) = (self.ns3_state(now), self.mss);
         self.recover = self.max;
         self.dup_acks = 0;
@@ -556,7 +562,7 @@ impl TcpConnection {
         sender.timed.clear();
         sender.ready.clear();
         sender.repairing = true;
-        sender.phase = CongestionState::Loss;
+        sender.phase = Ns3CongestionState::Loss;
         let ssthresh = sender.cubic.on_loss(state.cwnd, mss);
         sender.cubic.on_timeout(state);
         self.congestion.ssthresh = ssthresh;

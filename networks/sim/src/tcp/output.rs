@@ -1,12 +1,12 @@
 //! Output (RFC 9293 §3.8.6 and §3.10.2): which segments may be sent now, and their contents.
 
 use super::bbr::SegmentDeparture;
-use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
+use super::connection::{RareTcpState, TcpConnection, TcpState, TcpTimer};
 use super::recovery::timestamp_value;
 use super::segment::{Segment, SegmentFlags, TcpOptions};
 use super::{
-    BackoffReset, IdleRestart, NagleVariant, RecoveryAlgorithm, TimestampEcho, WindowGrowth, WindowUpdate,
-    seq,
+    BackoffReset, IdleRestart, LossRecoveryAlgorithm, NagleVariant, ReceiveWindowUpdateRule, TimestampEcho,
+    WindowGrowth, seq,
 };
 use usher_core::{Duration, Instant};
 
@@ -30,7 +30,7 @@ impl OutgoingSegment {
 }
 
 /// The next step of loss recovery.
-enum RepairStep {
+enum LossRecoveryStep {
     /// Retransmit this.
     Retransmit(OutgoingSegment),
     /// Send this number of new octets, if permitted otherwise.
@@ -54,37 +54,37 @@ impl TcpConnection {
             return None;
         }
         let handshake = self.syn_now && matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
-        if self.has_answer() || handshake {
-            return Some(self.reply_or_handshake(now));
+        if self.has_stray_reply() || handshake {
+            return Some(self.next_reply_or_handshake(now));
         }
         let Some(outgoing) = self.next_output(now) else {
             self.wake = false;
             return None;
         };
         let segment = self.build_segment(now, outgoing);
-        self.has_left();
+        self.record_segment_sent();
         Some(segment)
     }
 
     #[inline(always)]
-    fn has_left(&mut self) {
+    fn record_segment_sent(&mut self) {
         self.segments_sent += 1;
-        // Saves a second check in the common case, a dialogue.
+        // If nothing else is pending, clear the flag: a dialogue, the common case, then needs no second check.
         self.wake = self.nxt != self.end
             || self.fin_queued
             || self.ack_now
             || self.resend_now
             || self.tail_now
             || self.in_recovery
-            || self.has_answer();
+            || self.has_stray_reply();
     }
 
     #[cold]
-    fn reply_or_handshake(&mut self, now: Instant) -> Segment {
-        let segment = if self.has_answer() { self.extras_mut().answer.take() } else { None };
+    fn next_reply_or_handshake(&mut self, now: Instant) -> Segment {
+        let segment = if self.has_stray_reply() { self.extras_mut().answer.take() } else { None };
         let segment = segment.unwrap_or_else(|| self.handshake_segment(now));
-        self.ns3_next_repair();
-        self.has_left();
+        self.ns3_prepare_retransmission();
+        self.record_segment_sent();
         segment
     }
 
@@ -96,7 +96,7 @@ impl TcpConnection {
                 return data;
             }
         }
-        self.pure_ack(now)
+        self.next_pure_ack(now)
     }
 
     /// Returns the SYN or SYN-ACK.
@@ -105,9 +105,15 @@ impl TcpConnection {
         let answer = self.state == TcpState::SynReceived;
         let config = &self.config;
         let mut options = TcpOptions {
+            // RFC 9293, 3.7.1 and 3.2: a SYN has this option, and no other segment.
             mss: Some(config.mss).filter(|_| config.variants.options),
             window_scale: config.window_scale.map(|s| s.min(14)).filter(|_| !answer || self.scale_ok),
-            sack_permitted: if answer { self.sack_ok } else { config.recovery == RecoveryAlgorithm::Sack },
+            // RFC 2018, 2: only a SYN has this option.
+            sack_permitted: if answer {
+                self.sack_ok
+            } else {
+                config.recovery == LossRecoveryAlgorithm::Sack
+            },
             timestamps: (if answer { self.timestamps.is_some() } else { config.timestamps })
                 .then(|| (timestamp_value(now), self.timestamps.as_ref().map_or(0, |t| t.recent))),
             ..Default::default()
@@ -137,7 +143,7 @@ impl TcpConnection {
         Segment {
             seq: self.iss,
             ack: if answer { self.rcv_nxt } else { 0 },
-            // The window of a SYN is never scaled (RFC 7323 §2.2).
+            // RFC 7323, 2.2: the window of a SYN is never scaled.
             window: self.config.receive_buffer.min(0xffff) as u16,
             flags: if answer { SegmentFlags::SYN | SegmentFlags::ACK } else { SegmentFlags::SYN },
             len,
@@ -164,28 +170,28 @@ impl TcpConnection {
             return Some(self.retransmit_first(now));
         }
         if std::mem::take(&mut self.tail_now) && self.una != self.max {
-            return self.tail_probe(now);
+            return self.next_tail_probe_segment(now);
         }
         let repairs = self.in_recovery && self.sack_ok;
         let allowed = if repairs {
-            match self.next_repair(now) {
-                RepairStep::Retransmit(outgoing) => return Some(outgoing),
-                RepairStep::New(allowed) => allowed,
-                RepairStep::Nothing => return None,
+            match self.next_sack_retransmission(now) {
+                LossRecoveryStep::Retransmit(outgoing) => return Some(outgoing),
+                LossRecoveryStep::New(allowed) => allowed,
+                LossRecoveryStep::Nothing => return None,
             }
         } else {
-            self.window_share(now)?
+            self.congestion_window_allowance(now)?
         };
-        let outgoing = self.new_data(now, allowed);
+        let outgoing = self.next_new_data_segment(now, allowed);
         if repairs && outgoing.is_none() {
-            return self.repair_rest(now);
+            return self.retransmit_by_rescue_rules(now);
         }
         outgoing
     }
 
     /// Returns the octets beyond `nxt` that congestion control permits, if data is pending.
     #[inline]
-    fn window_share(&mut self, now: Instant) -> Option<u32> {
+    fn congestion_window_allowance(&mut self, now: Instant) -> Option<u32> {
         if let Some(end) = self.scoreboard.as_ref().and_then(|b| b.sacked_end(self.nxt)) {
             self.nxt = end;
         }
@@ -195,7 +201,7 @@ impl TcpConnection {
         if self.una == self.max && self.config.restart_after_idle {
             self.restart_after_idle(now);
         }
-        if let Some(rack) = self.counted_rack() {
+        if let Some(rack) = self.segment_counting_rack() {
             return Some(self.segment_allowance(rack.in_flight(self.nxt)));
         }
         let in_flight = self.nxt.wrapping_sub(self.una);
@@ -204,6 +210,7 @@ impl TcpConnection {
             cwnd -= cwnd % self.mss;
         }
         if self.config.limited_transmit && self.nxt == self.max && !self.in_recovery {
+            // RFC 3042, 2: two segments beyond the congestion window, which stays.
             cwnd += self.dup_acks.min(2) * self.mss;
         }
         Some(cwnd.saturating_sub(in_flight))
@@ -219,7 +226,7 @@ impl TcpConnection {
     #[cold]
     fn is_pacing_blocked(&mut self, now: Instant) -> bool {
         let waiting = self.resend_now || self.in_recovery || self.has_unsent();
-        waiting && self.congestion.bbr().is_some_and(|bbr| bbr.hold_for_pace(now))
+        waiting && self.congestion.bbr().is_some_and(|bbr| bbr.is_held_by_pacing(now))
     }
 
     /// True if data or a FIN is pending beyond `nxt`.
@@ -230,27 +237,29 @@ impl TcpConnection {
 
     /// RFC 5681 §4.1.
     pub(super) fn restart_after_idle(&mut self, now: Instant) {
-        // BBR restarts at its pacing rate and needs no smaller window.
+        // Keep BBR's window: after an idle period BBR paces at its measured rate.
         if self.congestion.bbr().is_some() {
             return;
         }
         let idle = now - self.last_data_at;
         let most = match self.config.idle_restart {
             IdleRestart::Rto if idle > self.rtt.rto(&self.config) => self.congestion.cwnd,
-            IdleRestart::MeasuredRto if self.measured_idle(now) > self.rtt.plain_rto(&self.config) => {
+            IdleRestart::MeasuredRto
+                if self.measured_idle(now) > self.rtt.rto_without_backoff(&self.config) =>
+            {
                 u32::MAX
             }
             _ => return,
         };
         let window = self.config.initial_window.window_bytes(self.mss).min(most);
         self.congestion.set_cwnd(window);
-        self.full_tcp_restart(window);
+        self.full_tcp_set_window(window);
     }
 
     /// Returns the time since the last transmission, as its sender measures it: ns-2 in clock ticks.
     fn measured_idle(&self, now: Instant) -> Duration {
         match self.congestion.is_full_tcp() {
-            true => self.time_in_ticks(self.last_data_at, now),
+            true => self.tick_rounded_time(self.last_data_at, now),
             false => now - self.last_data_at,
         }
     }
@@ -271,10 +280,12 @@ impl TcpConnection {
     /// Sends data from `nxt` if congestion control, the window, silly window avoidance and Nagle permit it (RFC 9293
     /// §3.8.6.2.1). Congestion control permits `allowed` octets.
     #[inline]
-    fn new_data(&mut self, now: Instant, allowed: u32) -> Option<OutgoingSegment> {
+    fn next_new_data_segment(&mut self, now: Instant, allowed: u32) -> Option<OutgoingSegment> {
         let waiting = seq::octets_ahead(self.nxt, self.end);
         let room = self.max_payload();
+        // RFC 7323, 2.4 and RFC 9293, 3.8.6: new data stays within the window, which may have shrunk.
         let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
+        // RFC 5681, 2: beyond neither the congestion window nor the peer's.
         let mut len = waiting.min(allowed).min(window).min(room);
         let again = seq::lt(self.nxt, self.max) && self.timer != TcpTimer::Persist;
         if again && let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.nxt)) {
@@ -283,6 +294,7 @@ impl TcpConnection {
         let last = len == waiting;
         let fin = last && self.fin_queued;
         let quiet = self.una == self.nxt;
+        // RFC 9293, 3.7.4: Nagle's algorithm can be off.
         let may = if len == 0 {
             fin
         } else {
@@ -290,7 +302,7 @@ impl TcpConnection {
                 || again
                 || fin
                 || ((last || len >= self.max_wnd / 2 || !self.config.silly_window_avoidance)
-                    && (quiet || !self.config.nagle || self.nagle_lets_go()))
+                    && (quiet || !self.config.nagle || self.does_nagle_permit()))
         };
         if may {
             self.probe_now = false;
@@ -311,7 +323,7 @@ impl TcpConnection {
 
     /// True if Nagle's algorithm permits a small segment although data is unacknowledged.
     #[cold]
-    fn nagle_lets_go(&self) -> bool {
+    fn does_nagle_permit(&self) -> bool {
         match self.config.nagle_variant {
             NagleVariant::Rfc896 => false,
             NagleVariant::Bsd => self.ack_now,
@@ -334,11 +346,12 @@ impl TcpConnection {
             return None;
         }
         if sendable > 0 {
-            // Silly window avoidance has waited long enough (RFC 9293 §3.8.6.2.1, case 4).
+            // RFC 9293, 3.8.6.2.1, case 4: silly window avoidance has waited long enough.
             return Some(self.send_data(now, self.nxt, sendable, false));
         }
         self.stats_mut().window_probes += 1;
         self.probes = self.probes.saturating_add(1);
+        // RFC 9293, 3.8.6.1: one octet beyond the window probes it.
         let probe = self.outgoing_segment(self.nxt, 1, SegmentFlags::ACK);
         self.max = seq::max(self.max, self.nxt.wrapping_add(1));
         self.arm_persist(now);
@@ -349,7 +362,7 @@ impl TcpConnection {
     fn retransmit_first(&mut self, now: Instant) -> OutgoingSegment {
         let mut to = seq::min(self.end, self.max);
         if self.config.nagle_variant == NagleVariant::Bsd {
-            // Pending data fills the segment, within the peer's window.
+            // A retransmitted segment is filled up with pending data, as far as the peer's window permits.
             to = seq::max(to, seq::min(self.end, self.una.wrapping_add(self.wnd)));
         }
         if let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.una)) {
@@ -358,7 +371,7 @@ impl TcpConnection {
         let len = seq::octets_ahead(self.una, to).min(self.max_payload());
         let fin = self.fin_sent && self.una.wrapping_add(len) == self.end;
         if self.in_recovery && self.config.fast_retransmit_restarts && self.by_time() {
-            self.rearm_by_sending();
+            self.restart_timer_on_next_send();
         }
         let outgoing = self.retransmit_range(now, self.una, len, fin);
         let sent = self.una.wrapping_add(outgoing.sequence_len());
@@ -382,19 +395,19 @@ impl TcpConnection {
 
     /// RFC 6675 §5 step (C): while the pipe permits a segment, the next one by NextSeg().
     #[cold]
-    fn next_repair(&mut self, now: Instant) -> RepairStep {
+    fn next_sack_retransmission(&mut self, now: Instant) -> LossRecoveryStep {
         if self.by_time() {
-            return self.repair_rack_losses(now).unwrap_or(RepairStep::Nothing);
+            return self.retransmit_rack_losses(now).unwrap_or(LossRecoveryStep::Nothing);
         }
         let (rule, room) = (self.loss_rule(), self.max_payload());
-        let Some(board) = self.scoreboard.as_ref() else { return RepairStep::Nothing };
+        let Some(board) = self.scoreboard.as_ref() else { return LossRecoveryStep::Nothing };
         let pipe = board.pipe(self.una, self.max, rule);
         let allowed = self.congestion.cwnd.saturating_sub(pipe);
         if allowed < self.mss {
-            return RepairStep::Nothing;
+            return LossRecoveryStep::Nothing;
         }
         if let Some((at, end)) = board.next_gap(self.una, rule, true) {
-            return RepairStep::Retransmit(self.retransmit_range(
+            return LossRecoveryStep::Retransmit(self.retransmit_range(
                 now,
                 at,
                 end.wrapping_sub(at).min(room),
@@ -402,14 +415,14 @@ impl TcpConnection {
             ));
         }
         if self.has_unsent() {
-            return RepairStep::New(allowed);
+            return LossRecoveryStep::New(allowed);
         }
-        self.repair_rest(now).map_or(RepairStep::Nothing, RepairStep::Retransmit)
+        self.retransmit_by_rescue_rules(now).map_or(LossRecoveryStep::Nothing, LossRecoveryStep::Retransmit)
     }
 
     /// Rules (3) and (4) of NextSeg(), when no new data may be sent.
     #[cold]
-    fn repair_rest(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    fn retransmit_by_rescue_rules(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if self.by_time() {
             return None;
         }
@@ -421,7 +434,7 @@ impl TcpConnection {
         if !seq::lt(board.rescue_rxt, self.una) {
             return None;
         }
-        let (at, end) = board.rescue_range(self.una, self.max, room)?;
+        let (at, end) = board.rescue_retransmission_range(self.una, self.max, room)?;
         board.rescue_rxt = recover;
         let len = seq::min(end, self.end).wrapping_sub(at);
         let fin = self.fin_sent && at.wrapping_add(len) == self.end;
@@ -430,7 +443,7 @@ impl TcpConnection {
 
     /// The same by RFC 8985: lost segments first.
     #[cold]
-    fn repair_rack_losses(&mut self, now: Instant) -> Option<RepairStep> {
+    fn retransmit_rack_losses(&mut self, now: Instant) -> Option<LossRecoveryStep> {
         let rack = self.rack()?;
         let allowed = if rack.counts {
             self.segment_allowance(rack.in_flight(self.max))
@@ -443,7 +456,7 @@ impl TcpConnection {
         if let Some((start, end)) = rack.next_lost() {
             let room = self.max_payload();
             let end = if self.config.retransmit_collapse {
-                seq::max(end, rack.collapsed_end(start, room))
+                seq::max(end, rack.collapsed_segment_end(start, room))
             } else {
                 end
             };
@@ -451,11 +464,11 @@ impl TcpConnection {
             let len = seq::octets_ahead(start, data_end).min(room);
             let fin = self.fin_sent && start.wrapping_add(len) == self.end;
             if self.config.fast_retransmit_restarts && start == self.una {
-                self.rearm_by_sending();
+                self.restart_timer_on_next_send();
             }
-            return Some(RepairStep::Retransmit(self.retransmit_range(now, start, len, fin)));
+            return Some(LossRecoveryStep::Retransmit(self.retransmit_range(now, start, len, fin)));
         }
-        self.has_unsent().then_some(RepairStep::New(allowed))
+        self.has_unsent().then_some(LossRecoveryStep::New(allowed))
     }
 
     /// Sends data at `at`, new or not.
@@ -463,6 +476,7 @@ impl TcpConnection {
     pub(super) fn send_data(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> OutgoingSegment {
         let mut flags = SegmentFlags::ACK;
         let data_end = at.wrapping_add(len);
+        // RFC 9293, 3.9.1.2: the last segment has PSH, and no data waits for it.
         if len > 0 && data_end == self.end {
             flags |= SegmentFlags::PSH;
         }
@@ -476,13 +490,13 @@ impl TcpConnection {
             }
         }
         if !self.congestion.is_reno() {
-            self.pace_segment(now, at, data_end.wrapping_add(u32::from(fin)));
+            self.pace_sent_segment(now, at, data_end.wrapping_add(u32::from(fin)));
         }
         let outgoing = self.outgoing_segment(at, len, flags);
         let new = !seq::lt(at, self.max);
         if seq::lt(at, self.max) && self.timer != TcpTimer::Persist {
             self.stats_mut().retransmitted += 1;
-            // Karn: retransmissions are not timed, except in BSD with new data.
+            // RFC 9293, 3.8.1 and RFC 6298, 3: retransmissions are not timed (Karn), except in BSD with new data.
             self.timed_at = Instant::FAR_FUTURE;
             let fills = self.config.nagle_variant == NagleVariant::Bsd && self.timestamps.is_none();
             if fills && seq::lt(self.max, data_end) {
@@ -490,6 +504,7 @@ impl TcpConnection {
                 self.timed_at = now;
             }
         } else if self.timed_at == Instant::FAR_FUTURE && self.timestamps.is_none() {
+            // RFC 6298, 3: one measurement at a time.
             self.timed_seq = at;
             self.timed_at = now;
         }
@@ -500,47 +515,47 @@ impl TcpConnection {
         self.last_data_at = now;
         self.probes = 0;
         if self.timer == TcpTimer::Persist {
-            // Unanswered probes are not transmissions of this segment.
+            // Probes of a closed window that were not answered do not count as transmissions of this segment.
             self.retries = 0;
         }
-        // RFC 6298 §5.1.
+        // RFC 6298, 5.1: data starts the timer unless it runs.
         if self.timer != TcpTimer::Retransmit {
             self.arm_retransmission(now);
         }
         if self.rare_state.is_some() {
-            self.note_sent(now, at, len, data_end.wrapping_add(u32::from(fin)), new);
+            self.record_data_sent(now, at, len, data_end.wrapping_add(u32::from(fin)), new);
         }
         outgoing
     }
 
     /// Records that `len` octets of data from `at` to `end` were sent, in the rare state.
     #[cold]
-    fn note_sent(&mut self, now: Instant, at: u32, len: u32, end: u32, new: bool) {
+    fn record_data_sent(&mut self, now: Instant, at: u32, len: u32, end: u32, new: bool) {
         if len > 0
-            && let Some(acks) = RareState::acks_mut(&mut self.rare_state)
+            && let Some(acks) = RareTcpState::delayed_ack_state_mut(&mut self.rare_state)
         {
-            acks.on_data_sent(now);
+            acks.update_dialogue_on_send(now);
         }
-        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+        if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
             rack.on_sent(now, at, end);
             if new {
-                self.schedule_probe(now);
+                self.schedule_tail_loss_probe(now);
             }
         }
     }
 
     /// Records an acknowledgement in the rare state.
     #[cold]
-    fn note_acknowledged(&mut self) {
+    fn record_ack_sent(&mut self) {
         if let (Some(acks), Some(delayed)) =
-            (RareState::acks_mut(&mut self.rare_state), self.config.delayed_ack)
+            (RareTcpState::delayed_ack_state_mut(&mut self.rare_state), self.config.delayed_ack)
         {
             acks.on_acknowledged(self.ack_now || self.unacked_segments > 0, delayed.timeout);
         }
     }
 
     #[cold]
-    fn pace_segment(&mut self, now: Instant, start: u32, end: u32) {
+    fn pace_sent_segment(&mut self, now: Instant, start: u32, end: u32) {
         let (flight, cwnd) = (self.max.wrapping_sub(self.una), self.congestion.cwnd);
         let last = seq::le(self.end.wrapping_add(u32::from(self.fin_queued)), end);
         if let Some(bbr) = self.congestion.bbr() {
@@ -548,16 +563,16 @@ impl TcpConnection {
         }
     }
 
-    fn pure_ack(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    fn next_pure_ack(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if !self.ack_now {
             if !self.config.silly_window_avoidance {
-                self.delay_window(now);
+                self.schedule_window_announcement(now);
             }
             return None;
         }
         self.pure_acks_sent += 1;
         if self.config.backoff_reset == BackoffReset::EitherAcknowledgement {
-            self.rtt.reset_backoff(&self.config);
+            self.rtt.reset_rto_backoff(&self.config);
         }
         Some(self.outgoing_segment(self.snd_nxt(), 0, SegmentFlags::ACK))
     }
@@ -566,7 +581,7 @@ impl TcpConnection {
     #[inline]
     pub(super) fn outgoing_segment(&mut self, at: u32, len: u32, flags: SegmentFlags) -> OutgoingSegment {
         if self.rare_state.is_some() {
-            self.note_acknowledged();
+            self.record_ack_sent();
         }
         OutgoingSegment { sequence: at, len, flags }
     }
@@ -575,11 +590,12 @@ impl TcpConnection {
     #[inline(always)]
     pub(super) fn build_segment(&mut self, now: Instant, outgoing: OutgoingSegment) -> Segment {
         let OutgoingSegment { sequence: at, len, flags } = outgoing;
+        // RFC 9293, 3.10.7.4 and RFC 5681, 4.2: one acknowledgement for all that has arrived.
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
         self.unacked_segments = 0;
         self.unacked_bytes = 0;
-        let window = self.announce_window();
+        let window = self.advance_announced_window();
         let options = if self.timestamps.is_some() || self.reassembly.is_some() {
             // ns-3 sends no SACK blocks with data.
             let reports = len == 0 || !self.congestion.is_ns3();
@@ -608,16 +624,17 @@ impl TcpConnection {
 
     fn segment_options(&self, now: Instant, reports: bool) -> Option<TcpOptions> {
         let mut options = TcpOptions {
+            // RFC 7323, 3.2: in every segment except resets, once agreed.
             timestamps: self.timestamps.as_ref().map(|t| (timestamp_value(now), t.recent)),
             ..Default::default()
         };
-        // Data of a SYN waits at the acknowledgement itself; it is no block beyond it.
+        // RFC 2018, 4: no blocks without permission. Data of a SYN waits at the acknowledgement, not beyond it.
         let beyond = reports && self.sack_ok && self.state != TcpState::SynReceived;
         if let (true, Some(held)) = (beyond, &self.reassembly) {
             for &(left, right) in held.duplicate.iter().chain(held.runs()) {
                 options.sack.push(left, right);
             }
-            let fitting = options.sack_fitting();
+            let fitting = options.fitting_sack_block_count();
             let most = if self.congestion.is_full_tcp() { REPORTED_BY_NS2 } else { fitting };
             options.sack.truncate(fitting.min(most));
         }
@@ -631,7 +648,7 @@ impl TcpConnection {
 
     /// Returns the right edge that the buffer permits, and the minimum advance worth an announcement (RFC 9293
     /// §3.8.6.2.2).
-    fn offerable_edge(&self) -> (u32, u32) {
+    fn offerable_window_edge(&self) -> (u32, u32) {
         let limit = self.receive_limit();
         if self.auto_read {
             return (self.rcv_nxt.wrapping_add(limit), 0);
@@ -639,7 +656,7 @@ impl TcpConnection {
         if !self.config.silly_window_avoidance {
             return (self.rcv_nxt.wrapping_add(limit.saturating_sub(self.unread)), 0);
         }
-        if self.config.variants.window_update == WindowUpdate::Bsd {
+        if self.config.variants.window_update == ReceiveWindowUpdateRule::Bsd {
             let buffer = self.receive_buffer();
             let free = buffer.saturating_sub(self.unread);
             let silly = free < buffer / 4 && free < self.mss;
@@ -649,8 +666,8 @@ impl TcpConnection {
         (self.rcv_nxt.wrapping_add(free), (limit / 2).min(self.mss))
     }
 
-    fn announce_window(&mut self) -> u16 {
-        let (edge, step) = self.offerable_edge();
+    fn advance_announced_window(&mut self) -> u16 {
+        let (edge, step) = self.offerable_window_edge();
         let gain = seq::octets_ahead(self.rcv_edge, edge);
         if gain > 0 && gain >= step {
             self.rcv_edge = edge;
@@ -659,11 +676,11 @@ impl TcpConnection {
     }
 
     /// Announces the window after a read if it has grown enough.
-    pub(super) fn offer_window(&mut self) {
-        let (edge, step) = self.offerable_edge();
+    pub(super) fn announce_window_after_read(&mut self) {
+        let (edge, step) = self.offerable_window_edge();
         let avoid = self.config.silly_window_avoidance;
-        // BSD announces by a segment of its own only growth of two segments.
-        let bsd = avoid && self.config.variants.window_update == WindowUpdate::Bsd;
+        // BSD sends a window update as a separate segment only if the window grew by at least two segments.
+        let bsd = avoid && self.config.variants.window_update == ReceiveWindowUpdateRule::Bsd;
         let step = if bsd { 2 * self.mss } else { step };
         if self.is_receiving() && seq::octets_ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
             self.ack_now |= avoid || self.config.delayed_ack.is_none();
@@ -679,12 +696,12 @@ impl TcpConnection {
     /// Without silly window avoidance: announces reads since the last segment when a delayed acknowledgement would be
     /// sent.
     #[cold]
-    fn delay_window(&mut self, now: Instant) {
+    fn schedule_window_announcement(&mut self, now: Instant) {
         let Some(delayed) = self.config.delayed_ack else { return };
-        let (edge, _) = self.offerable_edge();
+        let (edge, _) = self.offerable_window_edge();
         let read = seq::octets_ahead(self.rcv_edge, edge) > 0 && !self.auto_read;
         if read && self.is_receiving() && self.ack_at == Instant::FAR_FUTURE {
-            self.ack_at = self.delayed_until(now, delayed.timeout);
+            self.ack_at = self.delayed_ack_time(now, delayed.timeout);
         }
     }
 }

@@ -3,14 +3,14 @@
 //! The minimum round trip is that of the whole connection; the RFC recommends a window of time.
 
 use super::config::WindowUnit;
-use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
+use super::connection::{RareTcpState, TcpConnection, TcpState, TcpTimer};
 use super::output::OutgoingSegment;
 use super::recovery::timestamp_value;
-use super::reduction::RateReduction;
+use super::reduction::ProportionalRateReduction;
 use super::scoreboard::Scoreboard;
 use super::segment::Segment;
 use super::seq;
-use super::timers::on_wheel;
+use super::timers::timer_wheel_expiry;
 use std::collections::VecDeque;
 use usher_core::{Duration, Instant};
 
@@ -70,18 +70,18 @@ pub(super) struct Rack {
     /// True if the congestion window counts segments.
     pub(super) counts: bool,
     /// Rate reduction of this recovery.
-    pub(super) reduction: Option<RateReduction>,
+    pub(super) reduction: Option<ProportionalRateReduction>,
 }
 
 /// The report of an acknowledgement, beside the scoreboard.
-struct AckReport {
+struct RackAckReport {
     now: Instant,
     una: u32,
     /// The echoed timestamp.
     echo: Option<u32>,
 }
 
-fn is_sent_after(a: (Instant, u32), b: (Instant, u32)) -> bool {
+fn is_segment_sent_after(a: (Instant, u32), b: (Instant, u32)) -> bool {
     a.0 > b.0 || (a.0 == b.0 && seq::lt(b.1, a.1))
 }
 
@@ -129,7 +129,7 @@ impl Rack {
             if !seq::lt(start, one.end) || !seq::lt(one.start, end) {
                 continue;
             }
-            // A part cut from a segment that was not sent again keeps its time.
+            // Parts of a segment outside the range that was sent again keep their time.
             let (from, to) = (seq::max(one.start, start), seq::min(one.end, end));
             if from != one.start {
                 self.sent.insert(at - 1, RackSegment { end: from, ..one });
@@ -178,7 +178,7 @@ impl Rack {
         }
     }
     /// Steps 1 to 3 of §6.2. Returns the number of newly reported segments.
-    fn on_ack(&mut self, ack: &AckReport, board: Option<&Scoreboard>) -> u32 {
+    fn on_ack(&mut self, ack: &RackAckReport, board: Option<&Scoreboard>) -> u32 {
         let (mut newest, mut delivered) = (self.latest, 0);
         for one in &mut self.sent {
             let covered = seq::le(one.end, ack.una)
@@ -203,7 +203,7 @@ impl Rack {
             } else {
                 self.min_rtt = self.min_rtt.min(rtt);
             }
-            if newest.is_none_or(|newest| is_sent_after((one.sent_at, one.end), newest)) {
+            if newest.is_none_or(|newest| is_segment_sent_after((one.sent_at, one.end), newest)) {
                 newest = Some((one.sent_at, one.end));
                 self.rtt = rtt;
             }
@@ -248,7 +248,7 @@ impl Rack {
         let Some(latest) = self.latest else { return false };
         let (mut found, mut last) = (false, None);
         for one in self.sent.iter_mut().filter(|one| !one.delivered && !one.lost) {
-            if !is_sent_after(latest, (one.sent_at, one.end)) {
+            if !is_segment_sent_after(latest, (one.sent_at, one.end)) {
                 continue;
             }
             let at = one.sent_at + self.rtt + window;
@@ -281,7 +281,7 @@ impl Rack {
         self.sent.iter().filter(|one| !one.delivered && seq::le(one.end, ack)).count() as u32
     }
     /// Returns the end of a segment from `start` that is filled up to `room` octets with following unreported data.
-    pub(super) fn collapsed_end(&self, start: u32, room: u32) -> u32 {
+    pub(super) fn collapsed_segment_end(&self, start: u32, room: u32) -> u32 {
         let at = self.sent.partition_point(|one| seq::lt(one.start, start));
         let fits = |one: &&RackSegment| !one.delivered && one.end.wrapping_sub(start) <= room;
         self.sent.range(at..).take_while(fits).last().map_or(start, |one| one.end)
@@ -295,7 +295,7 @@ impl Rack {
         self.sent.back().map(|one| (one.start, one.end))
     }
     /// Records a probe up to `end`; `again` for a retransmission.
-    pub(super) fn record_probe(&mut self, end: u32, again: bool) {
+    pub(super) fn record_tail_loss_probe(&mut self, end: u32, again: bool) {
         self.probe_at = Instant::FAR_FUTURE;
         self.probe_end = Some(end);
         self.is_probe_retransmission = again;
@@ -309,7 +309,7 @@ impl Rack {
         self.sent.iter_mut().for_each(|one| one.lost = false);
     }
     /// TLP_process_ack() of §7.4.2: true if the probe has repaired a loss.
-    fn has_probe_repaired(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
+    fn finish_tail_loss_probe(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
         let Some(end) = self.probe_end.filter(|end| seq::le(*end, s.ack)) else { return false };
         let beyond = seq::lt(end, s.ack);
         let alone = s.len == 0 && s.ack == una && s.options.as_ref().is_none_or(|o| o.sack.is_empty());
@@ -323,7 +323,7 @@ impl Rack {
 
 impl TcpConnection {
     /// Starts RACK on an established connection if the settings require it.
-    pub(super) fn begin_rack(&mut self) {
+    pub(super) fn start_rack_if_enabled(&mut self) {
         let counts = self.config.window_unit == WindowUnit::Segments && self.congestion.bbr().is_none();
         if self.sack_ok && (self.config.rack || self.config.tail_loss_probe || counts) {
             let rack = Rack::new(self.una, self.rtt.srtt(), counts);
@@ -333,15 +333,15 @@ impl TcpConnection {
 
     /// Records a round-trip measurement, after which a probe may be sent.
     #[inline]
-    pub(super) fn note_measured(&mut self) {
-        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+    pub(super) fn mark_rtt_measured(&mut self) {
+        if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
             rack.measured = true;
         }
     }
 
     /// Returns the record if the congestion window counts segments.
     #[inline]
-    pub(super) fn counted_rack(&self) -> Option<&Rack> {
+    pub(super) fn segment_counting_rack(&self) -> Option<&Rack> {
         if self.config.window_unit == WindowUnit::Bytes {
             return None;
         }
@@ -357,50 +357,50 @@ impl TcpConnection {
     /// Handles an acknowledgement after the scoreboard. `before` is the previous acknowledgement; `recovering` is
     /// true in a recovery.
     #[cold]
-    pub(super) fn rack_ack(&mut self, now: Instant, s: &Segment, before: u32, recovering: bool) {
+    pub(super) fn update_rack_by_ack(&mut self, now: Instant, s: &Segment, before: u32, recovering: bool) {
         let echo = s.options.as_ref().and_then(|o| o.timestamps).map(|(_, echo)| echo);
         let (una, next, news) = (self.una, self.max, self.una != before);
         let first = s.options.as_ref().and_then(|o| o.sack.as_slice().first().copied());
         let duplicate = first.filter(|&(left, _)| seq::lt(left, s.ack)).map(|(_, right)| right);
         let recovered = recovering && !self.in_recovery;
-        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
-        let delivered = rack.on_ack(&AckReport { now, una, echo }, self.scoreboard.as_deref());
+        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
+        let delivered = rack.on_ack(&RackAckReport { now, una, echo }, self.scoreboard.as_deref());
         rack.adapt_reordering_window(una, next, duplicate.is_some(), recovered);
-        if rack.has_probe_repaired(s, before, duplicate) && !recovering {
+        if rack.finish_tail_loss_probe(s, before, duplicate) && !recovering {
             let flight = self.max.wrapping_sub(before);
             self.reduce_threshold(flight);
             self.congestion.set_cwnd(self.congestion.cwnd.min(self.congestion.ssthresh));
         }
         if self.una == self.max {
-            if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+            if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
                 rack.stop_timers();
             }
             return;
         }
         let lost = self.detect_losses(now);
         if delivered > 0 {
-            self.reduce_window(delivered, news && !lost);
+            self.update_recovery_window(delivered, news && !lost);
         }
         if news {
-            self.schedule_probe(now);
+            self.schedule_tail_loss_probe(now);
         }
     }
 
     /// RACK_detect_loss_and_arm_timer() of §6.2, at the timer's expiration.
-    pub(super) fn reorder_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_reorder_timeout(&mut self, now: Instant) {
         let recovering = self.in_recovery;
         self.detect_losses(now);
         if !recovering {
-            self.reduce_window(1, false);
+            self.update_recovery_window(1, false);
         }
     }
 
     /// Updates the window after deliveries in a recovery.
-    fn reduce_window(&mut self, delivered: u32, progress: bool) {
-        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
+    fn update_recovery_window(&mut self, delivered: u32, progress: bool) {
+        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
         let flight = rack.in_flight(self.max);
         let Some(reduction) = &mut rack.reduction else { return };
-        let more = reduction.on_delivered(delivered, flight, progress);
+        let more = reduction.update_rate_reduction(delivered, flight, progress);
         self.congestion.set_cwnd((flight + more).saturating_mul(self.mss));
         self.wake = true;
     }
@@ -409,7 +409,7 @@ impl TcpConnection {
     fn detect_losses(&mut self, now: Instant) -> bool {
         let recovering = self.in_recovery || seq::lt(self.una, self.recover);
         let (threshold, srtt) = (self.config.dup_threshold, self.rtt.srtt());
-        let Some(rack) = RareState::rack_mut(&mut self.rare_state).filter(|_| self.config.rack) else {
+        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state).filter(|_| self.config.rack) else {
             return false;
         };
         let window = rack.reordering_window(recovering, threshold, srtt);
@@ -417,7 +417,7 @@ impl TcpConnection {
         if rack.reorder_at != Instant::FAR_FUTURE {
             let tick = self.config.timer_tick;
             if !tick.is_zero() {
-                rack.reorder_at = on_wheel(now, rack.reorder_at - now + LEAST, tick);
+                rack.reorder_at = timer_wheel_expiry(now, rack.reorder_at - now + LEAST, tick);
             }
             rack.probe_at = Instant::FAR_FUTURE;
         } else if found {
@@ -433,38 +433,38 @@ impl TcpConnection {
             self.enter_recovery();
             self.resend_now = first;
         } else if !self.in_recovery {
-            // After a timeout all data is sent again in order; segments lost again go first.
+            // After a timeout all data is sent again in order. Segments of it that RACK finds lost again go first.
             self.resend_now |= first;
         }
         true
     }
 
     /// §7.2: schedules a probe after new data and after its acknowledgement.
-    pub(super) fn schedule_probe(&mut self, now: Instant) {
+    pub(super) fn schedule_tail_loss_probe(&mut self, now: Instant) {
         let quiet = !self.in_recovery && !seq::lt(self.una, self.recover) && self.scoreboard.is_none();
         let wanted = self.config.tail_loss_probe && quiet && self.timer == TcpTimer::Retransmit;
         let synchronized = !matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let (srtt, slack, rto_at) = (self.rtt.srtt(), self.config.min_rto, self.timer_at);
         if !wanted || !synchronized {
-            if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+            if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
                 rack.probe_at = Instant::FAR_FUTURE;
             }
             return;
         }
         let alone = self.rack().is_some_and(|rack| rack.sent.len() == 1);
         let wait = match srtt {
-            // The acknowledgement of a single segment may be delayed.
+            // The acknowledgement of a single segment may be delayed, so allow for that delay.
             Some(srtt) => srtt * 2 + if alone { slack } else { LEAST },
             None => UNMEASURED,
         };
         let at = self.timer_expiry(now, wait);
-        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
+        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
         rack.probe_at = at.min(rto_at);
     }
 
     /// TLP_send_probe() of §7.3, the part at the timer's expiration.
-    pub(super) fn probe_timeout(&mut self, now: Instant) {
-        let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
+    pub(super) fn handle_tail_probe_timeout(&mut self, now: Instant) {
+        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
         rack.probe_at = Instant::FAR_FUTURE;
         if rack.probe_end.is_none() && rack.measured && self.una != self.max {
             self.tail_now = true;
@@ -475,7 +475,7 @@ impl TcpConnection {
 
     /// Returns the probe: the next segment, regardless of the congestion window and Nagle, or the last one again.
     #[cold]
-    pub(super) fn tail_probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
+    pub(super) fn next_tail_probe_segment(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let room = self.max_payload();
         let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
         let len = seq::octets_ahead(self.nxt, self.end).min(window).min(room);
@@ -491,8 +491,8 @@ impl TcpConnection {
             self.send_data(now, self.nxt, len, fin)
         };
         let end = self.max;
-        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
-            rack.record_probe(end, again);
+        if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
+            rack.record_tail_loss_probe(end, again);
         }
         Some(outgoing)
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A run of received data, with its octets if it has content.
-pub(super) type DataRun = (u32, Option<Arc<[u8]>>);
+pub(super) type ReceivedDataRange = (u32, Option<Arc<[u8]>>);
 
 /// Returns at most `len` octets of `data` from `skip` on; shared if that is all of it.
 pub(super) fn cut_bytes(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
@@ -20,7 +20,7 @@ pub(super) fn cut_bytes(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
 /// In-order data with content that waits for a read.
 #[derive(Debug, Default)]
 pub(super) struct UnreadData {
-    chunks: VecDeque<DataRun>,
+    chunks: VecDeque<ReceivedDataRange>,
 }
 
 impl UnreadData {
@@ -28,7 +28,7 @@ impl UnreadData {
         self.chunks.push_back((len, data));
     }
     /// Removes the next chunk, at most `limit` octets.
-    pub(super) fn pop(&mut self, limit: u32) -> Option<DataRun> {
+    pub(super) fn pop(&mut self, limit: u32) -> Option<ReceivedDataRange> {
         let (len, data) = self.chunks.front_mut()?;
         if *len <= limit {
             return self.chunks.pop_front();
@@ -77,6 +77,7 @@ impl ReassemblyBuffer {
             self.pieces.insert(at, (start, data));
         }
         let (mut left, mut right) = (start, end);
+        // RFC 2018, 4: the first block has the latest segment.
         let place = if moves { 0 } else { self.run_position(start, end) };
         self.runs.retain(|&(l, r)| {
             let apart = seq::lt(right, l) || seq::lt(r, left);

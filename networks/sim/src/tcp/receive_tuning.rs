@@ -15,7 +15,7 @@ const FIRST: u32 = 10;
 
 /// The buffer and the state of its growth.
 #[derive(Debug)]
-pub(super) struct ReceiveTuning {
+pub(super) struct ReceiveBufferTuning {
     /// Maximum window (`window_clamp`).
     buffer: u32,
     /// Announced window: it grows towards the buffer by two segments per full segment received (`rcv_ssthresh`).
@@ -32,7 +32,7 @@ pub(super) struct ReceiveTuning {
     since: Instant,
 }
 
-impl ReceiveTuning {
+impl ReceiveBufferTuning {
     /// Creates it with a buffer in octets, before data from `start` in segments of at most `mss`.
     pub(super) fn new(buffer: u32, start: u32, mss: u32, now: Instant) -> Self {
         Self {
@@ -102,9 +102,9 @@ impl TcpConnection {
     }
 
     /// Starts tuning when the peer's numbers are known.
-    pub(super) fn begin_tuning(&mut self, now: Instant) {
+    pub(super) fn start_receive_buffer_tuning(&mut self, now: Instant) {
         if self.config.receive_buffer_max.is_some() {
-            let tuning = ReceiveTuning::new(self.config.receive_buffer, self.rcv_nxt, self.mss, now);
+            let tuning = ReceiveBufferTuning::new(self.config.receive_buffer, self.rcv_nxt, self.mss, now);
             self.rare_state.get_or_insert_default().tuning = Some(Box::new(tuning));
         }
     }
@@ -113,7 +113,7 @@ impl TcpConnection {
     #[cold]
     pub(super) fn tune_buffer(&mut self, now: Instant, s: &Segment) {
         let Some(most) = self.config.receive_buffer_max else { return };
-        let full = s.len >= u32::from(self.largest).max(self.least_segment());
+        let full = s.len >= u32::from(self.largest).max(self.initial_largest_segment());
         let echo = s.options.as_ref().and_then(|o| o.timestamps).map(|(_, echo)| echo);
         let stamps = self.timestamps.is_some();
         let unread = if self.auto_read { 0 } else { self.unread };
@@ -139,7 +139,7 @@ impl TcpConnection {
 
 #[cfg(test)]
 mod tests {
-    use super::ReceiveTuning;
+    use super::ReceiveBufferTuning;
     use usher_core::{Duration, Instant};
 
     const MSS: u32 = 1000;
@@ -152,7 +152,7 @@ mod tests {
     /// Calculated: ten segments read first are as assumed; then 20 in a round trip, twice that.
     #[test]
     fn the_buffer_is_twice_the_reading_and_more_as_that_grows() {
-        let mut tuning = ReceiveTuning::new(65_536, 0, MSS, at_millis(0));
+        let mut tuning = ReceiveBufferTuning::new(65_536, 0, MSS, at_millis(0));
         tuning.adjust_buffer(at_millis(50), 10_000, MSS, MOST);
         assert_eq!(tuning.buffer, 65_536, "no round trip is known");
         tuning.record_round_trip(Duration::from_millis(100), false);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn without_timestamps_the_shortest_window_is_the_round_trip() {
-        let mut tuning = ReceiveTuning::new(10_000, 0, MSS, at_millis(0));
+        let mut tuning = ReceiveBufferTuning::new(10_000, 0, MSS, at_millis(0));
         tuning.time_window(at_millis(0), 0);
         tuning.time_window(at_millis(70), 9_999);
         assert!(tuning.round_trip.is_zero());

@@ -1,17 +1,18 @@
 //! Acknowledgements: window, congestion control and loss recovery.
 
 use super::bbr;
-use super::config::{BackoffReset, LossHalves, RecoveryAlgorithm, RtoRestart, WindowGrowth};
-use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
+use super::config::{BackoffReset, LossHalves, LossRecoveryAlgorithm, RtoRestart, WindowGrowth};
+use super::connection::{RareTcpState, TcpConnection, TcpState, TcpTimer};
 use super::cubic::CubicAck;
-use super::reduction::RateReduction;
-use super::scoreboard::LossRule;
+use super::reduction::ProportionalRateReduction;
+use super::scoreboard::SackLossRule;
 use super::segment::{Segment, SegmentFlags};
 use super::seq;
 use usher_core::{CloseReason, Duration, Instant};
 
 /// Returns the timestamp clock, in milliseconds.
 pub(super) fn timestamp_value(now: Instant) -> u32 {
+    // RFC 7323, 4.1 and 5.4: proportional to time.
     (now.as_nanos() / 1_000_000) as u32
 }
 
@@ -21,7 +22,7 @@ impl TcpConnection {
     pub(super) fn handle_ack(&mut self, now: Instant, s: &Segment) -> bool {
         let ack = s.ack;
         if seq::lt(self.max, ack) || seq::lt(ack, self.una.wrapping_sub(self.max_wnd)) {
-            // RFC 5961 §5.2.
+            // RFC 5961, 5.2: drops and answers an acknowledgement of unsent or too old data.
             self.stats_mut().unacceptable += 1;
             self.queue_challenge_ack(now);
             return false;
@@ -30,7 +31,7 @@ impl TcpConnection {
         let (before, recovering) = (self.una, self.in_recovery);
         self.update_window(s);
         if self.congestion.is_full_tcp() {
-            self.full_tcp_ack(now, s);
+            self.full_tcp_handle_ack(now, s);
             return self.state != TcpState::Closed;
         }
         if self.congestion.is_ns3() {
@@ -43,38 +44,39 @@ impl TcpConnection {
             && !options.sack.is_empty()
         {
             let board = self.scoreboard.get_or_insert_default();
-            sacked = board.add_blocks(seq::max(self.una, ack), self.max, options.sack.as_slice());
+            sacked = board.add_sack_blocks(seq::max(self.una, ack), self.max, options.sack.as_slice());
         }
         if news {
-            self.new_ack(now, s);
+            self.handle_new_ack(now, s);
         }
         let empty = s.len == 0 && !s.flags.intersects(SegmentFlags::FIN | SegmentFlags::SYN);
         let alone = empty && !news && ack == self.una;
         let duplicate = if self.sack_ok {
-            // RFC 6675 §2: decided by the SACK blocks, whether the acknowledgement is new or old.
+            // RFC 6675, 5 and RFC 3042, 2: new SACK blocks decide, in a new or old acknowledgement.
             sacked > 0 && (alone || self.config.advancing_duplicates)
         } else {
+            // RFC 5681, 2: without data, news or a new window.
             alone && self.wnd == old_wnd
         };
         if duplicate && self.una != self.max && self.timer != TcpTimer::Persist {
-            self.duplicate_ack();
+            self.handle_duplicate_ack();
         }
         if self.rack().is_some() && self.timer != TcpTimer::Persist {
-            self.rack_ack(now, s, before, recovering);
+            self.update_rack_by_ack(now, s, before, recovering);
         }
         if self.wnd == 0 {
-            // The peer is alive: a closed window does not end the connection (RFC 9293 §3.8.6.1).
+            // RFC 9293, 3.8.6.1: a closed window of a live peer does not end the connection.
             self.retries = 0;
         }
         if !self.congestion.is_reno() {
-            self.on_every_ack(now);
+            self.update_bbr_by_ack(now);
         }
         self.state != TcpState::Closed
     }
 
     /// BBR handles every acknowledgement, also in recovery.
     #[cold]
-    fn on_every_ack(&mut self, now: Instant) {
+    fn update_bbr_by_ack(&mut self, now: Instant) {
         let flight = self.max.wrapping_sub(self.una);
         let above = if self.sack_ok {
             self.scoreboard.as_ref().map_or(0, |b| b.sacked_octets())
@@ -96,13 +98,14 @@ impl TcpConnection {
         if !newer || seq::lt(s.ack, self.una) {
             return;
         }
-        self.take_window(s);
+        self.set_send_window(s);
     }
 
     /// Sets SND.WND, SND.WL1 and SND.WL2 from a segment; the window of a SYN is not scaled (RFC 7323 §2.2).
     #[inline]
-    pub(super) fn take_window(&mut self, s: &Segment) {
+    pub(super) fn set_send_window(&mut self, s: &Segment) {
         let scale = if s.flags.contains(SegmentFlags::SYN) { 0 } else { self.snd_scale };
+        // RFC 9293, 3.1: the window is unsigned.
         let wnd = u32::from(s.window) << scale;
         self.wl1 = s.seq;
         self.wl2 = s.ack;
@@ -114,15 +117,15 @@ impl TcpConnection {
     }
 
     #[inline]
-    pub(super) fn new_ack(&mut self, now: Instant, s: &Segment) {
+    pub(super) fn handle_new_ack(&mut self, now: Instant, s: &Segment) {
         let ack = s.ack;
         let acked = ack.wrapping_sub(self.una);
         let held = self.rtt.rto(&self.config);
         if self.retries > 0 && self.config.backoff_reset == BackoffReset::EitherAcknowledgement {
-            self.rtt.reset_backoff(&self.config);
+            self.rtt.reset_rto_backoff(&self.config);
         }
         let counted =
-            self.counted_rack().map(|rack| (rack.newly_acknowledged(ack), rack.in_flight(self.max)));
+            self.segment_counting_rack().map(|rack| (rack.newly_acknowledged(ack), rack.in_flight(self.max)));
         self.measure_rtt(now, s);
         let backed_off = self.release_acknowledged(ack);
         if let Some(board) = &mut self.scoreboard {
@@ -132,7 +135,7 @@ impl TcpConnection {
             }
         }
         let restart = if self.in_recovery {
-            self.recovery_ack(acked)
+            self.handle_recovery_ack(acked)
         } else {
             match counted {
                 None if self.congestion.is_reno() => self.grow_window(acked),
@@ -140,16 +143,17 @@ impl TcpConnection {
                     let flight = self.max.wrapping_sub(self.una).saturating_add(acked);
                     self.on_ack_timed(now, acked, flight);
                 }
-                Some((acked, in_flight)) => self.grow_counted(now, acked, in_flight),
+                Some((acked, in_flight)) => self.grow_counted_window(now, acked, in_flight),
             }
             true
         };
         if !self.in_recovery && seq::lt(self.recover, ack) {
             self.recover = ack.wrapping_sub(1);
         }
+        // RFC 6675, 5: an acknowledgement of new data restarts the count.
         self.dup_acks = 0;
         self.limited = 0;
-        // RFC 6298 §5.2 and §5.3.
+        // RFC 6298, 5.2 and 5.3: stops the timer without data in flight, else restarts it.
         if self.una == self.max {
             self.stop_timer();
         } else if restart && self.timer == TcpTimer::Retransmit {
@@ -160,12 +164,12 @@ impl TcpConnection {
             self.timer_at = self.timer_expiry(now, rto);
         }
         if backed_off && self.config.backoff_reset == BackoffReset::Acknowledgement {
-            self.rtt.reset_backoff(&self.config);
+            self.rtt.reset_rto_backoff(&self.config);
         }
-        // Pending data may be permitted now.
+        // The acknowledgement may permit pending data now.
         self.wake |= self.nxt != self.end.wrapping_add(u32::from(self.fin_sent)) || self.resend_now;
         if self.fin_sent && self.una == self.end.wrapping_add(1) {
-            self.fin_acknowledged(now);
+            self.handle_acknowledged_fin(now);
         }
     }
 
@@ -174,6 +178,7 @@ impl TcpConnection {
     pub(super) fn release_acknowledged(&mut self, ack: u32) -> bool {
         self.una = ack;
         self.nxt = seq::max(self.nxt, ack);
+        // RFC 2018, 8 and RFC 6675, 4: keeps SACKed data until it is acknowledged.
         if let Some(buffer) = &mut self.send_buffer {
             buffer.release_before(ack);
             if buffer.is_empty() {
@@ -187,13 +192,13 @@ impl TcpConnection {
     fn grow_window(&mut self, acked: u32) {
         match self.config.window_growth {
             WindowGrowth::Bytes => self.congestion.on_ack(acked, self.mss),
-            WindowGrowth::Acknowledgements => self.congestion.on_counted_ack(self.mss),
+            WindowGrowth::Acknowledgements => self.congestion.grow_by_counted_ack(self.mss),
         }
     }
 
     /// Grows a full window counted in segments, by acknowledged and in-flight segments.
     #[cold]
-    fn grow_counted(&mut self, now: Instant, acked: u32, in_flight: u32) {
+    fn grow_counted_window(&mut self, now: Instant, acked: u32, in_flight: u32) {
         let bytes = |segments: u32| segments.saturating_mul(self.mss);
         let (acked, flight) = (bytes(acked), bytes(in_flight));
         if !self.congestion.is_reno() {
@@ -206,8 +211,8 @@ impl TcpConnection {
     /// Sets the slow-start threshold after a loss with `flight` octets in flight.
     pub(super) fn reduce_threshold(&mut self, flight: u32) {
         if self.config.loss_halves == LossHalves::Window && self.congestion.is_reno() {
-            self.congestion.on_loss_of_window(self.congestion.cwnd.min(self.wnd), self.mss);
-        } else if self.counted_rack().is_some() {
+            self.congestion.reduce_by_usable_window(self.congestion.cwnd.min(self.wnd), self.mss);
+        } else if self.segment_counting_rack().is_some() {
             self.congestion.on_loss(self.congestion.cwnd, self.mss);
             self.congestion.ssthresh -= self.congestion.ssthresh % self.mss;
         } else {
@@ -223,11 +228,11 @@ impl TcpConnection {
             flight,
             mss: self.mss,
             srtt: self.rtt.srtt().unwrap_or_default(),
-            counted: self.counted_rack().is_some(),
+            counted: self.segment_counting_rack().is_some(),
         });
     }
 
-    pub(super) fn fin_acknowledged(&mut self, now: Instant) {
+    pub(super) fn handle_acknowledged_fin(&mut self, now: Instant) {
         match self.state {
             TcpState::FinWait1 => self.state = TcpState::FinWait2,
             TcpState::Closing => self.enter_time_wait(now),
@@ -250,23 +255,23 @@ impl TcpConnection {
                 let flight = u64::from(self.max.wrapping_sub(self.una));
                 let per_window = flight.div_ceil(2 * u64::from(self.mss));
                 self.rtt.add_sample(&self.config, Duration::from_millis(ticks.into()), per_window);
-                self.note_measured();
+                self.mark_rtt_measured();
             }
         } else if self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, s.ack) {
-            self.rtt.add_sample(&self.config, self.timed_duration(now), 1);
+            self.rtt.add_sample(&self.config, self.measured_round_trip(now), 1);
             self.timed_at = Instant::FAR_FUTURE;
-            self.note_measured();
+            self.mark_rtt_measured();
         }
     }
 
     /// Returns the elapsed time of the current measurement, in ticks if the clock has them. The phase of the ticks
     /// differs between connections.
-    pub(super) fn timed_duration(&self, now: Instant) -> Duration {
-        self.time_in_ticks(self.timed_at, now).max(self.config.rtt_tick)
+    pub(super) fn measured_round_trip(&self, now: Instant) -> Duration {
+        self.tick_rounded_time(self.timed_at, now).max(self.config.rtt_tick)
     }
 
     /// Returns the time between two instants, in ticks if the clock has them.
-    pub(super) fn time_in_ticks(&self, from: Instant, to: Instant) -> Duration {
+    pub(super) fn tick_rounded_time(&self, from: Instant, to: Instant) -> Duration {
         let tick = self.config.rtt_tick.as_nanos();
         if tick == 0 {
             return to - from;
@@ -277,13 +282,14 @@ impl TcpConnection {
     }
 
     /// Handles new data acknowledged in fast recovery; true if the timer restarts.
-    fn recovery_ack(&mut self, acked: u32) -> bool {
+    fn handle_recovery_ack(&mut self, acked: u32) -> bool {
+        // RFC 6675, 5: recovery ends when all earlier data is acknowledged.
         let full = seq::le(self.recover, self.una);
         let mss = self.mss;
         if self.sack_ok {
             self.in_recovery = !full;
             if full
-                && let Some(rack) = RareState::rack_mut(&mut self.rare_state)
+                && let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state)
                 && rack.reduction.take().is_some()
             {
                 self.congestion.set_cwnd(self.congestion.ssthresh);
@@ -294,7 +300,8 @@ impl TcpConnection {
             self.wake = true;
             return true;
         }
-        if self.config.recovery == RecoveryAlgorithm::Reno {
+        if self.config.recovery == LossRecoveryAlgorithm::Reno {
+            // RFC 5681, 3.2 step 6: deflates the window.
             self.congestion.set_cwnd(self.congestion.ssthresh);
             self.in_recovery = false;
             if self.config.window_growth == WindowGrowth::Acknowledgements {
@@ -303,7 +310,7 @@ impl TcpConnection {
             return true;
         }
         if full {
-            // RFC 6582 §3.2 step 3, option 1: no burst with little data in flight.
+            // RFC 6582, 3.2 step 3, option 1: no burst with little data in flight.
             let flight = self.max.wrapping_sub(self.una);
             self.congestion.set_cwnd(self.congestion.ssthresh.min(flight.max(mss) + mss));
             self.in_recovery = false;
@@ -315,16 +322,17 @@ impl TcpConnection {
         !std::mem::replace(&mut self.partial_seen, true)
     }
 
-    pub(super) fn loss_rule(&self) -> LossRule {
-        LossRule { threshold: self.config.dup_threshold, mss: self.mss }
+    pub(super) fn loss_rule(&self) -> SackLossRule {
+        SackLossRule { threshold: self.config.dup_threshold, mss: self.mss }
     }
 
-    fn duplicate_ack(&mut self) {
+    fn handle_duplicate_ack(&mut self) {
         self.stats_mut().duplicate_acks += 1;
         self.dup_acks += 1;
         self.wake = true;
         if self.in_recovery {
             if !self.sack_ok {
+                // RFC 5681, 3.2 step 4: inflates the window by a segment.
                 self.congestion.set_cwnd(self.congestion.cwnd + self.mss);
             }
             return;
@@ -337,10 +345,10 @@ impl TcpConnection {
             let sure = self.scoreboard.as_ref().is_some_and(|b| b.first_is_lost(self.una, self.loss_rule()));
             (self.dup_acks >= threshold || sure) && seq::le(self.recover, self.una)
         } else {
-            // RFC 6582 §3.2 step 2: ignore duplicates of data that a timeout retransmitted.
+            // RFC 6582, 3.2 step 2: ignore duplicates of data that a timeout retransmitted.
             self.dup_acks == threshold
                 && (seq::lt(self.recover, self.una)
-                    || (self.config.recovery == RecoveryAlgorithm::Reno && !self.config.reno_recover))
+                    || (self.config.recovery == LossRecoveryAlgorithm::Reno && !self.config.reno_recover))
         };
         if lost {
             self.enter_recovery();
@@ -349,14 +357,16 @@ impl TcpConnection {
 
     pub(super) fn enter_recovery(&mut self) {
         self.stats_mut().fast_retransmits += 1;
-        // RFC 5681 §3.2 step 2: data of limited transmit does not count as in flight.
+        // RFC 5681, 3.2 step 2: data of limited transmit does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
         let before = self.congestion.cwnd;
         self.reduce_threshold(flight);
         if self.config.fast_retransmit_restarts && !self.by_time() {
-            // With RACK the first segment may not be lost, and no segment sent.
-            self.rearm_by_sending();
+            // With RACK, the first segment may not be lost, so that perhaps no segment is sent. Then its timer must not
+            // restart.
+            self.restart_timer_on_next_send();
         }
+        // RFC 5681, 4.3: the threshold falls once per window of data.
         self.recover = self.max;
         self.in_recovery = true;
         self.partial_seen = false;
@@ -365,15 +375,18 @@ impl TcpConnection {
         self.resend_now = true;
         if self.sack_ok {
             let (mss, ssthresh) = (self.mss, self.congestion.ssthresh);
-            match RareState::rack_mut(&mut self.rare_state)
+            match RareTcpState::rack_mut(&mut self.rare_state)
                 .filter(|rack| rack.counts && self.config.rate_reduction)
             {
-                Some(rack) => rack.reduction = Some(RateReduction::new(before / mss, ssthresh / mss)),
+                Some(rack) => {
+                    rack.reduction = Some(ProportionalRateReduction::new(before / mss, ssthresh / mss))
+                }
                 None => self.congestion.set_cwnd(ssthresh),
             }
             self.scoreboard.get_or_insert_default().start_recovery(self.una);
         } else {
             let left_the_network = u32::from(self.config.dup_threshold) * self.mss;
+            // RFC 5681, 3.2 step 3: inflates the window.
             self.congestion.set_cwnd(self.congestion.ssthresh + left_the_network);
         }
     }

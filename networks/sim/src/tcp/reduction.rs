@@ -3,7 +3,7 @@
 
 /// Segments delivered and sent in a recovery.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RateReduction {
+pub(super) struct ProportionalRateReduction {
     /// The initial window, for RecoverFS.
     before: u32,
     /// The final window.
@@ -14,7 +14,7 @@ pub(super) struct RateReduction {
     out: u32,
 }
 
-impl RateReduction {
+impl ProportionalRateReduction {
     /// Starts a recovery that reduces the window from `before` segments to `threshold`.
     pub(super) fn new(before: u32, threshold: u32) -> Self {
         Self { before: before.max(1), threshold, delivered: 0, out: 0 }
@@ -25,7 +25,7 @@ impl RateReduction {
     }
     /// Handles at least one newly delivered segment, with `flight` in flight. Returns the segments that may be sent.
     /// `progress`: the oldest were acknowledged and no more are lost, so the window may grow as in slow start.
-    pub(super) fn on_delivered(&mut self, delivered: u32, flight: u32, progress: bool) -> u32 {
+    pub(super) fn update_rate_reduction(&mut self, delivered: u32, flight: u32, progress: bool) -> u32 {
         self.delivered += delivered;
         let may = if flight > self.threshold {
             let share = u64::from(self.threshold) * u64::from(self.delivered);
@@ -34,20 +34,20 @@ impl RateReduction {
             let limit = self.delivered.saturating_sub(self.out).max(delivered) + u32::from(progress);
             limit.min(self.threshold - flight)
         };
-        // The first lost segment is sent at once.
+        // If recovery has sent nothing yet, it may send the first lost segment at once.
         may.max(u32::from(self.out == 0))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::RateReduction;
+    use super::ProportionalRateReduction;
 
     /// Runs a recovery from 20 segments to ten. Returns the data in flight and sent after each acknowledgement.
     fn run_recovery(mut flight: u32, acknowledgements: u32, progress: bool) -> Vec<(u32, u32)> {
-        let mut reduction = RateReduction::new(20, 10);
+        let mut reduction = ProportionalRateReduction::new(20, 10);
         let one = |_| {
-            let (there, sent) = (flight, reduction.on_delivered(1, flight, progress));
+            let (there, sent) = (flight, reduction.update_rate_reduction(1, flight, progress));
             (0..sent).for_each(|_| reduction.on_sent());
             flight = flight + sent - 1;
             (there, sent)
@@ -73,11 +73,15 @@ mod tests {
 
     #[test]
     fn progress_lets_one_more_go() {
-        let mut reduction = RateReduction::new(10, 7);
-        assert_eq!(reduction.on_delivered(1, 2, false), 1);
+        let mut reduction = ProportionalRateReduction::new(10, 7);
+        assert_eq!(reduction.update_rate_reduction(1, 2, false), 1);
         reduction.on_sent();
-        assert_eq!(reduction.on_delivered(1, 2, true), 2);
-        assert_eq!(reduction.on_delivered(1, 6, true), 1, "and never more than the window has room for");
-        assert_eq!(reduction.on_delivered(1, 7, true), 0);
+        assert_eq!(reduction.update_rate_reduction(1, 2, true), 2);
+        assert_eq!(
+            reduction.update_rate_reduction(1, 6, true),
+            1,
+            "and never more than the window has room for"
+        );
+        assert_eq!(reduction.update_rate_reduction(1, 7, true), 0);
     }
 }

@@ -16,14 +16,14 @@ pub(super) struct Scoreboard {
 
 /// The criterion for a lost sequence number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LossRule {
+pub(super) struct SackLossRule {
     /// DupThresh.
     pub(super) threshold: u8,
     /// SMSS in octets.
     pub(super) mss: u32,
 }
 
-impl LossRule {
+impl SackLossRule {
     /// RFC 6675 IsLost(), from the SACKed data above.
     fn is_lost(self, ranges_above: u32, bytes_above: u32) -> bool {
         ranges_above >= u32::from(self.threshold)
@@ -40,7 +40,7 @@ struct SackGap {
 
 impl Scoreboard {
     /// Adds the SACK blocks within (una, max]; returns the number of new octets.
-    pub(super) fn add_blocks(&mut self, una: u32, max: u32, blocks: &[(u32, u32)]) -> u32 {
+    pub(super) fn add_sack_blocks(&mut self, una: u32, max: u32, blocks: &[(u32, u32)]) -> u32 {
         let mut news = 0;
         for &(left, right) in blocks {
             // A block at or below the acknowledgement reports a duplicate (RFC 2883); others are invalid.
@@ -96,7 +96,7 @@ impl Scoreboard {
         (at + 1 < self.sacked.len()).then_some(right)
     }
     /// Returns the gaps from `una` up, lowest first.
-    fn gaps(&self, una: u32, rule: LossRule) -> impl Iterator<Item = SackGap> + '_ {
+    fn gaps(&self, una: u32, rule: SackLossRule) -> impl Iterator<Item = SackGap> + '_ {
         let count = self.sacked.len() as u32;
         self.sacked.iter().zip(0..).scan((una, self.sacked_octets()), move |(from, above), (&(l, r), i)| {
             let gap = SackGap { start: *from, end: l, lost: rule.is_lost(count - i, *above) };
@@ -110,11 +110,11 @@ impl Scoreboard {
         self.sacked.iter().map(|(l, r)| r.wrapping_sub(*l)).sum()
     }
     /// True if the first unacknowledged octet counts as lost.
-    pub(super) fn first_is_lost(&self, una: u32, rule: LossRule) -> bool {
+    pub(super) fn first_is_lost(&self, una: u32, rule: SackLossRule) -> bool {
         self.gaps(una, rule).next().is_some_and(|g| g.lost && seq::lt(g.start, g.end))
     }
     /// RFC 6675 SetPipe(): estimated octets in the network.
-    pub(super) fn pipe(&self, una: u32, max: u32, rule: LossRule) -> u32 {
+    pub(super) fn pipe(&self, una: u32, max: u32, rule: SackLossRule) -> u32 {
         let tail = self.sacked.last().map_or(una, |&(_, r)| r);
         let gaps = self.gaps(una, rule).chain([SackGap { start: tail, end: max, lost: false }]);
         gaps.map(|g| {
@@ -125,7 +125,7 @@ impl Scoreboard {
     }
     /// RFC 6675 NextSeg() rule 1 (`lost_only`) and rule 3: the lowest part of a gap that is not retransmitted yet, as
     /// `[start, end)`.
-    pub(super) fn next_gap(&self, una: u32, rule: LossRule, lost_only: bool) -> Option<(u32, u32)> {
+    pub(super) fn next_gap(&self, una: u32, rule: SackLossRule, lost_only: bool) -> Option<(u32, u32)> {
         self.gaps(una, rule)
             .filter(|g| g.lost || !lost_only)
             .map(|g| (seq::max(g.start, self.high_rxt), g.end))
@@ -134,7 +134,7 @@ impl Scoreboard {
     /// NextSeg() rule 4: the last `mss` octets that are neither SACKed nor retransmitted.
     ///
     /// The RFC would also repeat retransmissions of this recovery; here the timer does that.
-    pub(super) fn rescue_range(&self, una: u32, max: u32, mss: u32) -> Option<(u32, u32)> {
+    pub(super) fn rescue_retransmission_range(&self, una: u32, max: u32, mss: u32) -> Option<(u32, u32)> {
         let tail = self.sacked.last().map_or(una, |&(_, r)| r);
         let start = seq::max(seq::max(tail, self.high_rxt), max.wrapping_sub(mss));
         seq::lt(start, max).then_some((start, max))
@@ -145,15 +145,15 @@ impl Scoreboard {
 mod tests {
     use super::*;
 
-    const RULE: LossRule = LossRule { threshold: 3, mss: 100 };
+    const RULE: SackLossRule = SackLossRule { threshold: 3, mss: 100 };
 
     #[test]
     fn blocks_merge_and_count_what_is_new() {
         let mut s = Scoreboard::default();
-        assert_eq!(s.add_blocks(0, 1000, &[(200, 300), (400, 500)]), 200);
-        assert_eq!(s.add_blocks(0, 1000, &[(200, 400)]), 100);
+        assert_eq!(s.add_sack_blocks(0, 1000, &[(200, 300), (400, 500)]), 200);
+        assert_eq!(s.add_sack_blocks(0, 1000, &[(200, 400)]), 100);
         assert_eq!(
-            s.add_blocks(0, 1000, &[(200, 500), (900, 1001), (300, 250), (0, 50), (600, 0x8000_0000)]),
+            s.add_sack_blocks(0, 1000, &[(200, 500), (900, 1001), (300, 250), (0, 50), (600, 0x8000_0000)]),
             0
         );
         s.advance_to(250);
@@ -165,9 +165,9 @@ mod tests {
     fn a_gap_is_lost_below_three_ranges_or_more_than_two_segments() {
         let mut s = Scoreboard::default();
         s.start_recovery(0);
-        s.add_blocks(0, 1000, &[(100, 200), (300, 400)]);
+        s.add_sack_blocks(0, 1000, &[(100, 200), (300, 400)]);
         assert!(!s.first_is_lost(0, RULE));
-        s.add_blocks(0, 1000, &[(500, 510)]);
+        s.add_sack_blocks(0, 1000, &[(500, 510)]);
         assert!(s.first_is_lost(0, RULE));
         // Lost: 0..100 (three ranges above, 210 bytes). Not lost: 200..300 (two, 110), 400..500, the tail.
         assert_eq!(s.pipe(0, 1000, RULE), 100 + 100 + 490);
@@ -176,6 +176,6 @@ mod tests {
         assert_eq!(s.pipe(0, 1000, RULE), 100 + 100 + 100 + 490);
         assert_eq!(s.next_gap(0, RULE, true), None);
         assert_eq!(s.next_gap(0, RULE, false), Some((200, 300)));
-        assert_eq!(s.rescue_range(0, 1000, 100), Some((900, 1000)));
+        assert_eq!(s.rescue_retransmission_range(0, 1000, 100), Some((900, 1000)));
     }
 }

@@ -65,10 +65,10 @@ impl fmt::Display for SegmentFlags {
 /// Up to four blocks of received data beyond the acknowledgement, each `[left, right)` (RFC 2018 §3). Boxed,
 /// since few segments have any.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct SackBlocks(Option<Box<BlockList>>);
+pub struct SackBlocks(Option<Box<SackBlockArray>>);
 
 #[derive(Clone, PartialEq, Eq, Default)]
-struct BlockList {
+struct SackBlockArray {
     /// From 1 to 4.
     len: u8,
     all: [(u32, u32); 4],
@@ -137,7 +137,7 @@ pub(super) fn fast_open_len(cookie: FastOpenCookie) -> u32 {
 
 impl TcpOptions {
     /// Returns the number of SACK blocks that fit beside the other options.
-    pub(super) fn sack_fitting(&self) -> usize {
+    pub(super) fn fitting_sack_block_count(&self) -> usize {
         let room = MAX_OPTIONS.saturating_sub(self.len_without_sack()).saturating_sub(4) / 8;
         self.sack.as_slice().len().min(room as usize)
     }
@@ -145,13 +145,13 @@ impl TcpOptions {
         4 * u32::from(self.mss.is_some())
             + 4 * u32::from(self.window_scale.is_some())
             + 12 * u32::from(self.timestamps.is_some())
-            // Timestamps leave two octets of padding, which SACK-permitted fills.
+            // SACK-permitted takes no octets if timestamps are present, because it fills their two octets of padding.
             + 4 * u32::from(self.sack_permitted && self.timestamps.is_none())
             + self.fast_open.as_ref().map_or(0, |cookie| fast_open_len(**cookie))
     }
     /// Returns the octets on the wire, padded to a multiple of four; at most 40.
     pub fn wire_len(&self) -> u32 {
-        let blocks = self.sack_fitting() as u32;
+        let blocks = self.fitting_sack_block_count() as u32;
         self.len_without_sack() + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 }
@@ -199,7 +199,7 @@ impl Segment {
     }
     /// Returns the reset that answers a segment without a connection (RFC 9293 §3.10.7.1); `None` for a reset, which
     /// is never answered.
-    pub fn reset_for(&self) -> Option<Segment> {
+    pub fn reset_reply(&self) -> Option<Segment> {
         if self.flags.contains(SegmentFlags::RST) {
             return None;
         }

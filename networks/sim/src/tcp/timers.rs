@@ -1,7 +1,7 @@
 //! The two timers: delayed acknowledgement, and one for retransmission, probing or TIME-WAIT.
 
 use super::config::LossHalves;
-use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
+use super::connection::{RareTcpState, TcpConnection, TcpState, TcpTimer};
 use usher_core::{CloseReason, Duration, Instant};
 
 /// Slots of each of the wheel's levels (`LVL_SIZE`).
@@ -14,7 +14,7 @@ const LEVELS: u32 = 9;
 /// Returns the expiration of a timer on Linux's wheel (`calc_wheel_index()`). The time in whole ticks, rounded
 /// up, selects the first level that reaches it. The timer expires at the end of one of that level's slots.
 #[cold]
-pub(super) fn on_wheel(now: Instant, wait: Duration, tick: Duration) -> Instant {
+pub(super) fn timer_wheel_expiry(now: Instant, wait: Duration, tick: Duration) -> Instant {
     let tick = tick.as_nanos().max(1);
     let ticks = wait.as_nanos().div_ceil(tick);
     let level =
@@ -32,31 +32,31 @@ impl TcpConnection {
             self.ack_now = true;
             self.wake = true;
             if let (Some(acks), Some(delayed)) =
-                (RareState::acks_mut(&mut self.rare_state), self.config.delayed_ack)
+                (RareTcpState::delayed_ack_state_mut(&mut self.rare_state), self.config.delayed_ack)
             {
-                acks.on_waited(delayed.timeout, self.rtt.rto(&self.config));
+                acks.handle_ack_delay_expiry(delayed.timeout, self.rtt.rto(&self.config));
             }
         }
         if let Some(bbr) = self.congestion.bbr()
-            && bbr.wakes_at() <= now
+            && bbr.pacing_release_time() <= now
         {
             bbr.is_waiting = false;
             self.wake = true;
         }
-        self.ns3_release_written(now);
+        self.ns3_release_deferred_writes(now);
         if self.rack().is_some_and(|rack| rack.reorder_at <= now) {
-            self.reorder_timeout(now);
+            self.handle_reorder_timeout(now);
         }
         if self.rack().is_some_and(|rack| rack.probe_at <= now) {
-            self.probe_timeout(now);
+            self.handle_tail_probe_timeout(now);
         }
         if self.timer_at > now {
             return;
         }
         match self.timer {
             TcpTimer::Off => {}
-            TcpTimer::Retransmit => self.retransmission_timeout(now),
-            TcpTimer::Persist => self.persist_timeout(),
+            TcpTimer::Retransmit => self.handle_retransmission_timeout(now),
+            TcpTimer::Persist => self.handle_persist_timeout(),
             TcpTimer::TimeWait => {
                 self.state = TcpState::Closed;
                 self.stop_timer();
@@ -65,48 +65,52 @@ impl TcpConnection {
     }
 
     /// RFC 6298 §5.4 to §5.7, RFC 5681 §3.1.
-    fn retransmission_timeout(&mut self, now: Instant) {
+    fn handle_retransmission_timeout(&mut self, now: Instant) {
         self.stats_mut().timeouts += 1;
         let handshake = matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let limit =
             if handshake { self.config.max_syn_retransmissions } else { self.config.max_retransmissions };
+        // RFC 9293, 3.8.3: closes after a settable number of retransmissions.
         if limit.is_some_and(|limit| self.retries >= limit) {
             self.fail(CloseReason::TimedOut);
             return;
         }
         self.retries += 1;
+        // RFC 9293, 3.8.2: exponential backoff.
         self.rtt.back_off(&self.config);
         self.timed_at = Instant::FAR_FUTURE;
         if handshake {
             self.syn_timeouts = self.syn_timeouts.saturating_add(1);
             self.syn_now = true;
         } else if self.congestion.is_full_tcp() {
-            self.full_tcp_timeout();
+            self.full_tcp_handle_timeout();
         } else if self.congestion.is_ns3() {
-            self.ns3_timeout(now);
+            self.ns3_handle_timeout(now);
         } else {
-            // Another loss of the same segment does not halve again.
+            // If the same segment is lost again, the threshold is not halved again.
             if self.config.loss_halves == LossHalves::Window {
                 self.reduce_threshold(0);
             } else if self.retries == 1 {
                 let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
                 if self.in_recovery {
-                    // The window inflation of fast recovery was never in use.
+                    // Remove the window inflation of fast recovery, because the sender had no use of it.
                     self.congestion.set_cwnd(self.congestion.ssthresh);
                 }
                 self.reduce_threshold(flight);
             }
             self.congestion.on_timeout(self.mss);
+            // RFC 6675, 5.1: ends recovery; none begins until this data is acknowledged.
             self.in_recovery = false;
             self.recover = self.max;
             self.dup_acks = 0;
             self.limited = 0;
-            // RFC 2018 §8: the peer may have dropped SACKed data.
+            // RFC 2018, 5: the peer may have dropped SACKed data.
             self.scoreboard = None;
-            if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+            if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
                 rack.on_timeout();
             }
             self.nxt = self.una;
+            // RFC 2018, 5: retransmits the first segment, SACKed or not.
             self.resend_now = true;
         }
         self.timer_at = self.timer_expiry(now, self.rtt.rto(&self.config));
@@ -114,7 +118,7 @@ impl TcpConnection {
     }
 
     /// RFC 9293 §3.8.6.1.
-    fn persist_timeout(&mut self) {
+    fn handle_persist_timeout(&mut self) {
         self.stop_timer();
         if self.config.max_retransmissions.is_some_and(|limit| self.retries >= limit) {
             self.fail(CloseReason::TimedOut);
@@ -131,7 +135,7 @@ impl TcpConnection {
         if self.config.timer_tick.is_zero() {
             now + wait
         } else {
-            on_wheel(now, wait, self.config.timer_tick)
+            timer_wheel_expiry(now, wait, self.config.timer_tick)
         }
     }
 
@@ -151,14 +155,14 @@ impl TcpConnection {
         self.timer_at = now + self.config.time_wait;
     }
     /// Makes the next transmission restart the retransmission timer.
-    pub(super) fn rearm_by_sending(&mut self) {
+    pub(super) fn restart_timer_on_next_send(&mut self) {
         self.timer = TcpTimer::Off;
         self.timer_at = Instant::FAR_FUTURE;
     }
     pub(super) fn stop_timer(&mut self) {
         self.timer = TcpTimer::Off;
         self.timer_at = Instant::FAR_FUTURE;
-        if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
+        if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
             rack.stop_timers();
         }
     }
@@ -166,7 +170,7 @@ impl TcpConnection {
 
 #[cfg(test)]
 mod tests {
-    use super::on_wheel;
+    use super::timer_wheel_expiry;
     use usher_core::{Duration, Instant};
 
     /// Calculated from kernel/time/timer.c with HZ=250: 62 ticks are on the first level, 63 on the second with slots
@@ -174,7 +178,9 @@ mod tests {
     #[test]
     fn timers_of_a_wheel_expire_late_and_never_early() {
         let ms = |ms| Duration::from_millis(ms);
-        let at = |from: u64, wait: u64| on_wheel(Instant::ZERO + ms(from), ms(wait), ms(4)) - Instant::ZERO;
+        let at = |from: u64, wait: u64| {
+            timer_wheel_expiry(Instant::ZERO + ms(from), ms(wait), ms(4)) - Instant::ZERO
+        };
         assert_eq!(at(0, 40), ms(44), "ten ticks and the begun one");
         assert_eq!(at(3, 40), ms(44));
         assert_eq!(at(4, 40), ms(48));

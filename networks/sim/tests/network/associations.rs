@@ -6,8 +6,8 @@ use usher_core::impair::{ChannelConfig, LossModel};
 use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed};
 use usher_sim::sctp::UserMessage;
 use usher_sim::{
-    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, MessageDelivery, Payload, SimFault,
-    Simulation, SimulationBuilder, StreamDelivery, TransportConfig, sctp,
+    AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, Payload, SctpAssociationEvent,
+    SimRunError, Simulation, SimulationBuilder, TcpStreamEvent, TransportConfig, sctp,
 };
 
 /// Test applications; each reports its events.
@@ -38,36 +38,36 @@ impl Application for SctpApp {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, SctpReport>, delivery: AppDelivery) {
         match (self, delivery) {
             (Self::Talker { to, .. }, AppDelivery::Start) => {
-                ctx.associate(AssocId::new_opened(0), *to, 9, 4);
+                ctx.associate(AssocId::nth_opened_connection(0), *to, 9, 4);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Quitter { to }, AppDelivery::Start) => {
-                ctx.associate(AssocId::new_opened(0), *to, 9, 4);
+                ctx.associate(AssocId::nth_opened_connection(0), *to, 9, 4);
                 ctx.set_timer(Some(at_secs(10)));
             }
-            (Self::Quitter { .. }, AppDelivery::Timer) => ctx.abort(AssocId::new_opened(0)),
+            (Self::Quitter { .. }, AppDelivery::Timer) => ctx.abort(AssocId::nth_opened_connection(0)),
             (Self::Talker { to, next, opened, up }, AppDelivery::Timer) => {
                 if *up {
                     let payload = Payload::copy_from_slice(&next.to_be_bytes());
                     let message =
                         UserMessage { stream: (*next % 4) as u16, ppid: 1, unordered: false, payload };
-                    ctx.send_message(AssocId::new_opened(*opened), message);
+                    ctx.send_message(AssocId::nth_opened_connection(*opened), message);
                     *next += 1;
                 } else if *opened > 0 {
-                    ctx.associate(AssocId::new_opened(*opened), *to, 9, 4);
+                    ctx.associate(AssocId::nth_opened_connection(*opened), *to, 9, 4);
                     *up = true;
                 }
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Talker { up, opened, .. }, AppDelivery::Message { event, .. }) => match event {
-                MessageDelivery::Up { streams, .. } => {
+                SctpAssociationEvent::Up { streams, .. } => {
                     *up = true;
                     ctx.report(SctpReport::Up(streams));
                 }
-                MessageDelivery::Data { payload, .. } => {
+                SctpAssociationEvent::Data { payload, .. } => {
                     ctx.report(SctpReport::Got(u32::from_be_bytes(payload.as_slice().try_into().unwrap())));
                 }
-                MessageDelivery::Down(reason) => {
+                SctpAssociationEvent::Down(reason) => {
                     *up = false;
                     *opened += 1;
                     ctx.report(SctpReport::Down(reason));
@@ -75,23 +75,23 @@ impl Application for SctpApp {
             },
             (
                 Self::Echo,
-                AppDelivery::Message { assoc, event: MessageDelivery::Data { stream, ppid, payload } },
+                AppDelivery::Message { assoc, event: SctpAssociationEvent::Data { stream, ppid, payload } },
             ) => {
                 ctx.send_message(assoc, UserMessage { stream, ppid, unordered: false, payload });
             }
             (Self::Echo, AppDelivery::Start) => ctx.report(SctpReport::Started),
             (Self::Writer { to, .. }, AppDelivery::Start) => {
-                ctx.connect(ConnId::new_opened(0), *to, 7);
+                ctx.connect(ConnId::nth_opened_connection(0), *to, 7);
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Writer { open: true, .. }, AppDelivery::Timer) => {
-                ctx.write(ConnId::new_opened(0), Payload::with_length(1));
+                ctx.write(ConnId::nth_opened_connection(0), Payload::with_length(1));
                 ctx.set_timer(Some(ctx.now() + TICK));
             }
             (Self::Writer { open, .. }, AppDelivery::Stream { event, .. }) => match event {
-                StreamDelivery::Connected { .. } => *open = true,
-                StreamDelivery::Data(_) => {}
-                StreamDelivery::Closed(reason) => {
+                TcpStreamEvent::Connected { .. } => *open = true,
+                TcpStreamEvent::Data(_) => {}
+                TcpStreamEvent::Closed(reason) => {
                     *open = false;
                     ctx.report(SctpReport::Down(reason));
                 }
@@ -177,10 +177,10 @@ fn a_message_for_a_stream_that_is_not_there_ends_the_run() {
     let (heard, fault, now, s) =
         run(sctp::SctpConfig { accepted_streams: Some(3), ..sctp::SctpConfig::default() });
     let at = Instant::ZERO + Duration::from_millis(410);
-    assert_eq!(fault, Some(SimFault::NoStream { at, host: s, streams: 3 }));
+    assert_eq!(fault, Some(SimRunError::NoStream { at, host: s, streams: 3 }));
     assert_eq!((heard, now), (vec![0, 1, 2], at));
-    let text =
-        "at 410 ms: host 1 sent by a stream that its SCTP association does not have; it has 3 outbound";
+    let text = "at 410 ms: host 1 sent on a stream that its SCTP association does not have; it has 3 outbound \
+                streams";
     assert_eq!(fault.map(|f| f.to_string()).as_deref(), Some(text));
 }
 

@@ -3,7 +3,7 @@
 use super::ReportLog;
 use std::any::Any;
 use usher_core::{Instant, Seed};
-use usher_sim::radio::wimax::{BackoffPolicy, ConfigError, NetworkEntry, WimaxConfig};
+use usher_sim::radio::wimax::{ConfigError, ContentionBackoffConfig, NetworkEntryTrigger, WimaxConfig};
 use usher_sim::{
     AppContext, AppDelivery, Application, CellId, HostId, IpVersion, LinkConfig, LinkId, PacketTap, Payload,
     SimError, Simulation, SimulationBuilder,
@@ -65,7 +65,7 @@ fn cell_network(
     let [base, server] = [(); 2].map(|()| b.add_host(None).unwrap());
     let hosts: Vec<HostId> = (0..stations).map(|_| b.add_host(None).unwrap()).collect();
     b.add_link(base, server, &LinkConfig::default());
-    let (cell, links) = b.add_cell(base, &hosts, &config, 1500).unwrap();
+    let (cell, links) = b.add_wimax_cell(base, &hosts, &config, 1500).unwrap();
     b.capture_link(links[0], true, 0);
     let echo = b.add_application(base, CellApp::Echo, None);
     b.take_frames(echo);
@@ -80,8 +80,8 @@ fn cell_network(
 
 #[test]
 fn packets_and_frames_cross_a_cell() {
-    let at_once = BackoffPolicy { start: 0, ..WimaxConfig::default().request };
-    let config = WimaxConfig { entry: NetworkEntry::Done, request: at_once, ..WimaxConfig::default() };
+    let at_once = ContentionBackoffConfig { start: 0, ..WimaxConfig::default().request };
+    let config = WimaxConfig { entry: NetworkEntryTrigger::Done, request: at_once, ..WimaxConfig::default() };
     let (mut sim, cell, links) = cell_network(1, config);
     sim.run_until(Instant::from_nanos(1_000_000_000));
     // Both up in frame 2, back in frame 3, where the frame is first, since the datagram went on to the server: after 46
@@ -123,6 +123,6 @@ fn a_cell_that_cannot_be_is_refused() {
     let mut b: SimulationBuilder<CellApp> = SimulationBuilder::new(IpVersion::V4, Seed::new(3));
     let [base, station] = [(); 2].map(|()| b.add_host(None).unwrap());
     let config = WimaxConfig { request_opportunities: 0, ..WimaxConfig::default() };
-    let error = b.add_cell(base, &[station], &config, 1500).unwrap_err();
+    let error = b.add_wimax_cell(base, &[station], &config, 1500).unwrap_err();
     assert_eq!(error, SimError::Cell(ConfigError::NoOpportunity("requests")));
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_core::impair::{ChannelConfig, LossModel, QueueLimit};
-use usher_core::{ConnId, Duration, Instant, ModelRng, Seed, WorkRecord};
+use usher_core::{ConnId, Duration, Instant, Seed, SimulationRng, WorkRecord};
 use usher_sim::{
-    AppContext, AppDelivery, Application, CpuConfig, CpuStats, HalfChannel, HalfError, HalfSide, HostId,
-    IntakeCost, IpVersion, LinkConfig, LinkId, LinkStats, NetworkHalves, Payload, ReportObserver,
-    ServiceTime, SimFault, SimulationBuilder, StreamDelivery, TcpTotals, TransportConfig, tcp,
+    AppContext, AppDelivery, Application, BatchReceiveCost, CpuConfig, CpuStats, HalfRunError,
+    HalfSyncChannel, HostId, IpVersion, LinkConfig, LinkId, LinkStats, NetworkHalfIndex, NetworkSplitPlan,
+    Payload, ReportObserver, ServiceTime, SimRunError, SimulationBuilder, TcpStreamEvent, TcpTotals,
+    TransportConfig, tcp,
 };
 
 usher_core::work_labels! {
@@ -34,14 +35,14 @@ impl Application for HalvesApp {
         match (self, delivery) {
             (Self::Asker { server, times, by_tcp }, AppDelivery::Start) => {
                 if *by_tcp {
-                    ctx.connect(ConnId::new_opened(0), *server, 80);
+                    ctx.connect(ConnId::nth_opened_connection(0), *server, 80);
                 }
                 ctx.set_timer(times.last().copied());
             }
             (Self::Asker { server, times, by_tcp }, AppDelivery::Timer) => {
                 times.pop();
                 if *by_tcp {
-                    ctx.write(ConnId::new_opened(0), Payload::with_length(3000));
+                    ctx.write(ConnId::nth_opened_connection(0), Payload::with_length(3000));
                 } else {
                     ctx.send_datagram(0, *server, 7, Payload::with_length(100));
                 }
@@ -54,14 +55,14 @@ impl Application for HalvesApp {
             }
             (
                 Self::Server { request_count: come },
-                AppDelivery::Stream { conn, event: StreamDelivery::Data(_) },
+                AppDelivery::Stream { conn, event: TcpStreamEvent::Data(_) },
             ) => {
                 *come += 1;
                 ctx.charge_work(WorkRecord { label: ANSWER, units: 1 });
                 ctx.write(conn, Payload::copy_from_slice(&come.to_be_bytes()));
             }
             (Self::Asker { .. }, AppDelivery::Datagram { payload, .. })
-            | (Self::Asker { .. }, AppDelivery::Stream { event: StreamDelivery::Data(payload), .. }) => {
+            | (Self::Asker { .. }, AppDelivery::Stream { event: TcpStreamEvent::Data(payload), .. }) => {
                 ctx.report(payload.as_slice().to_vec());
             }
             (Self::Clock(at), AppDelivery::Start) => ctx.set_timer(Some(*at)),
@@ -126,9 +127,9 @@ fn run_half(
     make: &impl Fn() -> BuiltNetwork,
     steps: &[Instant],
     enough: usize,
-    side: HalfSide,
-    end: HalfChannel,
-) -> Result<RunResult, HalfError> {
+    side: NetworkHalfIndex,
+    end: HalfSyncChannel,
+) -> Result<RunResult, HalfRunError> {
     let (builder, first, server, links) = make();
     let halves = builder.split_in_halves(first).expect("it can be divided");
     let mut sim = builder.build_half(ReportCollector { all: Vec::new(), enough }, halves, side, end);
@@ -155,11 +156,11 @@ fn in_halves(
     make: impl Fn() -> BuiltNetwork + Sync,
     steps: &[Instant],
     enough: usize,
-) -> Result<RunResult, HalfError> {
-    let [first, second] = HalfChannel::channel_pair();
+) -> Result<RunResult, HalfRunError> {
+    let [first, second] = HalfSyncChannel::channel_pair();
     let (first, second) = std::thread::scope(|scope| {
-        let second = scope.spawn(|| run_half(&make, steps, enough, HalfSide::Second, second));
-        (run_half(&make, steps, enough, HalfSide::First, first), second.join().unwrap())
+        let second = scope.spawn(|| run_half(&make, steps, enough, NetworkHalfIndex::Second, second));
+        (run_half(&make, steps, enough, NetworkHalfIndex::First, first), second.join().unwrap())
     });
     let (mut first, second) = match (first, second) {
         (Ok(first), Ok(second)) => (first, second),
@@ -183,11 +184,11 @@ fn micros(n: u64) -> Duration {
 fn at_micros(us: u64) -> Instant {
     Instant::ZERO + micros(us)
 }
-fn pick_random<T: Clone>(rng: &mut ModelRng, of: &[T]) -> T {
+fn pick_random<T: Clone>(rng: &mut SimulationRng, of: &[T]) -> T {
     of[rng.next_u64() as usize % of.len()].clone()
 }
 
-fn random_channel(rng: &mut ModelRng, tidy: bool) -> ChannelConfig {
+fn random_channel(rng: &mut SimulationRng, tidy: bool) -> ChannelConfig {
     let loss = pick_random(rng, &[LossModel::None, LossModel::None, LossModel::Bernoulli(0.1)]);
     ChannelConfig {
         rate: pick_random(rng, &[None, Some(8_000_000), Some(3_000_000)]),
@@ -208,8 +209,12 @@ fn by_chance(case: u64) -> BuiltNetwork {
     let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(case));
     let service =
         if tidy { ServiceTime::Constant(micros(250)) } else { ServiceTime::Exponential(micros(200)) };
-    let cpu =
-        CpuConfig { cores: 1, queue: 5, service: vec![(ANSWER, service)], intake: IntakeCost::default() };
+    let cpu = CpuConfig {
+        cores: 1,
+        queue: 5,
+        service: vec![(ANSWER, service)],
+        intake: BatchReceiveCost::default(),
+    };
     let router = b.add_host(None).unwrap();
     let server = b.add_host(rng.sample_bool(0.5).then_some(cpu)).unwrap();
     let shared = LinkConfig {
@@ -227,7 +232,7 @@ fn by_chance(case: u64) -> BuiltNetwork {
     for _ in 0..1 + rng.next_u64() % 6 {
         let host = b.add_host(None).unwrap();
         b.add_link(host, router, &access);
-        let time = |rng: &mut ModelRng| {
+        let time = |rng: &mut SimulationRng| {
             if tidy {
                 at_micros(250 * (rng.next_u64() % 400))
             } else {
@@ -261,7 +266,7 @@ fn two_threads_show_what_one_does_or_say_that_they_cannot() {
                 assert_eq!(shown, run_whole(|| by_chance(case), &steps, usize::MAX), "case {case}");
                 same += 1;
             }
-            Err(HalfError::Undecided(_)) => undecided += 1,
+            Err(HalfRunError::Undecided(_)) => undecided += 1,
             Err(why) => panic!("case {case}: {why}"),
         }
     }
@@ -284,7 +289,7 @@ fn a_run_that_is_done_ends_at_the_same_event() {
                 assert!(shown.reports.len() == enough.min(all), "case {case}");
                 same += 1;
             }
-            Err(HalfError::Undecided(_)) => undecided += 1,
+            Err(HalfRunError::Undecided(_)) => undecided += 1,
             Err(why) => panic!("case {case}: {why}"),
         }
     }
@@ -296,7 +301,7 @@ fn a_run_that_is_done_ends_at_the_same_event() {
 fn with_clock(asked: u64, clock: u64) -> BuiltNetwork {
     let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
     let service = vec![(ANSWER, ServiceTime::Constant(micros(500)))];
-    let cpu = CpuConfig { cores: 1, queue: 5, service, intake: IntakeCost::default() };
+    let cpu = CpuConfig { cores: 1, queue: 5, service, intake: BatchReceiveCost::default() };
     let [a, s] = [None, Some(cpu)].map(|cpu| b.add_host(cpu).unwrap());
     let channel = ChannelConfig { delay: micros(1000), ..Default::default() };
     b.add_link(a, s, &LinkConfig { up: channel.clone(), down: channel, ..Default::default() });
@@ -370,10 +375,10 @@ fn packets_arriving_at_once_on_a_link_keep_their_sending_order() {
 #[test]
 fn an_order_that_is_not_known_is_not_guessed() {
     let ran = in_halves(at_once, &[at_micros(5000)], usize::MAX);
-    assert_eq!(ran, Err(HalfError::Undecided(at_micros(1050))));
+    assert_eq!(ran, Err(HalfRunError::Undecided(at_micros(1050))));
     assert_eq!(
         ran.unwrap_err().to_string(),
-        "at 1.05 ms: which of two events of two halves happens first is not known"
+        "at 1.05 ms: the order of two events in the two halves is not known"
     );
 }
 
@@ -398,21 +403,24 @@ fn a_half_is_undecided_if_arrivals_tie_with_its_last_event() {
     let shown = run_whole(make, &[at_micros(5000)], 3);
     let said: Vec<&[u8]> = shown.reports.iter().map(|(.., said)| &said[..]).collect();
     assert_eq!(said, [&[1][..], &[2], b"clock"]);
-    assert_eq!(in_halves(make, &[at_micros(5000)], 3), Err(HalfError::Undecided(at_micros(1050))));
+    assert_eq!(in_halves(make, &[at_micros(5000)], 3), Err(HalfRunError::Undecided(at_micros(1050))));
     // The first was sent long before the timer was set, the others after.
     assert_eq!(in_halves(make, &[at_micros(5000)], 1), Ok(run_whole(make, &[at_micros(5000)], 1)));
 }
 
 #[test]
 fn a_half_alone_says_so() {
-    let [first, second] = HalfChannel::channel_pair();
+    let [first, second] = HalfSyncChannel::channel_pair();
     drop(second);
-    let ran = run_half(&at_once, &[at_micros(5000)], usize::MAX, HalfSide::First, first);
-    assert_eq!(ran, Err(HalfError::OtherHalfEnded));
+    let ran = run_half(&at_once, &[at_micros(5000)], usize::MAX, NetworkHalfIndex::First, first);
+    assert_eq!(ran, Err(HalfRunError::OtherHalfEnded));
 }
 
-fn divide_network(b: &SimulationBuilder<HalvesApp>, hosts: &[HostId]) -> Option<(Vec<HalfSide>, Duration)> {
-    let halves: NetworkHalves = b.split_in_halves(hosts.iter().copied())?;
+fn divide_network(
+    b: &SimulationBuilder<HalvesApp>,
+    hosts: &[HostId],
+) -> Option<(Vec<NetworkHalfIndex>, Duration)> {
+    let halves: NetworkSplitPlan = b.split_in_halves(hosts.iter().copied())?;
     Some(((0..4).map(|n| halves.side_of(HostId(n))).collect(), halves.lookahead()))
 }
 
@@ -430,7 +438,7 @@ fn row_of_hosts(channels: [ChannelConfig; 3]) -> (SimulationBuilder<HalvesApp>, 
 #[test]
 fn links_without_delay_or_order_stay_within_one_half() {
     let of = |delay| ChannelConfig { delay: micros(delay), ..Default::default() };
-    use HalfSide::{First, Second};
+    use NetworkHalfIndex::{First, Second};
     let (b, [a, _, c, d]) = row_of_hosts([of(0), of(500), of(900)]);
     assert_eq!(divide_network(&b, &[a]), Some((vec![First, First, Second, Second], micros(500))));
     assert_eq!(divide_network(&b, &[d]), Some((vec![Second, Second, Second, First], micros(700))));
@@ -510,7 +518,7 @@ fn a_run_that_is_given_up_ends_soon_and_for_good() {
     let mut sim = long_dialogue().0.build(AbortingObserver { left: 100, stop: stop.clone() }, None);
     sim.end_when(stop);
     sim.run_until(at_micros(1_000_000));
-    assert_eq!(sim.fault(), Some(SimFault::Stopped));
+    assert_eq!(sim.fault(), Some(SimRunError::Stopped));
     let (events, now) = (sim.event_count(), sim.now());
     assert!((300..=1500).contains(&events), "{events} events, of which 300 are of the first hundred answers");
     sim.run_until(at_micros(2_000_000));
@@ -520,7 +528,7 @@ fn a_run_that_is_given_up_ends_soon_and_for_good() {
 #[test]
 fn both_halves_of_a_run_that_is_given_up_end() {
     for to_its_end in [false, true] {
-        let [first, second] = HalfChannel::channel_pair();
+        let [first, second] = HalfSyncChannel::channel_pair();
         let stop = Arc::<AtomicBool>::default();
         let run = |side, end| {
             let (builder, a) = long_dialogue();
@@ -531,10 +539,10 @@ fn both_halves_of_a_run_that_is_given_up_end() {
             (sim.run_until(at_micros(1_000_000), to_its_end), sim.event_count())
         };
         let (first, second) = std::thread::scope(|scope| {
-            let second = scope.spawn(|| run(HalfSide::Second, second));
-            (run(HalfSide::First, first), second.join().unwrap())
+            let second = scope.spawn(|| run(NetworkHalfIndex::Second, second));
+            (run(NetworkHalfIndex::First, first), second.join().unwrap())
         });
-        assert_eq!((first.0, second.0), (Err(HalfError::Stopped), Err(HalfError::Stopped)));
+        assert_eq!((first.0, second.0), (Err(HalfRunError::Stopped), Err(HalfRunError::Stopped)));
         assert!(first.1 <= 3000 && second.1 <= 3000, "{} and {} events", first.1, second.1);
     }
 }

@@ -5,9 +5,9 @@ use std::any::Any;
 use usher_core::{AssocId, CloseReason, ConnId, Duration, Instant, Seed, WorkRecord};
 use usher_sim::sctp::UserMessage;
 use usher_sim::{
-    AppContext, AppDelivery, Application, CpuConfig, HostId, IntakeCost, IpVersion, LinkConfig, LinkId,
-    MessageDelivery, PacketTap, Payload, ServiceTime, SimError, Simulation, SimulationBuilder,
-    StreamDelivery,
+    AppContext, AppDelivery, Application, BatchReceiveCost, CpuConfig, HostId, IpVersion, LinkConfig, LinkId,
+    PacketTap, Payload, SctpAssociationEvent, ServiceTime, SimError, Simulation, SimulationBuilder,
+    TcpStreamEvent,
 };
 
 usher_core::work_labels! {
@@ -66,13 +66,13 @@ impl Application for MobileApp {
             }
             (Self::Caller { from, to }, AppDelivery::Start) => {
                 for (i, from) in (0..).zip(from.iter()) {
-                    let conn = ConnId::new_opened(2 * i);
+                    let conn = ConnId::nth_opened_connection(2 * i);
                     ctx.connect_from(conn, *from, *to, 80);
                     ctx.write(conn, Payload::copy_from_slice(&[b'0' + i as u8]));
-                    ctx.associate_from(AssocId::new_opened(2 * i + 1), *from, *to, 9, 1);
+                    ctx.associate_from(AssocId::nth_opened_connection(2 * i + 1), *from, *to, 9, 1);
                 }
             }
-            (Self::Caller { .. }, AppDelivery::Message { assoc, event: MessageDelivery::Up { .. } }) => {
+            (Self::Caller { .. }, AppDelivery::Message { assoc, event: SctpAssociationEvent::Up { .. } }) => {
                 let payload = Payload::copy_from_slice(&[b'a' + (assoc.n / 2) as u8]);
                 ctx.send_message(assoc, UserMessage { stream: 0, ppid: 0, unordered: false, payload });
             }
@@ -80,7 +80,7 @@ impl Application for MobileApp {
                 Self::Asker,
                 AppDelivery::Stream {
                     conn,
-                    event: StreamDelivery::Connected { remote, remote_port, local, local_port },
+                    event: TcpStreamEvent::Connected { remote, remote_port, local, local_port },
                 },
             ) => {
                 let ends = [(local, local_port), (remote, remote_port)];
@@ -92,14 +92,14 @@ impl Application for MobileApp {
             }
             (_, AppDelivery::Owner { token, app }) => ctx.report(InterfaceReport::Owner(token, app)),
             (_, AppDelivery::Stream { event, .. }) => ctx.report(match event {
-                StreamDelivery::Connected { remote, .. } => InterfaceReport::Stream(remote),
-                StreamDelivery::Data(p) => InterfaceReport::Text(p.as_slice()[0]),
-                StreamDelivery::Closed(reason) => InterfaceReport::Closed(reason),
+                TcpStreamEvent::Connected { remote, .. } => InterfaceReport::Stream(remote),
+                TcpStreamEvent::Data(p) => InterfaceReport::Text(p.as_slice()[0]),
+                TcpStreamEvent::Closed(reason) => InterfaceReport::Closed(reason),
             }),
             (_, AppDelivery::Message { event, .. }) => ctx.report(match event {
-                MessageDelivery::Up { remote, .. } => InterfaceReport::Association(remote),
-                MessageDelivery::Data { payload, .. } => InterfaceReport::Text(payload.as_slice()[0]),
-                MessageDelivery::Down(reason) => InterfaceReport::Closed(reason),
+                SctpAssociationEvent::Up { remote, .. } => InterfaceReport::Association(remote),
+                SctpAssociationEvent::Data { payload, .. } => InterfaceReport::Text(payload.as_slice()[0]),
+                SctpAssociationEvent::Down(reason) => InterfaceReport::Closed(reason),
             }),
             _ => {}
         }
@@ -269,7 +269,8 @@ fn a_host_knows_whose_its_own_connections_are() {
 #[test]
 fn the_owner_works_for_its_interfaces() {
     let read = ServiceTime::Constant(Duration::from_millis(100));
-    let core = CpuConfig { cores: 1, queue: 10, service: vec![(READ, read)], intake: IntakeCost::default() };
+    let core =
+        CpuConfig { cores: 1, queue: 10, service: vec![(READ, read)], intake: BatchReceiveCost::default() };
     let mut w = mobile_network(Some(core));
     let app = w.builder.add_application(w.mobile, MobileApp::Mobile, None);
     for (socket, at) in (0..).zip(w.interfaces) {

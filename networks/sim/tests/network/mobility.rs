@@ -4,7 +4,7 @@ use super::{ReportLog, at_secs};
 use usher_core::{Duration, Instant, Seed};
 use usher_sim::radio::motion::{Position, Trajectory};
 use usher_sim::radio::wifi::{self, WifiConfig};
-use usher_sim::radio::wimax::{Modulation, NetworkEntry, WimaxConfig};
+use usher_sim::radio::wimax::{Modulation, NetworkEntryTrigger, WimaxConfig};
 use usher_sim::radio::{LinkCommand, LinkDownReason, LinkEvent};
 use usher_sim::{
     AppContext, AppDelivery, Application, CellId, HostId, IpVersion, LinkConfig, LinkId, Payload, SimError,
@@ -86,20 +86,20 @@ fn handover_network(seed: u64, wifi_config: WifiConfig, descriptors: Duration) -
         }
         b.add_link(host, router, &link);
     }
-    b.place_host(bs, Trajectory::fixed_at(Position { x: 230.0, y: 0.0 }));
+    b.set_host_trajectory(bs, Trajectory::fixed_at(Position { x: 230.0, y: 0.0 }));
     let start = Position { x: 30.0, y: 0.0 };
     for interface in [wifi, wimax] {
-        b.place_host(interface, Trajectory { start, velocity: (1.0, 0.0), departs: Instant::ZERO });
+        b.set_host_trajectory(interface, Trajectory { start, velocity: (1.0, 0.0), departs: Instant::ZERO });
     }
-    let (bss, links) = b.add_bss(ap, &[wifi], &wifi_config, 1500).unwrap();
+    let (bss, links) = b.add_wifi_bss(ap, &[wifi], &wifi_config, 1500).unwrap();
     let config = WimaxConfig {
-        entry: NetworkEntry::OnCommand,
+        entry: NetworkEntryTrigger::OnCommand,
         radius: Some(500.0),
         modulation: (Modulation::Qam64R34, Modulation::Qam64R34),
         descriptor_interval: descriptors,
         ..WimaxConfig::default()
     };
-    let (cell, _) = b.add_cell(bs, &[wimax], &config, 1500).unwrap();
+    let (cell, _) = b.add_wimax_cell(bs, &[wimax], &config, 1500).unwrap();
     let app = b.add_application(mobile, HandoverApp::Mobile { wifi, wimax, server }, None);
     for (socket, at) in (0..).zip([wifi, wimax]) {
         b.bind_udp_at(app, socket, at, 5).unwrap();
@@ -222,7 +222,7 @@ fn commands_for_what_is_no_station_are_counted() {
     let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
     let [ap, other] = [(); 2].map(|()| b.add_host(None).unwrap());
     let station = b.add_interface(other).unwrap();
-    b.add_bss(ap, &[station], &WifiConfig::default(), 1500).unwrap();
+    b.add_wifi_bss(ap, &[station], &WifiConfig::default(), 1500).unwrap();
     // An access point, and the station of another host.
     b.add_application(ap, LinkCommander(ap), None);
     b.add_application(ap, LinkCommander(station), None);
@@ -236,6 +236,6 @@ fn a_basic_service_set_that_cannot_be_is_refused() {
     let mut b: SimulationBuilder<HandoverApp> = SimulationBuilder::new(IpVersion::V4, Seed::new(3));
     let [ap, station] = [(); 2].map(|()| b.add_host(None).unwrap());
     let config = WifiConfig { radius: 0.0, ..WifiConfig::default() };
-    let error = b.add_bss(ap, &[station], &config, 1500).unwrap_err();
+    let error = b.add_wifi_bss(ap, &[station], &config, 1500).unwrap_err();
     assert_eq!(error, SimError::Bss(wifi::ConfigError::Coverage));
 }

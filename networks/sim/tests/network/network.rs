@@ -5,8 +5,8 @@ use std::any::Any;
 use usher_core::impair::{ChannelConfig, LossModel, QueueLimit};
 use usher_core::{ConnId, Duration, Instant, Seed, WorkRecord};
 use usher_sim::{
-    AppContext, AppDelivery, Application, CpuConfig, HostId, IntakeCost, IpVersion, LinkConfig, LinkFraming,
-    PacketTap, Payload, ServiceTime, Simulation, SimulationBuilder, StreamDelivery,
+    AppContext, AppDelivery, Application, BatchReceiveCost, CpuConfig, HostId, IpVersion, LinkConfig,
+    LinkFraming, PacketTap, Payload, ServiceTime, Simulation, SimulationBuilder, TcpStreamEvent,
 };
 
 usher_core::work_labels! {
@@ -46,17 +46,17 @@ impl Application for NetworkApp {
                 ctx.send_datagram(0, from, from_port, payload);
             }
             (Self::Upload { to, bytes }, AppDelivery::Start) => {
-                let conn = ConnId::new_opened(0);
+                let conn = ConnId::nth_opened_connection(0);
                 ctx.connect(conn, *to, 80);
                 ctx.write(conn, Payload::copy_from_slice(bytes));
             }
-            (Self::Upload { .. }, AppDelivery::Stream { conn, event: StreamDelivery::Connected { .. } }) => {
+            (Self::Upload { .. }, AppDelivery::Stream { conn, event: TcpStreamEvent::Connected { .. } }) => {
                 ctx.shutdown(conn)
             }
             (Self::Collect { got, closed }, AppDelivery::Stream { event, .. }) => match event {
-                StreamDelivery::Connected { .. } => {}
-                StreamDelivery::Data(p) => got.extend_from_slice(p.as_slice()),
-                StreamDelivery::Closed(_) => *closed = true,
+                TcpStreamEvent::Connected { .. } => {}
+                TcpStreamEvent::Data(p) => got.extend_from_slice(p.as_slice()),
+                TcpStreamEvent::Closed(_) => *closed = true,
             },
             (Self::Frame, AppDelivery::Start) => ctx.send_frame(0, Payload::copy_from_slice(b"frame")),
             (_, AppDelivery::Datagram { payload, .. } | AppDelivery::Frame { payload, .. }) => {
@@ -220,7 +220,7 @@ fn a_busy_processor_queues_and_drops() {
         cores: 2,
         queue: 2,
         service: vec![(ECHO, ServiceTime::Constant(Duration::from_millis(10)))],
-        intake: IntakeCost::default(),
+        intake: BatchReceiveCost::default(),
     };
     let s = b.add_host(Some(cpu)).unwrap();
     b.add_link(a, s, &LinkConfig::default());
@@ -241,7 +241,7 @@ fn what_waits_is_taken_in_together() {
     let mut b = test_builder(IpVersion::V4);
     let a = b.add_host(None).unwrap();
     let ms_of = Duration::from_millis;
-    let intake = IntakeCost { wakeup: ms_of(3), batch: ms_of(2), most: 3 };
+    let intake = BatchReceiveCost { wakeup: ms_of(3), batch: ms_of(2), most: 3 };
     let service = vec![(ECHO, ServiceTime::Constant(ms_of(10)))];
     let s = b.add_host(Some(CpuConfig { cores: 1, queue: 10, service, intake })).unwrap();
     b.add_link(a, s, &LinkConfig::default());
@@ -296,7 +296,7 @@ fn upload_until(
     let collect = b.add_application(s, NetworkApp::Collect { got: Vec::new(), closed: false }, None);
     b.listen_tcp(collect, 80).unwrap();
     if slow {
-        b.read_slowly(collect, 100_000, None);
+        b.limit_read_rate(collect, 100_000, None);
     }
     let mut sim = b.build(ReportLog::default(), None);
     sim.run_until(until);

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
-use usher_esp::plane::{EspDataPlaneConfig, IpsecMode, OuterPath, SaPair};
+use usher_esp::plane::{EspDataPlaneConfig, IpsecMode, OuterAddresses, SaPair};
 use usher_esp::{
-    EspKeys, EspTransform, IntegrityAlgorithm, IpsecOperation, PolicyAction, PolicyId, SaLifetime,
-    SecurityPolicy, TrafficSelector,
+    EspKeys, EspTransform, IntegrityAlgorithm, IpsecOperation, PolicyAction, SaLifetime, SecurityPolicy,
+    SecurityPolicyId, TrafficSelector,
 };
 use usher_sim::{
     AppContext, AppDelivery, Application, HostId, IpVersion, LinkConfig, PacketTap, Payload, Simulation,
@@ -17,7 +17,7 @@ use usher_sim::{
 };
 
 const PORT: u16 = 7;
-const POLICY: PolicyId = PolicyId(1);
+const POLICY: SecurityPolicyId = SecurityPolicyId(1);
 
 /// The half second, the application, and its report.
 type ProtectionRecord = (u64, u32, ProtectionReport);
@@ -119,7 +119,7 @@ fn sa_pair(
         mode: IpsecMode::Transport,
         local: vec![TrafficSelector::from_address(local)],
         remote: vec![TrafficSelector::from_address(remote)],
-        outer: OuterPath {
+        outer: OuterAddresses {
             local: SocketAddr::new(local, 0),
             remote: SocketAddr::new(remote, 0),
             encapsulated: false,

@@ -13,15 +13,15 @@ use usher_aaa::store::{ClientRequirement, ClientRow};
 /// address, an issue stops the import.
 #[must_use]
 pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<ImportIssue>) {
-    let mut reader = ClientsReader::default();
+    let mut reader = ClientsConfReader::default();
     let mut last = 1;
-    let mut joined: Option<JoinedLine> = None;
+    let mut joined: Option<LogicalLine> = None;
     for (line, number) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
         last = number;
         let joins = match &mut joined {
-            Some(open) => open.join_line(line),
+            Some(open) => open.append_continued_line(line),
             None if WordReader::new(line).is_at_end() => continue,
-            None => joined.insert(JoinedLine::new(number)).join_line(line),
+            None => joined.insert(LogicalLine::new(number)).append_continued_line(line),
         };
         if !joins && let Some(whole) = joined.take() {
             reader.read_line(&whole.text, whole.number);
@@ -29,39 +29,36 @@ pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<ImportIssue>) {
     }
     if let Some(open) = joined {
         reader.read_line(&open.text, open.number);
-        reader.report_issue(last, "a \\ at the end of a line joins the next one, and none follows");
+        reader.report_issue(last, "the last line ends with \\, but no line follows");
     }
     if let Some(open) = reader.sections.first() {
-        let what = format!(
-            "the section that begins at line {} is not closed: a }} is missing, and what it holds was left out",
-            open.line
-        );
+        let what = format!("the section from line {} has no closing }}: its content was left out", open.line);
         reader.report_issue(last, what);
         if let Some(ConfigSection { kind: SectionKind::Client(draft), .. }) = reader.sections.first() {
-            let extent = draft.client_extent();
+            let extent = draft.client_source_addresses();
             reader.left_out.push((reader.complaints.len() - 1, extent));
         }
     }
-    reader.stop_where_wider_clients_speak();
+    reader.stop_if_client_is_covered();
     reader.complaints.sort_by_key(|c| c.line);
     (reader.clients, reader.complaints)
 }
 
 /// A line, with the lines that a `\` at its end joins to it.
 #[derive(Debug)]
-struct JoinedLine {
+struct LogicalLine {
     number: usize,
     text: String,
     /// True if the first line ended in `"\`: the indent of the others is then dropped.
     without_indent: bool,
 }
 
-impl JoinedLine {
+impl LogicalLine {
     fn new(number: usize) -> Self {
         Self { number, text: String::new(), without_indent: false }
     }
     /// Adds a line. True if another follows.
-    fn join_line(&mut self, line: &str) -> bool {
+    fn append_continued_line(&mut self, line: &str) -> bool {
         let line = line.trim_end_matches('\r');
         let line = if self.without_indent { line.trim_start() } else { line };
         let (text, joins) = line.strip_suffix('\\').map_or((line, false), |text| (text, true));
@@ -80,14 +77,14 @@ struct ConfigSection {
 
 #[derive(Debug)]
 enum SectionKind {
-    Client(Box<ClientDraft>),
+    Client(Box<PartialClientEntry>),
     /// Skipped.
     Other,
 }
 
 /// An incomplete client.
 #[derive(Debug, Default)]
-struct ClientDraft {
+struct PartialClientEntry {
     name: String,
     address: Option<String>,
     /// The prefix length, which FreeRADIUS 2 had on its own line.
@@ -107,7 +104,7 @@ struct ClientDraft {
 
 /// The source addresses of a client that was left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ClientExtent {
+enum SkippedClientNetwork {
     Network(IpAddr, u8),
     /// Any: its address is unknown.
     Unknown,
@@ -139,7 +136,7 @@ const RADSEC: &str = "radsec";
 const ENDS: [char; 7] = ['=', '{', '}', '#', '"', '\'', '`'];
 
 #[derive(Debug, Default)]
-struct ClientsReader {
+struct ClientsConfReader {
     sections: Vec<ConfigSection>,
     clients: Vec<ClientRow>,
     /// The line of each address's client.
@@ -148,10 +145,10 @@ struct ClientsReader {
     imported_networks: BTreeSet<(IpAddr, u8)>,
     complaints: Vec<ImportIssue>,
     /// The clients that were left out, by the indexes of their issues.
-    left_out: Vec<(usize, ClientExtent)>,
+    left_out: Vec<(usize, SkippedClientNetwork)>,
 }
 
-impl ClientsReader {
+impl ClientsConfReader {
     fn report_issue(&mut self, line: usize, what: impl Into<String>) {
         self.complaints.push(ImportIssue { file: None, line, message: what.into(), stops: false });
     }
@@ -169,11 +166,11 @@ impl ClientsReader {
             let name = words.take_bare_word(&ENDS).to_owned();
             if ["$INCLUDE", "$-INCLUDE"].iter().any(|include| name.eq_ignore_ascii_case(include)) {
                 let file = words.remaining_text().trim();
-                self.report_issue(number, format!("{name} {file}: import that file by itself"));
+                self.report_issue(number, format!("{name} {file}: import that file separately"));
                 if self.sections.is_empty() {
-                    self.left_out.push((self.complaints.len() - 1, ClientExtent::Unknown));
+                    self.left_out.push((self.complaints.len() - 1, SkippedClientNetwork::Unknown));
                 }
-                return self.make_unfit(number, "it includes a file");
+                return self.reject_open_client(number, "it includes a file");
             }
             if words.take_char('{') {
                 self.open_section(&name, String::new(), number);
@@ -181,16 +178,19 @@ impl ClientsReader {
                 match words.take_setting() {
                     Ok(value) => self.apply_setting(&name, &value, number),
                     Err(why) => {
-                        self.report_issue(number, format!("{name}: {why}: it was left out"));
-                        return self.make_unfit(number, "a line of it cannot be read");
+                        self.report_issue(number, format!("{name} was left out: {why}"));
+                        return self.reject_open_client(number, "one of its lines cannot be read");
                     }
                 }
             } else {
                 match words.take_value(&ENDS) {
                     Ok(second) if words.take_char('{') => self.open_section(&name, second.text, number),
                     _ => {
-                        self.report_issue(number, "this is neither `name = value` nor the beginning or end of a section: the line was left out");
-                        return self.make_unfit(number, "a line of it cannot be read");
+                        self.report_issue(
+                            number,
+                            "the line was left out: it is neither `name = value` nor the beginning or end of a section",
+                        );
+                        return self.reject_open_client(number, "one of its lines cannot be read");
                     }
                 }
             }
@@ -198,7 +198,7 @@ impl ClientsReader {
     }
 
     /// Marks the open client, if any, as no client here.
-    fn make_unfit(&mut self, line: usize, why: &str) {
+    fn reject_open_client(&mut self, line: usize, why: &str) {
         if let Some(ConfigSection { kind: SectionKind::Client(draft), .. }) = self.sections.last_mut() {
             draft.unfit.get_or_insert_with(|| (line, why.to_owned()));
             draft.has_unread_line = true;
@@ -206,29 +206,29 @@ impl ClientsReader {
     }
 
     /// Leaves a client out and reports it.
-    fn leave_out(&mut self, draft: &ClientDraft, line: usize, why: &str) {
+    fn leave_out(&mut self, draft: &PartialClientEntry, line: usize, why: &str) {
         let name = if draft.name.is_empty() { "without a name" } else { &draft.name };
-        self.report_issue(line, format!("client {name}: {why}: it was left out"));
-        self.left_out.push((self.complaints.len() - 1, draft.client_extent()));
+        self.report_issue(line, format!("client {name} was left out: {why}"));
+        self.left_out.push((self.complaints.len() - 1, draft.client_source_addresses()));
     }
 
     /// Stops the import if a wider imported client covers one that was left out: its secret or its rules differ.
-    fn stop_where_wider_clients_speak(&mut self) {
+    fn stop_if_client_is_covered(&mut self) {
         let wide = self.imported_networks.iter().find(|(address, bits)| *bits < address_bits(*address));
         for (place, extent) in &self.left_out {
             let wider = match *extent {
-                ClientExtent::Network(address, bits) => (0..=bits)
+                SkippedClientNetwork::Network(address, bits) => (0..=bits)
                     .filter_map(|bits| self.imported_networks.get(&(clear_host_bits(address, bits), bits)))
                     .next_back(),
-                ClientExtent::Unknown => wide,
-                ClientExtent::Nowhere => None,
+                SkippedClientNetwork::Unknown => wide,
+                SkippedClientNetwork::Nowhere => None,
             };
             let Some((address, bits)) = wider else { continue };
             let complaint = &mut self.complaints[*place];
             complaint.stops = true;
             complaint.message.push_str(&format!(
-                "; {address}/{bits} is a client whose secret would let it in: the file was not taken over; write this one so that it can be \
-                 taken over, or take the wider one away"
+                "; the file was not imported, since the wider client {address}/{bits} would match it with another \
+                 secret: correct this client, or remove the wider one"
             ));
         }
     }
@@ -237,19 +237,27 @@ impl ClientsReader {
         let within = self.sections.last().map(|s| &s.kind);
         let kind = match (name, within) {
             (_, Some(SectionKind::Other)) => SectionKind::Other,
-            ("client", None) => {
-                SectionKind::Client(Box::new(ClientDraft { name: second, ..ClientDraft::default() }))
-            }
+            ("client", None) => SectionKind::Client(Box::new(PartialClientEntry {
+                name: second,
+                ..PartialClientEntry::default()
+            })),
             ("clients", None) => {
-                self.report_issue(line, format!("clients {second}: a list is of those sockets alone that name it, and none does here: its clients were left out; move those that are everybody's out of it"));
+                self.report_issue(line, format!("clients {second} was left out: it applies only to sockets that name \
+                                                 it, and there are none here; move clients for all sockets out of \
+                                                 it"));
                 SectionKind::Other
             }
             (_, Some(SectionKind::Client(_))) => {
-                self.report_issue(line, format!("section {name} of a client was passed over: connections are bounded in the server's own configuration"));
+                self.report_issue(
+                    line,
+                    format!(
+                        "section {name} of a client was ignored: the server's own configuration limits connections"
+                    ),
+                );
                 SectionKind::Other
             }
             _ => {
-                self.report_issue(line, format!("section {name} is no client: it was passed over"));
+                self.report_issue(line, format!("section {name} was ignored: it is not a client"));
                 SectionKind::Other
             }
         };
@@ -258,9 +266,9 @@ impl ClientsReader {
 
     fn close_section(&mut self, line: usize) {
         match self.sections.pop() {
-            None => self.report_issue(line, "this } closes nothing"),
+            None => self.report_issue(line, "this } closes no section"),
             Some(ConfigSection { line, kind: SectionKind::Client(draft) }) => {
-                self.finish_client(*draft, line)
+                self.finish_client_section(*draft, line)
             }
             Some(_) => {}
         }
@@ -268,13 +276,13 @@ impl ClientsReader {
 
     fn apply_setting(&mut self, name: &str, value: &ImportValue, line: usize) {
         let Some(section) = self.sections.last_mut() else {
-            return self.report_issue(line, format!("{name} stands in no section: it was left out"));
+            return self.report_issue(line, format!("{name} was left out: it is in no section"));
         };
         let SectionKind::Client(draft) = &mut section.kind else { return };
         if !draft.names.insert(name.to_owned()) {
             return self.report_issue(
                 line,
-                format!("{name} is there twice: the first counts, and this one was left out"),
+                format!("{name} was left out: it occurs twice, and the first one counts"),
             );
         }
         match draft.apply_setting(name, value) {
@@ -282,7 +290,7 @@ impl ClientsReader {
             Ok(Some(note)) => self.report_issue(line, note),
             Err(why) => {
                 if DECISIVE.contains(&name) {
-                    let unfit = format!("its {name} cannot be taken over");
+                    let unfit = format!("its {name} cannot be imported");
                     draft.unfit.get_or_insert((line, unfit));
                 }
                 self.report_issue(line, format!("{name}: {why}"));
@@ -291,7 +299,7 @@ impl ClientsReader {
     }
 
     /// Handles the end of a client's section. `line` is its beginning.
-    fn finish_client(&mut self, mut draft: ClientDraft, line: usize) {
+    fn finish_client_section(&mut self, mut draft: PartialClientEntry, line: usize) {
         if let Some((at, why)) = &draft.unfit {
             let why = format!("{why} (line {at})");
             return self.leave_out(&draft, line, &why);
@@ -301,23 +309,21 @@ impl ClientsReader {
             Err(fault) => return self.leave_out(&draft, line, &fault.message),
         };
         if draft.radsec || draft.row.secret == RADSEC {
-            let why = "it comes by RadSec, by its certificate and not by a secret; add a [[client]] with its prefix and \
+            let why = "it uses RadSec, with a certificate instead of a secret; add a [[client]] with its prefix and \
                        certificate (or fingerprint) to the server's own configuration";
             return self.leave_out(&draft, line, why);
         }
         if draft.row.secret.is_empty() {
-            return self.leave_out(&draft, line, "it has no secret that can be taken over");
+            return self.leave_out(&draft, line, "it has no secret that can be imported");
         }
         let nasname = match bits == address_bits(address) {
             true => address.to_string(),
             false => format!("{address}/{bits}"),
         };
         if let Some(first) = self.address_lines.get(&nasname) {
-            // FreeRADIUS does not start with two different ones.
-            let what = format!(
-                "client {}: {nasname} has a client at line {first} already: it was left out",
-                draft.name
-            );
+            // FreeRADIUS does not start if two different clients have the same address, so only the first is imported.
+            let what =
+                format!("client {} was left out: {nasname} already has a client at line {first}", draft.name);
             return self.report_issue(line, what);
         }
         let mut row = std::mem::take(&mut draft.row);
@@ -333,9 +339,9 @@ impl ClientsReader {
     }
 }
 
-impl ClientDraft {
+impl PartialClientEntry {
     /// Returns its network. FreeRADIUS ignores `netmask` if the client's name is its address.
-    fn client_network(&self) -> Result<(IpAddr, u8), NetworkFault> {
+    fn client_network(&self) -> Result<(IpAddr, u8), NetworkParseError> {
         match &self.address {
             Some(address) => parse_network(address, self.netmask),
             None => parse_network(&self.name, None),
@@ -343,15 +349,15 @@ impl ClientDraft {
     }
 
     /// Returns its source addresses.
-    fn client_extent(&self) -> ClientExtent {
+    fn client_source_addresses(&self) -> SkippedClientNetwork {
         let addresses = ADDRESSES.iter().filter(|name| self.names.contains(**name)).count();
         let is_unread = addresses > 1 || self.address.is_none() && (addresses > 0 || self.has_unread_line);
         match self.client_network() {
-            _ if self.by_stream => ClientExtent::Nowhere,
-            _ if is_unread => ClientExtent::Unknown,
-            Ok((address, bits)) => ClientExtent::Network(address, bits),
-            Err(fault) if fault.is_nowhere => ClientExtent::Nowhere,
-            Err(_) => ClientExtent::Unknown,
+            _ if self.by_stream => SkippedClientNetwork::Nowhere,
+            _ if is_unread => SkippedClientNetwork::Unknown,
+            Ok((address, bits)) => SkippedClientNetwork::Network(address, bits),
+            Err(fault) if fault.is_nowhere => SkippedClientNetwork::Nowhere,
+            Err(_) => SkippedClientNetwork::Unknown,
         }
     }
 
@@ -362,11 +368,11 @@ impl ClientDraft {
     fn apply_setting(&mut self, name: &str, value: &ImportValue) -> Result<Option<String>, String> {
         let text = value.text.clone();
         if !value.is_whole() {
-            return Err(format!("{NOT_UTF8}: it was left out"));
+            return Err(format!("{NOT_UTF8}; left out"));
         }
         let variable = value.quote != Some('\'') && text.contains("${") || text.contains("$ENV{");
         if value.quote == Some('`') || variable {
-            return Err("its value stands elsewhere (a variable or a command): write it out".to_owned());
+            return Err("its value is a variable or a command: write the value itself".to_owned());
         }
         match name {
             "ipaddr" | "ipv4addr" | "ipv6addr" => {
@@ -375,20 +381,20 @@ impl ClientDraft {
                 match &self.address {
                     None => self.address = Some(address),
                     Some(first) => {
-                        return Err(format!("a client has one address, and {first} stands before"));
+                        return Err(format!("a client has one address, and {first} comes first"));
                     }
                 }
             }
             "netmask" => {
                 self.netmask =
-                    Some(text.parse().map_err(|_| "it is no number of bits: it was left out".to_owned())?);
+                    Some(text.parse().map_err(|_| "it is not a number of bits; left out".to_owned())?);
             }
             "secret" => {
                 let known = text == "testing123";
                 self.row.secret = text;
-                return Ok(known.then(|| {
-                    "this secret is FreeRADIUS's example, which everybody knows: choose another".to_owned()
-                }));
+                return Ok(
+                    known.then(|| "this secret is FreeRADIUS's public example: choose another".to_owned())
+                );
             }
             "shortname" => self.row.shortname = text,
             "nas_type" | "nastype" => self.row.kind = text,
@@ -400,23 +406,23 @@ impl ClientDraft {
             }
             "proto" => {
                 self.by_stream = text == "tcp";
-                return Err(format!("{text} is not served"));
+                return Err(format!("{text} is not supported"));
             }
             "virtual_server" if text == "default" => {}
             "virtual_server" => {
                 return Err(format!(
-                    "its logins are those of the server {text} there, which has rules of its own"
+                    "its logins belong to FreeRADIUS's virtual server {text}, which has rules of its own"
                 ));
             }
             "dynamic_clients" => {
-                return Err("its clients and their secrets are found out for each packet".to_owned());
+                return Err("FreeRADIUS looks up its clients and their secrets for each packet".to_owned());
             }
             "coa_server" | "response_window" | "login" | "password" | "max_connections" | "lifetime"
             | "idle_timeout" | "add_cui" | "rate_limit" => {
-                return Err("a client has no such setting here: it was left out".to_owned());
+                return Err("a client has no such setting here; left out".to_owned());
             }
             _ => {
-                return Err("this setting is not known (capitals count): it was left out".to_owned());
+                return Err("unknown setting (case matters); left out".to_owned());
             }
         }
         Ok(None)
@@ -424,19 +430,18 @@ impl ClientDraft {
 }
 
 fn parse_demand(text: &str) -> Result<ClientRequirement, String> {
-    ClientRequirement::parse(text)
-        .ok_or_else(|| format!("{text:?} is neither yes, no nor auto: it was left out"))
+    ClientRequirement::parse(text).ok_or_else(|| format!("{text:?} is neither yes, no nor auto; left out"))
 }
 
 /// Why a text is not a network.
 #[derive(Debug)]
-struct NetworkFault {
+struct NetworkParseError {
     message: String,
     /// True if FreeRADIUS reads it as a network that contains no host.
     is_nowhere: bool,
 }
 
-impl From<String> for NetworkFault {
+impl From<String> for NetworkParseError {
     fn from(what: String) -> Self {
         Self { message: what, is_nowhere: false }
     }
@@ -463,11 +468,11 @@ fn clear_host_bits(address: IpAddr, bits: u8) -> IpAddr {
 }
 
 /// Parses an address or a prefix and clears the host bits.
-fn parse_network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkFault> {
+fn parse_network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkParseError> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => {
             let bits: u8 =
-                bits.parse().map_err(|_| format!("{text:?}: the part after / is no number of bits"))?;
+                bits.parse().map_err(|_| format!("{text:?}: the part after / is not a number of bits"))?;
             if netmask.is_some_and(|netmask| netmask != bits) {
                 return Err(format!("{text:?} has another netmask beside it").into());
             }
@@ -477,13 +482,13 @@ fn parse_network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), Networ
     };
     let Ok(address) = address.parse::<IpAddr>() else {
         let what = format!(
-            "{text:?} is no address, and names are not looked up: write `ipaddr = ADDRESS` or ADDRESS/BITS"
+            "{text:?} is not an address, and names are not looked up: write `ipaddr = ADDRESS` or ADDRESS/BITS"
         );
         return Err(what.into());
     };
     let longest = address_bits(address);
     match bits {
-        // FreeRADIUS reads the unspecified address as any address.
+        // FreeRADIUS takes the unspecified address to mean any address.
         None if address.is_unspecified() => Ok((address, 0)),
         Some(bits) if bits == longest && address.is_unspecified() => Ok((address, 0)),
         None => Ok((address, longest)),
@@ -493,8 +498,8 @@ fn parse_network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), Networ
             // FreeRADIUS clears the host bits of a prefix in CIDR notation, but not with a netmask.
             if netmask.is_some() && !text.contains('/') && cleared != address {
                 let what =
-                    format!("{text} has bits behind its netmask of {bits}, and is nobody to FreeRADIUS");
-                return Err(NetworkFault { message: what, is_nowhere: true });
+                    format!("{text} has bits beyond its netmask of {bits}: it matches no host in FreeRADIUS");
+                return Err(NetworkParseError { message: what, is_nowhere: true });
             }
             Ok((cleared, bits))
         }

@@ -12,7 +12,7 @@ mod items;
 
 use super::ImportIssue;
 use super::words::{ImportValue, WordReader};
-use items::{CheckItem, ReplyItem};
+use items::{CheckItem, ReplyRowImport};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct UsersFile {
 }
 
 /// Reads an included file. The error text says why that fails.
-pub type OpenInclude<'a> = dyn FnMut(&Path) -> Result<String, String> + 'a;
+pub type IncludeFileReader<'a> = dyn FnMut(&Path) -> Result<String, String> + 'a;
 
 /// The settings of an import.
 pub struct UsersImport<'a> {
@@ -41,7 +41,7 @@ pub struct UsersImport<'a> {
     /// True: leave out reply rows that cannot be imported, instead of stopping.
     pub leave_out: bool,
     /// Opens the files of `$INCLUDE`. `None`: an include stops the import.
-    pub open: Option<&'a mut OpenInclude<'a>>,
+    pub open: Option<&'a mut IncludeFileReader<'a>>,
 }
 
 impl fmt::Debug for UsersImport<'_> {
@@ -116,7 +116,7 @@ impl fmt::Display for FilePosition {
 
 /// The state of an entry in the import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum EntryState {
+enum EntryImportState {
     Usable,
     /// A condition was not understood.
     Lost,
@@ -133,24 +133,24 @@ struct UserEntry {
     reply: Vec<AttributeRow>,
     /// The first value counts.
     fall_through: Option<bool>,
-    state: EntryState,
+    state: EntryImportState,
     /// True if it rejects all users that it matches.
     rejects: bool,
     /// True if it accepts all users that it matches (`Auth-Type := Accept`).
     accepts: bool,
     /// True if all its conditions are `Hint == ...`, which were not understood.
     by_hint: bool,
-    /// The attributes of its reply, by [`items::reply_key`].
+    /// The attributes of its reply, by [`items::reply_attribute_key`].
     reply_keys: BTreeSet<String>,
     /// The attributes that occur several times.
     doubled: BTreeSet<String>,
     /// The rows of its reply that were not understood.
-    lost_replies: Vec<LostReply>,
+    lost_replies: Vec<SkippedReplyRow>,
 }
 
 /// A reply row that cannot be imported.
 #[derive(Debug)]
-struct LostReply {
+struct SkippedReplyRow {
     position: FilePosition,
     row_text: String,
     /// True if it is a message to people, and restricts nothing.
@@ -161,7 +161,7 @@ impl UserEntry {
     fn is_default(&self) -> bool {
         self.name == "DEFAULT"
     }
-    fn falls_through(&self) -> bool {
+    fn does_fall_through(&self) -> bool {
         self.fall_through == Some(true)
     }
     /// True if it matches only some requests.
@@ -208,7 +208,7 @@ impl UsersReader<'_> {
     }
 
     /// Reports an issue that stops the import.
-    fn stop_import(&mut self, line: usize, what: impl Into<String>) {
+    fn report_fatal_issue(&mut self, line: usize, what: impl Into<String>) {
         self.complaints.push(ImportIssue {
             file: self.file.clone(),
             line,
@@ -220,11 +220,11 @@ impl UsersReader<'_> {
     fn read_line(&mut self, line: &str, number: usize) {
         if line.len() >= MAX_LINE {
             let what = format!(
-                "a line of {} octets, which FreeRADIUS does not load: a line has {} at most; nothing was taken over",
+                "the line has {} octets, but FreeRADIUS reads {} at most; nothing was imported",
                 line.len(),
                 MAX_LINE - 1
             );
-            return self.stop_import(number, what);
+            return self.report_fatal_issue(number, what);
         }
         if WordReader::new(line).is_at_end() {
             return;
@@ -239,30 +239,34 @@ impl UsersReader<'_> {
 
     /// `$INCLUDE FILE`: inserts its entries here.
     fn include_file(&mut self, mut words: WordReader<'_>, number: usize) {
-        const LOST: &str = "nothing was taken over, since its entries may be what keeps others out";
+        const LOST: &str = "nothing was imported, since entries of that file may reject users";
         let name = match words.take_name() {
             Ok(name) if !name.text.is_empty() => name.text,
-            _ => return self.stop_import(number, format!("$INCLUDE names no file that can be read: {LOST}")),
+            _ => return self.report_fatal_issue(number, format!("$INCLUDE names no readable file: {LOST}")),
         };
         let Some(open) = &mut self.import.open else {
-            return self.stop_import(number, format!("$INCLUDE {name}: the file is not read here: {LOST}"));
+            return self.report_fatal_issue(
+                number,
+                format!("$INCLUDE {name}: included files are not read here: {LOST}"),
+            );
         };
         let folder = self.path.last().and_then(|file| file.parent()).unwrap_or(Path::new(""));
         let file = folder.join(&name);
         if self.path.contains(&file) || self.path.len() >= MAX_DEPTH || self.files >= MAX_FILES {
             let why = format!(
-                "$INCLUDE {name}: files include each other, more than {MAX_DEPTH} deep, or there are more than {MAX_FILES}: {LOST}"
+                "$INCLUDE {name}: a file includes itself, includes are more than {MAX_DEPTH} deep, or there are more \
+                 than {MAX_FILES} files: {LOST}"
             );
-            return self.stop_import(number, why);
+            return self.report_fatal_issue(number, why);
         }
         let text = match open(&file) {
             Ok(text) => text,
-            Err(why) => return self.stop_import(number, format!("$INCLUDE {name}: {why}: {LOST}")),
+            Err(why) => return self.report_fatal_issue(number, format!("$INCLUDE {name}: {why}: {LOST}")),
         };
         self.included += text.len();
         if self.included > MAX_INCLUDED {
-            let why = format!("$INCLUDE {name}: included files have more than 64 MiB in all: {LOST}");
-            return self.stop_import(number, why);
+            let why = format!("$INCLUDE {name}: the included files exceed 64 MiB in all: {LOST}");
+            return self.report_fatal_issue(number, why);
         }
         let outer = self.file.replace(file.to_string_lossy().into());
         self.path.push(file);
@@ -278,11 +282,11 @@ impl UsersReader<'_> {
         if matches!(&name, Ok(name) if name.text.eq_ignore_ascii_case("$INCLUDE")) {
             return self.include_file(words, number);
         }
-        // A user that this entry rejects may be imported from another file.
+        // Note whether this entry rejects: if it is left out, another file may import a user that it rejects.
         let rest = if name.is_ok() { words.remaining_text() } else { line };
         let rejects = rest.to_ascii_lowercase().contains("reject");
         let lost = |this: &mut Self, why: &str| match rejects {
-            true => this.stop_import(number, format!("{why}: the entry was left out{TURNS_AWAY}")),
+            true => this.report_fatal_issue(number, format!("{why}: the entry was left out{TURNS_AWAY}")),
             false => this.report_issue(number, format!("{why}: the entry was left out")),
         };
         let name = match name {
@@ -296,7 +300,7 @@ impl UsersReader<'_> {
             check: Vec::new(),
             reply: Vec::new(),
             fall_through: None,
-            state: EntryState::Usable,
+            state: EntryImportState::Usable,
             rejects: false,
             accepts: false,
             by_hint: true,
@@ -314,8 +318,8 @@ impl UsersReader<'_> {
                     break;
                 }
             };
-            entry.by_hint &= items::is_hint(&attribute, op, &value);
-            self.check_item(&mut entry, number, &attribute, op, &value);
+            entry.by_hint &= items::is_hint_row(&attribute, op, &value);
+            self.add_check_item(&mut entry, number, &attribute, op, &value);
             if !words.take_char(',') {
                 if !words.is_at_end() {
                     broken = true;
@@ -329,20 +333,23 @@ impl UsersReader<'_> {
                 break;
             }
             if words.is_at_end() {
-                self.report_issue(number, "the comma at the line's end promises another condition: conditions stand on one line; the comma was passed over");
+                self.report_issue(
+                    number,
+                    "the comma at the end of the line was ignored: an entry has all its conditions on one line",
+                );
             }
         }
         if broken {
-            entry.state = EntryState::Lost;
+            entry.state = EntryImportState::Lost;
             entry.by_hint = false;
         }
-        self.merge_settings(&mut entry, number);
-        entry.rejects |= rejects && entry.state == EntryState::Lost;
+        self.merge_entry_settings(&mut entry, number);
+        entry.rejects |= rejects && entry.state == EntryImportState::Lost;
         self.open = Some(entry);
     }
 
     /// Adds one condition or setting of an entry's first line.
-    fn check_item(
+    fn add_check_item(
         &mut self,
         entry: &mut UserEntry,
         number: usize,
@@ -363,23 +370,23 @@ impl UsersReader<'_> {
             }
             CheckItem::Pass(why) => self.report_issue(number, format!("{why}; it was left out")),
             CheckItem::Never(why) => {
-                if entry.state == EntryState::Usable {
-                    entry.state = EntryState::Never;
+                if entry.state == EntryImportState::Usable {
+                    entry.state = EntryImportState::Never;
                 }
                 self.report_issue(
                     number,
                     format!(
-                        "{why}; FreeRADIUS never comes to the entry of {:?}, and it was left out",
+                        "{why}; the entry of {:?} was left out, since it never matches in FreeRADIUS",
                         entry.name
                     ),
                 );
             }
             CheckItem::Lose(why) => {
-                entry.state = EntryState::Lost;
+                entry.state = EntryImportState::Lost;
                 self.report_issue(
                     number,
                     format!(
-                        "{why}; the entry of {:?} was left out, since without this it would let in more",
+                        "{why}; the entry of {:?} was left out, since without this it would accept more logins",
                         entry.name
                     ),
                 );
@@ -388,15 +395,15 @@ impl UsersReader<'_> {
     }
 
     /// Combines the settings of an entry.
-    fn merge_settings(&mut self, entry: &mut UserEntry, number: usize) {
-        if entry.state != EntryState::Usable {
+    fn merge_entry_settings(&mut self, entry: &mut UserEntry, number: usize) {
+        if entry.state != EntryImportState::Usable {
             return;
         }
         let mut kept: Vec<AttributeRow> = Vec::new();
-        // The indexes of the settings, each of which occurs once.
+        // The list has the indexes of settings in `kept`. Each setting occurs there once.
         let mut settings: Vec<usize> = Vec::new();
         for row in std::mem::take(&mut entry.check) {
-            let is_same = |n: &&usize| items::sets_the_same(&kept[**n].attribute, &row.attribute);
+            let is_same = |n: &&usize| items::has_same_control_subject(&kept[**n].attribute, &row.attribute);
             let Some(same) = settings.iter().find(is_same).copied() else {
                 if items::is_control(&row.attribute) {
                     settings.push(kept.len());
@@ -406,22 +413,26 @@ impl UsersReader<'_> {
             };
             let first = &kept[same].attribute;
             if !is_one_of(first, &[&row.attribute]) {
-                entry.state = EntryState::Lost;
+                entry.state = EntryImportState::Lost;
                 let what = format!(
-                    "{} beside {first}: which one holds depends on the method; the entry of {:?} was left out",
+                    "{} beside {first}: the method decides which one counts; the entry of {:?} was left out",
                     row.attribute, entry.name
                 );
                 return self.report_issue(number, what);
             }
             entry.doubled.insert(row.attribute.to_ascii_lowercase());
             if is_one_of(&row.attribute, &["Auth-Type"]) {
-                self.report_issue(number, "Auth-Type is there twice: FreeRADIUS takes the last one (and a Reject wherever it stands), the other was left out");
+                self.report_issue(
+                    number,
+                    "Auth-Type occurs twice: FreeRADIUS takes the last one, or a Reject at any place; the other was \
+                     left out",
+                );
                 if !is_one_of(&kept[same].value, &["Reject", "4"]) {
                     kept[same] = row;
                 }
             } else {
                 let what = format!(
-                    "{} is there twice: FreeRADIUS takes the first one, the second was left out",
+                    "{} occurs twice: FreeRADIUS takes the first one; the second was left out",
                     row.attribute
                 );
                 self.report_issue(number, what);
@@ -432,13 +443,14 @@ impl UsersReader<'_> {
 
     fn read_reply(&mut self, line: &str, number: usize) {
         if self.open.is_none() {
-            return self.report_issue(
-                number,
-                "an indented line without an entry above it that could be read: it was left out",
-            );
+            return self
+                .report_issue(number, "the indented line was left out: no readable entry is above it");
         }
         if self.promised.is_none() && self.open.as_ref().is_some_and(|e| !e.reply.is_empty()) {
-            self.report_issue(number, "the line before does not end with a comma, so FreeRADIUS would not read this one; it was taken over");
+            self.report_issue(
+                number,
+                "the line before does not end with a comma, so FreeRADIUS would not read this one; it was imported",
+            );
         }
         self.promised = None;
         let mut words = WordReader::new(line);
@@ -447,28 +459,33 @@ impl UsersReader<'_> {
             let (attribute, op, value) = match parse_item(&mut words) {
                 Ok(item) => item,
                 Err(what) => {
-                    return self.lose_reply(LostReply { position: at, row_text: what, is_message: false });
+                    return self.lose_reply(SkippedReplyRow {
+                        position: at,
+                        row_text: what,
+                        is_message: false,
+                    });
                 }
             };
             let item = items::classify_reply(&attribute, op, &value, self.import.dictionary);
             let Some(entry) = &mut self.open else { return };
             match item {
-                ReplyItem::FallThrough(yes) => {
+                ReplyRowImport::FallThrough(yes) => {
                     entry.fall_through.get_or_insert(yes);
                 }
                 // Report every row, so that an operator does not rely on a missing filter or VLAN.
-                ReplyItem::Import { row, .. } if entry.state != EntryState::Usable => {
+                ReplyRowImport::Import { row, .. } if entry.state != EntryImportState::Usable => {
                     let whole = format!(
-                        "{}: this row was left out with its entry, that of {:?} at {}",
+                        "{}: this row was left out with the entry of {:?} at {}",
                         row.attribute, entry.name, entry.position
                     );
                     entry.reply.push(row);
                     self.report_issue(number, whole);
                 }
-                ReplyItem::Import { mut row, note } => {
-                    let key = items::reply_key(&row.attribute, self.import.dictionary);
+                ReplyRowImport::Import { mut row, note } => {
+                    let key = items::reply_attribute_key(&row.attribute, self.import.dictionary);
                     if !entry.reply_keys.insert(key.clone()) {
-                        // In FreeRADIUS an operator sees only the list before the entry, so both values are sent.
+                        // In FreeRADIUS an operator applies only to the reply list of earlier entries, so a doubled
+                        // attribute sends both values.
                         row.op = RowOperator::Add;
                         entry.doubled.insert(key);
                     }
@@ -478,10 +495,10 @@ impl UsersReader<'_> {
                         self.report_issue(number, what);
                     }
                 }
-                ReplyItem::Leave(why) => {
+                ReplyRowImport::Leave(why) => {
                     let is_message = is_one_of(&attribute, &["Reply-Message"]);
                     let what = format!("{why}; this row was left out");
-                    self.lose_reply(LostReply { position: at.clone(), row_text: what, is_message });
+                    self.lose_reply(SkippedReplyRow { position: at.clone(), row_text: what, is_message });
                 }
             }
             self.promised = words.take_char(',').then_some(number);
@@ -491,14 +508,14 @@ impl UsersReader<'_> {
                         "a comma is missing before {:?}: the rest of the line was left out",
                         shorten_text(words.remaining_text())
                     );
-                    self.lose_reply(LostReply { position: at, row_text: what, is_message: false });
+                    self.lose_reply(SkippedReplyRow { position: at, row_text: what, is_message: false });
                 }
                 return;
             }
         }
     }
 
-    fn lose_reply(&mut self, lost: LostReply) {
+    fn lose_reply(&mut self, lost: SkippedReplyRow) {
         if let Some(entry) = &mut self.open {
             entry.lost_replies.push(lost);
         }
@@ -506,7 +523,10 @@ impl UsersReader<'_> {
 
     fn end_entry(&mut self) {
         if let Some(line) = self.promised.take() {
-            self.report_issue(line, "the comma at the line's end promises another row, and none follows: look whether one was lost");
+            self.report_issue(
+                line,
+                "the line ends with a comma, but no row follows: check whether one is missing",
+            );
         }
         self.entries.extend(self.open.take());
     }
@@ -514,7 +534,7 @@ impl UsersReader<'_> {
 
 /// The warning about a missing entry that rejects users.
 const TURNS_AWAY: &str =
-    "; it turns somebody away, so that the file was not taken over: without it more would be let in";
+    "; it rejects users, so the file was not imported: more users would be accepted without it";
 
 /// Parses one `attribute operator value`.
 ///
@@ -523,7 +543,8 @@ const TURNS_AWAY: &str =
 fn parse_item(words: &mut WordReader<'_>) -> Result<(String, RowOperator, ImportValue), String> {
     let mut attribute =
         words.take_bare_word(&[',', '=', ':', '+', '!', '<', '>', '#', '"', '\'', '`']).to_owned();
-    // The tag of a tunnel attribute is part of the name: `Tunnel-Type:1`.
+    // A colon and number after the attribute are the tag of a tunnel attribute and part of its name, as in
+    // `Tunnel-Type:1`.
     if words.remaining_text().starts_with(':') && !words.remaining_text().starts_with(":=") {
         words.take_char(':');
         attribute =
@@ -531,7 +552,7 @@ fn parse_item(words: &mut WordReader<'_>) -> Result<(String, RowOperator, Import
     }
     let Some(op) = words.take_operator().filter(|_| !attribute.is_empty()) else {
         return Err(format!(
-            "{:?} is no `Attribute operator value`: the rest of the line was left out",
+            "{:?} is not `Attribute operator value`: the rest of the line was left out",
             shorten_text(&format!("{attribute}{}", words.remaining_text()))
         ));
     };

@@ -14,7 +14,7 @@ pub(super) struct ImportValue {
 }
 
 /// The message for other octets.
-pub(super) const NOT_UTF8: &str = "it has octets that are no UTF-8, which no value has here";
+pub(super) const NOT_UTF8: &str = "it is not valid UTF-8";
 
 /// Resolves the escapes of an item's value as FreeRADIUS 3 does: `\n`, `\r`, `\t`, `\\`, `\"`, and three octal digits
 /// for an octet. Any other backslash is literal.
@@ -29,7 +29,7 @@ pub(crate) fn resolve_escapes(text: &str) -> Vec<u8> {
             [b't', ..] => (b'\t', 2),
             [mark @ (b'\\' | b'"'), ..] => (*mark, 2),
             [b'0'..=b'7', second, third, ..] if second.is_ascii_digit() && third.is_ascii_digit() => {
-                // A digit that is not octal ends the number, and is skipped.
+                // The number ends at a digit that is not octal, but all three digits are consumed.
                 let digits =
                     after[..3].iter().map_while(|digit| (*digit < b'8').then(|| u32::from(digit - b'0')));
                 (digits.fold(0, |number, digit| 8 * number + digit) as u8, 4)
@@ -115,7 +115,7 @@ impl<'a> WordReader<'a> {
         let text = String::from_utf8(resolve_escapes(&raw)).map_err(|_| NOT_UTF8)?;
         let value = ImportValue { text, raw, quote };
         match value.text.contains('\0') {
-            true => Err("it has an octet 0, which no value has here"),
+            true => Err("it contains a zero octet"),
             false if value.is_whole() => Ok(value),
             false => Err(NOT_UTF8),
         }

@@ -1,7 +1,7 @@
 //! A connection to PostgreSQL, and the classification of its errors.
 
 use super::sql;
-use super::tls::{HandshakeFault, TlsConnector, TlsSettings};
+use super::tls::{TlsConnector, TlsHandshakeError, TlsSettings};
 use crate::schema::{self, MIGRATIONS, SchemaReport};
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -33,7 +33,7 @@ pub(super) struct ConnectionFailure {
 }
 
 impl ConnectionFailure {
-    fn from_tls(text: String) -> Self {
+    fn from_tls_error(text: String) -> Self {
         Self { error: StoreError::Refused(text), broken: true }
     }
 }
@@ -41,8 +41,8 @@ impl ConnectionFailure {
 impl From<Error> for ConnectionFailure {
     fn from(error: Error) -> Self {
         let Some(db) = error.as_db_error() else {
-            match HandshakeFault::find_in_error(&error) {
-                Some(fault @ HandshakeFault::Tls(_)) => return Self::from_tls(fault.to_string()),
+            match TlsHandshakeError::find_handshake_fault(&error) {
+                Some(fault @ TlsHandshakeError::Tls(_)) => return Self::from_tls_error(fault.to_string()),
                 Some(fault) => {
                     let error = StoreError::Unavailable(fault.to_string());
                     return Self { error, broken: true };
@@ -50,11 +50,11 @@ impl From<Error> for ConnectionFailure {
                 None => {}
             }
             let mut text = error.to_string();
-            // The library has no error code for it.
+            // The client library has no error code for a server without TLS, so compare the text.
             if text.contains(NO_TLS) || error.source().is_some_and(|e| e.to_string() == NO_TLS) {
-                return Self::from_tls(
-                    "the server does not speak TLS, which sslmode demands: set ssl = on in its postgresql.conf, or \
-                     write sslmode=disable where nobody listens on the way to it"
+                return Self::from_tls_error(
+                    "the server does not support TLS, which sslmode requires: set ssl = on in its postgresql.conf, or \
+                     write sslmode=disable for a trusted network"
                         .to_owned(),
                 );
             }
@@ -68,12 +68,13 @@ impl From<Error> for ConnectionFailure {
                 Self { error: StoreError::Refused(text), broken: true }
             };
         };
-        // The detail can contain the row, and so a password: show only the message.
+        // Show only the message: PostgreSQL's detail can contain the row, and so a password.
         let text = format!("{}: {} (SQLSTATE {})", db.severity(), db.message(), db.code().code());
         let class = &db.code().code()[..2];
         let later = matches!(class, "08" | "40" | "53" | "57" | "58")
             || [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::READ_ONLY_SQL_TRANSACTION].contains(&db.code());
-        // After a failover this server is read-only: a new connection may reach the primary.
+        // After a failover this server is read-only. So treat the connection as broken: a new one may reach the
+        // primary.
         let broken = matches!(class, "08" | "57") && *db.code() != SqlState::QUERY_CANCELED
             || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
         let error = match class {
@@ -118,7 +119,7 @@ impl PostgresConnection {
     pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Self, ConnectionFailure> {
         let client = connect_client(config, tls).await?;
         in_time(MIGRATION, migrate_schema(&client)).await?;
-        // Acknowledged means durable, whatever the server's default. A stronger setting stays.
+        // An acknowledged record must be durable, so turn synchronous_commit on if it is off. A stronger setting stays.
         let settings = format!(
             "SET statement_timeout = {}; SELECT set_config('synchronous_commit', 'on', false) \
              WHERE current_setting('synchronous_commit') = 'off'",
@@ -140,7 +141,7 @@ impl PostgresConnection {
 
     /// True if the server has closed the connection. This sends no query.
     pub(super) async fn is_closed(&self) -> bool {
-        // An idle connection is not driven: yield to the reactor, then to the connection.
+        // An idle connection task does not run. So yield to the reactor first, and then to the connection task.
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
@@ -150,10 +151,10 @@ impl PostgresConnection {
 
 /// Connects. Falls back to plaintext if the server has no TLS and the mode allows that.
 async fn connect_client(config: &Config, tls: &TlsSettings) -> Result<Client, ConnectionFailure> {
-    let connector = tls.load_connector().map_err(ConnectionFailure::from_tls)?;
+    let connector = tls.load_connector().map_err(ConnectionFailure::from_tls_error)?;
     in_time(CONNECT, async {
         match open_client(config, connector.clone()).await {
-            Err(error) if tls.allows_plaintext() && is_of_tls(&error) => {
+            Err(error) if tls.allows_plaintext() && is_tls_refused(&error) => {
                 let mut plain = config.clone();
                 plain.ssl_mode(SslMode::Disable);
                 Ok(open_client(&plain, connector).await?)
@@ -190,7 +191,7 @@ pub(super) async fn examine_schema(
                 let denied = client.query(sql::DENIED, &[]).await?;
                 missing.extend(denied.iter().map(|row| {
                     let (table, right): (&str, &str) = (row.get(0), row.get(1));
-                    format!("this role may not {right} in table {table}")
+                    format!("this role has no right to {right} in table {table}")
                 }));
             }
         }
@@ -202,7 +203,7 @@ pub(super) async fn examine_schema(
 async fn open_client(config: &Config, tls: TlsConnector) -> Result<Client, Error> {
     let (client, connection) = config.connect(tls).await?;
     tokio::spawn(async move {
-        // The next user of the connection sees its failure.
+        // The result is ignored: the next user of the connection sees its failure.
         let _ended = connection.await;
     });
     Ok(client)
@@ -210,8 +211,8 @@ async fn open_client(config: &Config, tls: TlsConnector) -> Result<Client, Error
 
 /// True if the server may accept a connection without TLS instead: the handshake failed, or `pg_hba.conf` has no line
 /// for a TLS connection. A wrong password does not count, and is never sent in plaintext.
-fn is_of_tls(error: &Error) -> bool {
-    HandshakeFault::find_in_error(error).is_some()
+fn is_tls_refused(error: &Error) -> bool {
+    TlsHandshakeError::find_handshake_fault(error).is_some()
         || error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
 }
 
@@ -226,7 +227,8 @@ async fn migrate_schema(client: &Client) -> Result<(), ConnectionFailure> {
     if schema_version(client).await? == schema::VERSION {
         return Ok(());
     }
-    // Only one program migrates at a time. The transaction releases the lock. The number is `usher` in ASCII.
+    // The lock lets only one program migrate at a time, and the transaction releases it. Its number is `usher` in
+    // ASCII.
     client
         .batch_execute(
             "BEGIN; SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock(504979285362)",
@@ -238,7 +240,7 @@ async fn migrate_schema(client: &Client) -> Result<(), ConnectionFailure> {
         .map_err(not_allowed)?;
     let found = schema_version(client).await?;
     for step in MIGRATIONS.iter().filter(|step| step.version > found) {
-        client.batch_execute(&schema::postgres_step(step)).await.map_err(not_allowed)?;
+        client.batch_execute(&schema::postgres_migration_script(step)).await.map_err(not_allowed)?;
     }
     client.batch_execute("COMMIT").await?;
     Ok(())
@@ -262,13 +264,13 @@ async fn schema_version(client: &Client) -> Result<i64, ConnectionFailure> {
 fn not_allowed(error: Error) -> ConnectionFailure {
     match error.as_db_error() {
         Some(db) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Refused(format!(
-            "the tables are not all there and this role may not make them ({}): let their owner run the script of \
-             usher's tables for PostgreSQL once, or let the role make tables",
+            "tables are missing and this role may not create them ({}): let their owner run the output of `usher aaa \
+             schema` once, or let the role create tables",
             db.message()
         ))
         .into(),
         Some(db) if *db.code() == SqlState::UNIQUE_VIOLATION => {
-            StoreError::Refused(schema::not_unique(db.message())).into()
+            StoreError::Refused(schema::duplicate_sessions_message(db.message())).into()
         }
         _ => error.into(),
     }

@@ -101,7 +101,7 @@ pub(super) fn put_sessions() -> String {
         "INSERT INTO radacct ({names}) SELECT {} FROM unnest({}) AS t ({names}) ON CONFLICT (acctuniqueid) DO UPDATE SET {}",
         SESSION.map(value).join(", "),
         SESSION.into_iter().enumerate().map(array).collect::<Vec<_>>().join(", "),
-        rows::update_clause(),
+        rows::session_update_clause(),
         names = rows::column_names(", "),
     )
 }

@@ -15,8 +15,8 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use usher_core::WallTime;
 use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, TlsClientEngine, TlsCredentials, TlsEngine, TlsError, TrustRoots,
-    VersionRange, WallClock,
+    ClientConfig, SharedWallClock, TlsClientEngine, TlsClientOptions, TlsCredentials, TlsEngine, TlsError,
+    TlsVersionRange, TrustRoots,
 };
 
 /// The system's trust anchors on Debian, Fedora and others.
@@ -27,7 +27,7 @@ const PIECE: usize = 16 << 10;
 
 /// libpq's `sslmode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TlsMode {
+enum PostgresSslMode {
     Disable,
     Prefer,
     Require,
@@ -38,7 +38,7 @@ enum TlsMode {
 /// The TLS settings of a URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TlsSettings {
-    mode: TlsMode,
+    mode: PostgresSslMode,
     /// The file of trust anchors. `None`: any certificate is accepted.
     root: Option<PathBuf>,
     /// The client certificate and its key.
@@ -47,7 +47,7 @@ pub(super) struct TlsSettings {
 
 impl TlsSettings {
     /// No TLS, as for a Unix socket.
-    pub(super) const NONE: Self = Self { mode: TlsMode::Disable, root: None, client: None };
+    pub(super) const NONE: Self = Self { mode: PostgresSslMode::Disable, root: None, client: None };
 
     /// Checks the parameters of a URL.
     ///
@@ -56,42 +56,42 @@ impl TlsSettings {
     pub(super) fn new(asked: TlsParameters) -> Result<Self, String> {
         let system = asked.root.as_deref() == Some("system");
         let mode = match asked.mode.as_deref() {
-            None if system => TlsMode::VerifyFull,
-            None | Some("prefer") => TlsMode::Prefer,
+            None if system => PostgresSslMode::VerifyFull,
+            None | Some("prefer") => PostgresSslMode::Prefer,
             Some("disable") => return Ok(Self::NONE),
-            Some("require") => TlsMode::Require,
-            Some("verify-ca") => TlsMode::VerifyCa,
-            Some("verify-full") => TlsMode::VerifyFull,
+            Some("require") => PostgresSslMode::Require,
+            Some("verify-ca") => PostgresSslMode::VerifyCa,
+            Some("verify-full") => PostgresSslMode::VerifyFull,
             Some(other) => {
                 return Err(format!(
-                    "sslmode={other} is none of disable, prefer, require, verify-ca and verify-full: write one of them"
+                    "sslmode={other} is unknown: write disable, prefer, require, verify-ca or verify-full"
                 ));
             }
         };
         let mode = match (mode, &asked.root) {
-            (TlsMode::Prefer, Some(_)) => {
+            (PostgresSslMode::Prefer, Some(_)) => {
                 return Err(
-                    "sslrootcert is of no use with sslmode=prefer, the default, which goes on without TLS where a \
+                    "sslrootcert has no effect with sslmode=prefer, the default, which continues without TLS if the \
                      certificate is not trusted: write sslmode=verify-full"
                         .to_owned(),
                 );
             }
-            (TlsMode::Require | TlsMode::VerifyCa, Some(_)) if system => {
+            (PostgresSslMode::Require | PostgresSslMode::VerifyCa, Some(_)) if system => {
                 return Err(
-                    "sslrootcert=system trusts every public authority, so that the name must be right: write \
+                    "sslrootcert=system trusts every public authority, so the host name must be checked: write \
                      sslmode=verify-full"
                         .to_owned(),
                 );
             }
-            (TlsMode::VerifyCa | TlsMode::VerifyFull, None) => {
+            (PostgresSslMode::VerifyCa | PostgresSslMode::VerifyFull, None) => {
                 return Err(
                     "sslmode=verify-ca and verify-full need the authority that signed the server's certificate: add \
                      sslrootcert=FILE (PEM), or sslrootcert=system for a public one"
                         .to_owned(),
                 );
             }
-            // libpq does the same.
-            (TlsMode::Require, Some(_)) => TlsMode::VerifyCa,
+            // Given a root certificate, `require` also verifies the authority, as in libpq.
+            (PostgresSslMode::Require, Some(_)) => PostgresSslMode::VerifyCa,
             (mode, _) => mode,
         };
         let root = match asked.root {
@@ -110,15 +110,17 @@ impl TlsSettings {
     /// The mode for the client library.
     pub(super) const fn ssl_mode(&self) -> SslMode {
         match self.mode {
-            TlsMode::Disable => SslMode::Disable,
-            TlsMode::Prefer => SslMode::Prefer,
-            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+            PostgresSslMode::Disable => SslMode::Disable,
+            PostgresSslMode::Prefer => SslMode::Prefer,
+            PostgresSslMode::Require | PostgresSslMode::VerifyCa | PostgresSslMode::VerifyFull => {
+                SslMode::Require
+            }
         }
     }
 
     /// True if a connection without TLS is allowed.
     pub(super) fn allows_plaintext(&self) -> bool {
-        self.mode == TlsMode::Prefer
+        self.mode == PostgresSslMode::Prefer
     }
 
     /// Reads the current files.
@@ -127,7 +129,7 @@ impl TlsSettings {
     /// A sentence that names the file.
     pub(super) fn load_connector(&self) -> Result<TlsConnector, String> {
         let roots = match &self.root {
-            None => TrustRoots::accept_any(),
+            None => TrustRoots::accept_any_certificate(),
             Some(path) => TrustRoots::from_pem(&read_file(path, "sslrootcert")?)
                 .map_err(|e| format!("{}: {e}", path.display()))?,
         };
@@ -141,12 +143,12 @@ impl TlsSettings {
                 );
                 let made = TlsCredentials::from_pem(&pem.0, &pem.1);
                 Some(made.map_err(|e| {
-                    format!("{}: {e}", if e.is_of_key() { key } else { certificate }.display())
+                    format!("{}: {e}", if e.concerns_private_key() { key } else { certificate }.display())
                 })?)
             }
         };
         let connector =
-            TlsConnector { roots, credentials, verifies_host_name: self.mode == TlsMode::VerifyFull };
+            TlsConnector { roots, credentials, verifies_host_name: self.mode == PostgresSslMode::VerifyFull };
         // Report faults of the files now, not at the first connection.
         connector.client_config("localhost").map_err(|e| e.to_string())?;
         Ok(connector)
@@ -157,31 +159,31 @@ fn system_roots() -> Result<PathBuf, String> {
     let set = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     set.or_else(|| SYSTEM.iter().map(PathBuf::from).find(|path| path.exists())).ok_or_else(|| {
         format!(
-            "sslrootcert=system: none of {} is there: install the package ca-certificates, or name a file",
+            "sslrootcert=system: none of {} exists: install the package ca-certificates, or name a file",
             SYSTEM.join(", ")
         )
     })
 }
 
 fn read_file(path: &Path, key: &str) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|e| format!("{key}={}: {e}", path.display()))
+    fs::read(path).map_err(|e| format!("cannot read {key}={}: {e}", path.display()))
 }
 
 /// Rejects a private key that others can read. As in libpq, only its owner may read it, or also its group if the
 /// owner is root.
 fn require_private_key(key: &Path) -> Result<(), String> {
     let shown = key.display();
-    let about = fs::metadata(key).map_err(|e| format!("sslkey={shown}: {e}"))?;
+    let about = fs::metadata(key).map_err(|e| format!("cannot read sslkey={shown}: {e}"))?;
     let others = if about.uid() == 0 { 0o037 } else { 0o077 };
     if about.mode() & others == 0 {
         return Ok(());
     }
-    Err(format!("sslkey={shown} can be read or changed by others than its owner; say: chmod 0600 {shown}"))
+    Err(format!("sslkey={shown}: others than its owner can read or change it; run: chmod 0600 {shown}"))
 }
 
 /// Why the TLS handshake failed.
 #[derive(Debug)]
-pub(super) enum HandshakeFault {
+pub(super) enum TlsHandshakeError {
     /// The server closed the connection.
     Closed,
     /// The connection failed.
@@ -190,58 +192,58 @@ pub(super) enum HandshakeFault {
     Tls(TlsError),
 }
 
-impl HandshakeFault {
+impl TlsHandshakeError {
     /// Finds the fault in an error of the client library.
-    pub(super) fn find_in_error(error: &tokio_postgres::Error) -> Option<&Self> {
+    pub(super) fn find_handshake_fault(error: &tokio_postgres::Error) -> Option<&Self> {
         let source = std::error::Error::source(error)?;
         let inner = || source.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
         source.downcast_ref().or_else(inner)
     }
 }
 
-impl From<TlsError> for HandshakeFault {
+impl From<TlsError> for TlsHandshakeError {
     fn from(error: TlsError) -> Self {
         Self::Tls(error)
     }
 }
 
-impl From<io::Error> for HandshakeFault {
+impl From<io::Error> for TlsHandshakeError {
     fn from(error: io::Error) -> Self {
         Self::Socket(error)
     }
 }
 
-impl std::fmt::Display for HandshakeFault {
+impl std::fmt::Display for TlsHandshakeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Closed => f.write_str("the server closed the connection during the handshake of TLS"),
-            Self::Socket(error) => write!(f, "during the handshake of TLS: {error}"),
+            Self::Closed => f.write_str("the server closed the connection during the TLS handshake"),
+            Self::Socket(error) => write!(f, "the TLS handshake failed: {error}"),
             Self::Tls(error) => write!(f, "TLS: {error}{}", operator_hint(error.fault())),
         }
     }
 }
 
-impl std::error::Error for HandshakeFault {}
+impl std::error::Error for TlsHandshakeError {}
 
 /// Returns the remedy that is appended to a fault.
 const fn operator_hint(fault: TlsFault) -> &'static str {
     use CertificateFault;
     match fault {
         TlsFault::Certificate(CertificateFault::UnknownAuthority | CertificateFault::Signature) => {
-            ": no authority of sslrootcert signed the server's certificate; name the file that holds the one that did"
+            ": no authority of sslrootcert signed the server's certificate; name the file of the right authority"
         }
         TlsFault::Certificate(CertificateFault::Name) => {
-            ": write a name that stands in the certificate's subjectAltName as host, or, where any server of this \
-             authority will do, sslmode=verify-ca"
+            ": use a host name from the certificate's subjectAltName, or sslmode=verify-ca if any server of this \
+             authority will do"
         }
         TlsFault::Certificate(CertificateFault::Expired) => {
-            ": the server's certificate, or this clock, is out of date"
+            ": the server's certificate has expired, or this clock is wrong"
         }
         TlsFault::Certificate(CertificateFault::Constraint) => {
-            ": the server shows an authority's own certificate; give it one that an authority signed for it"
+            ": the server uses an authority's own certificate; give it one that the authority signed"
         }
         TlsFault::Alert(_) => {
-            ": the server says so; where it wants a certificate, give it one that it trusts by sslcert and sslkey"
+            ": the server sent this alert; if it requires a client certificate, set sslcert and sslkey"
         }
         _ => "",
     }
@@ -258,16 +260,17 @@ pub(super) struct TlsConnector {
 impl TlsConnector {
     fn client_config(&self, host: &str) -> Result<ClientConfig, TlsError> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let config = ClientConfig::new(ClientOptions {
-            versions: VersionRange::default(),
+        let config = ClientConfig::new(TlsClientOptions {
+            versions: TlsVersionRange::default(),
             credentials: self.credentials.clone(),
             roots: self.roots.clone(),
             server_name: self.verifies_host_name.then(|| host.to_owned()),
             resumption: None,
-            clock: WallClock::from_time(WallTime::from_unix_secs(since.as_secs())),
+            clock: SharedWallClock::from_time(WallTime::from_unix_secs(since.as_secs())),
             key_log: None,
         })?;
-        // No value is derived from the session's keys, and poolers lack this extension.
+        // The extended master secret is not required: nothing here is derived from the session's keys, and poolers lack
+        // the extension.
         Ok(config.without_extended_master_secret())
     }
 }
@@ -275,9 +278,9 @@ impl TlsConnector {
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for TlsConnector {
     type Stream = EncryptedStream<S>;
     type TlsConnect = TlsHandshake;
-    type Error = HandshakeFault;
+    type Error = TlsHandshakeError;
 
-    fn make_tls_connect(&mut self, host: &str) -> Result<TlsHandshake, HandshakeFault> {
+    fn make_tls_connect(&mut self, host: &str) -> Result<TlsHandshake, TlsHandshakeError> {
         Ok(TlsHandshake { connector: self.clone(), host: host.to_owned() })
     }
 }
@@ -291,8 +294,8 @@ pub(super) struct TlsHandshake {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHandshake {
     type Stream = EncryptedStream<S>;
-    type Error = HandshakeFault;
-    type Future = Pin<Box<dyn Future<Output = Result<EncryptedStream<S>, HandshakeFault>> + Send>>;
+    type Error = TlsHandshakeError;
+    type Future = Pin<Box<dyn Future<Output = Result<EncryptedStream<S>, TlsHandshakeError>> + Send>>;
 
     fn connect(self, socket: S) -> Self::Future {
         Box::pin(async move {
@@ -321,7 +324,7 @@ pub(super) struct EncryptedStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> EncryptedStream<S> {
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_tls_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.engine.write_tls(&mut self.out);
         while self.sent < self.out.len() {
             match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.out[self.sent..]))? {
@@ -335,7 +338,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> EncryptedStream<S> {
     }
 
     /// Reads once. False at the end.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, HandshakeFault>> {
+    fn poll_tls_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, TlsHandshakeError>> {
         let mut octets = [0; PIECE];
         let mut buffer = ReadBuf::new(&mut octets);
         ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer))?;
@@ -345,21 +348,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> EncryptedStream<S> {
         let result = self.engine.read_tls(buffer.filled());
         self.engine.take_application(&mut self.read);
         if let Err(error) = result {
-            // Send the alert, if the server still reads.
-            let _told = self.poll_send(cx);
+            // The result is ignored: the alert reaches the server only if it still reads.
+            let _told = self.poll_tls_write(cx);
             return Poll::Ready(Err(error.into()));
         }
         Poll::Ready(Ok(true))
     }
 
-    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeFault>> {
+    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TlsHandshakeError>> {
         loop {
-            ready!(self.poll_send(cx))?;
+            ready!(self.poll_tls_write(cx))?;
             if !self.engine.is_handshaking() {
                 return Poll::Ready(Ok(()));
             }
-            if !ready!(self.poll_fill(cx))? {
-                return Poll::Ready(Err(HandshakeFault::Closed));
+            if !ready!(self.poll_tls_read(cx))? {
+                return Poll::Ready(Err(TlsHandshakeError::Closed));
             }
         }
     }
@@ -374,11 +377,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
         let this = self.get_mut();
         while this.read.is_empty() {
             // A read can cause a response: a key update (RFC 8446 §4.6.3). The rest is sent later.
-            let _sent = this.poll_send(cx)?;
-            match ready!(this.poll_fill(cx)) {
+            let _sent = this.poll_tls_write(cx)?;
+            match ready!(this.poll_tls_read(cx)) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Ready(Ok(())),
-                Err(HandshakeFault::Socket(error)) => return Poll::Ready(Err(error)),
+                Err(TlsHandshakeError::Socket(error)) => return Poll::Ready(Err(error)),
                 Err(fault) => return Poll::Ready(Err(io::Error::other(fault))),
             }
         }
@@ -397,29 +400,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_send(cx))?;
+        ready!(this.poll_tls_write(cx))?;
         let piece = &octets[..octets.len().min(PIECE)];
-        this.engine.write_application(piece).map_err(|e| io::Error::other(HandshakeFault::Tls(e)))?;
-        let _sent = this.poll_send(cx)?;
+        this.engine.write_application(piece).map_err(|e| io::Error::other(TlsHandshakeError::Tls(e)))?;
+        let _sent = this.poll_tls_write(cx)?;
         Poll::Ready(Ok(piece.len()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_send(cx))?;
+        ready!(this.poll_tls_write(cx))?;
         Pin::new(&mut this.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_send(cx))?;
+        ready!(this.poll_tls_write(cx))?;
         Pin::new(&mut this.socket).poll_shutdown(cx)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        let digest = self.engine.peer_certificate().and_then(end_point);
+        let digest = self.engine.peer_certificate().and_then(channel_binding_hash);
         digest.map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
     }
 }
@@ -427,7 +430,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
 /// Returns the certificate's hash by the hash function of its signature, or SHA-256 for older ones (RFC 5929 §4.1).
 /// For signatures without a hash function of their own (Ed25519, PSS), servers lack this binding, or only the latest
 /// versions have it.
-fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+fn channel_binding_hash(certificate: &[u8]) -> Option<Vec<u8>> {
     use sha2::Digest;
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     match parsed.signature_algorithm.algorithm.to_id_string().as_str() {
@@ -447,7 +450,7 @@ fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn parse_mode(mode: &str, root: &str) -> Result<TlsMode, String> {
+    fn parse_mode(mode: &str, root: &str) -> Result<PostgresSslMode, String> {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         TlsSettings::new(TlsParameters { mode: given(mode), root: given(root), ..TlsParameters::default() })
             .map(|w| w.mode)
@@ -456,13 +459,13 @@ mod tests {
     #[test]
     fn each_mode_asks_for_what_libpq_does() {
         for (mode, root, want) in [
-            ("", "", TlsMode::Prefer),
-            ("disable", "", TlsMode::Disable),
-            ("disable", "ca.pem", TlsMode::Disable),
-            ("require", "", TlsMode::Require),
-            ("require", "ca.pem", TlsMode::VerifyCa),
-            ("verify-ca", "ca.pem", TlsMode::VerifyCa),
-            ("verify-full", "ca.pem", TlsMode::VerifyFull),
+            ("", "", PostgresSslMode::Prefer),
+            ("disable", "", PostgresSslMode::Disable),
+            ("disable", "ca.pem", PostgresSslMode::Disable),
+            ("require", "", PostgresSslMode::Require),
+            ("require", "ca.pem", PostgresSslMode::VerifyCa),
+            ("verify-ca", "ca.pem", PostgresSslMode::VerifyCa),
+            ("verify-full", "ca.pem", PostgresSslMode::VerifyFull),
         ] {
             assert_eq!(parse_mode(mode, root), Ok(want), "{mode} {root}");
         }

@@ -12,7 +12,7 @@ pub(super) struct TlsParameters {
 }
 
 impl TlsParameters {
-    fn value_slot(&mut self, key: &str) -> Option<&mut Option<String>> {
+    fn tls_parameter_slot(&mut self, key: &str) -> Option<&mut Option<String>> {
         match key {
             "sslmode" => Some(&mut self.mode),
             "sslrootcert" => Some(&mut self.root),
@@ -26,13 +26,13 @@ impl TlsParameters {
 /// Splits the TLS parameters from a URL. The URL keeps unknown parameters, which the client library rejects.
 pub(super) fn split_tls_parameters(url: &str) -> (TlsParameters, String) {
     let pairs = if url.starts_with("postgresql://") || url.starts_with("postgres://") {
-        of_url(url)
+        parse_url_parameters(url)
     } else {
         of_words(url)
     };
     let (mut asked, mut rest, mut from) = (TlsParameters::default(), String::new(), 0);
     for (range, key, value) in pairs {
-        if let Some(place) = asked.value_slot(&key) {
+        if let Some(place) = asked.tls_parameter_slot(&key) {
             *place = Some(value);
             rest.push_str(&url[from..range.start]);
             from = range.end;
@@ -46,7 +46,7 @@ pub(super) fn split_tls_parameters(url: &str) -> (TlsParameters, String) {
 type UrlParameter = (Range<usize>, String, String);
 
 /// The parameters after the `?`, each with its trailing `&`.
-fn of_url(url: &str) -> Vec<UrlParameter> {
+fn parse_url_parameters(url: &str) -> Vec<UrlParameter> {
     // The client library allows a question mark in a password, but no at sign.
     let after = url.find('@').unwrap_or_default();
     let Some(query) = url[after..].find('?') else { return Vec::new() };

@@ -160,7 +160,7 @@ impl FreeRadius {
         let authenticator = [7; 16];
         let mut hidden = Vec::new();
         pap_request("ann", "right").encode_into(&mut hidden, secret.as_bytes(), &authenticator, 0);
-        let attributes = AttributeList::from_wire(&hidden).unwrap();
+        let attributes = AttributeList::parse_attribute_list(&hidden).unwrap();
         let request =
             OwnedPacket { code: PacketCode::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
         let mut datagram = Vec::new();
@@ -187,7 +187,7 @@ impl FreeRadius {
         authenticator[..8].copy_from_slice(&REQUEST_COUNTER.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let mut hidden = Vec::new();
         written.encode_into(&mut hidden, secret.as_bytes(), &authenticator, 0);
-        let attributes = AttributeList::from_wire(&hidden).unwrap();
+        let attributes = AttributeList::parse_attribute_list(&hidden).unwrap();
         let request =
             OwnedPacket { code: PacketCode::ACCESS_REQUEST, identifier: 1, authenticator, attributes };
         let mut datagram = Vec::new();

@@ -102,7 +102,7 @@ DEFAULT
 \tSession-Timeout = 99
 ";
     let (file, complaints) = users_file(text);
-    expect_issues(&complaints, &[(12, "no entry of this file comes to this DEFAULT")]);
+    expect_issues(&complaints, &[(12, "no entry of this file reaches it")]);
     let lines = |n: usize| lines_of(&file.users[n].1.groups);
     assert_eq!(lines(0), ["1", "7", "10"]);
     assert_eq!(lines(1), ["1"], "who does not fall through stays at his entry");
@@ -160,10 +160,10 @@ next Cleartext-Password := x
     expect_issues(
         &complaints,
         &[
-            (1, "the file is not read here"),
-            (2, "without an entry above"),
-            (3, "Huntgroup-Name == alphen: this check is not served"),
-            (4, "Framed-IP-Address: this row was left out with its entry, that of \"swilson\" at line 3"),
+            (1, "included files are not read here"),
+            (2, "no readable entry is above it"),
+            (3, "Huntgroup-Name == alphen: this check is not supported"),
+            (4, "Framed-IP-Address: this row was left out with the entry of \"swilson\" at line 3"),
             (6, "Reply-Message"),
             (7, "Session-Timeout"),
             (8, "Filter-Id"),
@@ -173,8 +173,8 @@ next Cleartext-Password := x
             (13, "Auth-Type"),
             (14, "not closed"),
             (15, "a comma is missing"),
-            (16, "conditions stand on one line"),
-            (17, "promises another row"),
+            (16, "all its conditions on one line"),
+            (17, "but no row follows"),
             (20, "the line before does not end with a comma"),
             (21, "the line before"),
             (21, "`Attribute operator value`"),
@@ -202,7 +202,7 @@ fn users_whose_password_everybody_has_are_left_out() {
                 ann NT-Password := 31D6CFE0D16AE931B73C59D7E0C089C0\n";
     let (file, complaints) = users_file(text);
     let left_out = "the password is empty";
-    expect_issues(&complaints, &[(1, left_out), (2, "left out with its entry"), (4, left_out)]);
+    expect_issues(&complaints, &[(1, left_out), (2, "left out with the entry"), (4, left_out)]);
     assert_eq!(file.users.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["lim"]);
 }
 
@@ -211,7 +211,7 @@ fn invalid_utf8_leaves_out_only_the_entries_that_contain_it() {
     let text = "\u{feff}ann Cleartext-Password := \"gr\\303\\266n\" # gr\u{fffd}n\nbob Cleartext-Password := \"Se\\361al\"\n\
                 eve Cleartext-Password := gr\u{fffd}n\n";
     let (file, complaints) = users_file(text);
-    expect_issues(&complaints, &[(2, "no UTF-8"), (3, "no UTF-8")]);
+    expect_issues(&complaints, &[(2, "not valid UTF-8"), (3, "not valid UTF-8")]);
     let [(name, rows)] = &file.users[..] else { panic!("{:?}", file.users) };
     assert_eq!((name.as_str(), rows.check[0].value.as_str()), ("ann", "gr\u{f6}n"));
 }
@@ -223,7 +223,7 @@ fn the_installed_users_file_has_nobody_but_its_defaults() {
     assert_eq!((file.users.len(), file.groups.len()), (0, 0));
     // Its three entries: PPP, which no user reaches, and two by a hint.
     let (rows, entries): (Vec<_>, Vec<_>) =
-        complaints.iter().partition(|c| c.message.contains("this row was left out with its entry"));
+        complaints.iter().partition(|c| c.message.contains("this row was left out with the entry"));
     let lines: Vec<&str> = entries.iter().map(|c| text.lines().nth(c.line - 1).unwrap()).collect();
     assert_eq!((lines.len(), rows.len()), (3, 3), "{complaints:?}");
     assert!(lines.iter().all(|line| line.starts_with("DEFAULT")), "{lines:?}");
@@ -355,8 +355,8 @@ client plain { ipaddr = 192.0.2.4
     secret = x }
 ";
     let (clients, complaints) = clients_conf(text);
-    let why = "it comes by RadSec, by its certificate and not by a secret; add a [[client]]";
-    expect_issues(&complaints, &[(1, "its clients were left out"), (5, why), (8, why), (11, why)]);
+    let why = "it uses RadSec, with a certificate instead of a secret; add a [[client]]";
+    expect_issues(&complaints, &[(1, "clients radsec was left out"), (5, why), (8, why), (11, why)]);
     assert_eq!(clients, [client_row("192.0.2.4", "plain", "x")]);
 }
 
@@ -393,23 +393,23 @@ client {
     expect_issues(
         &complaints,
         &[
-            (1, "closes nothing"),
-            (2, "stands in no section"),
+            (1, "closes no section"),
+            (2, "it is in no section"),
             (3, "names are not looked up"),
             (5, "no secret"),
-            (6, "its secret cannot be taken over (line 8)"),
-            (8, "write it out"),
+            (6, "its secret cannot be imported (line 8)"),
+            (8, "write the value itself"),
             (10, "at most 32 bits"),
-            (14, "not known"),
-            (15, "the first counts"),
+            (14, "unknown setting"),
+            (15, "the first one counts"),
             (16, "section limit"),
-            (18, "line 12 already"),
-            (20, "section listen is no client"),
+            (18, "already has a client at line 12"),
+            (20, "section listen was ignored"),
             (22, "neither `name = value`"),
             (23, "import that file"),
             (24, "not closed"),
             (25, "section client of a client"),
-            (25, "begins at line 24"),
+            (25, "from line 24"),
         ],
     );
     assert_eq!(clients, [client_row("192.0.2.9", "a", "x#y")]);
@@ -419,10 +419,10 @@ client {
 #[test]
 fn clients_that_are_others_there_are_left_out() {
     for (inner, why) in [
-        ("ipaddr = 192.0.2.1\n proto = radsec", "it comes by RadSec"),
-        ("ipaddr = 192.0.2.1\n proto = tcp", "its proto cannot be taken over"),
-        ("ipaddr = 192.0.2.0/24\n dynamic_clients = d", "its dynamic_clients cannot be taken over"),
-        ("ipaddr = 192.0.2.1\n virtual_server = guests", "its virtual_server cannot be taken over"),
+        ("ipaddr = 192.0.2.1\n proto = radsec", "it uses RadSec"),
+        ("ipaddr = 192.0.2.1\n proto = tcp", "its proto cannot be imported"),
+        ("ipaddr = 192.0.2.0/24\n dynamic_clients = d", "its dynamic_clients cannot be imported"),
+        ("ipaddr = 192.0.2.1\n virtual_server = guests", "its virtual_server cannot be imported"),
         (
             "ipaddr = 192.0.2.1\n require_message_authenticator = $ENV{X}",
             "require_message_authenticator cannot",
@@ -432,12 +432,12 @@ fn clients_that_are_others_there_are_left_out() {
             "require_message_authenticator cannot",
         ),
         ("ipaddr = 192.0.2.1\n limit_proxy_state = perhaps", "limit_proxy_state cannot"),
-        ("ipaddr = 192.0.2.1\n ipv4addr = 192.0.2.2", "its ipv4addr cannot be taken over"),
-        ("ipaddr = $ENV{X}", "its ipaddr cannot be taken over"),
-        ("ipaddr = 10.1.2.3\n netmask = 8", "is nobody to FreeRADIUS"),
+        ("ipaddr = 192.0.2.1\n ipv4addr = 192.0.2.2", "its ipv4addr cannot be imported"),
+        ("ipaddr = $ENV{X}", "its ipaddr cannot be imported"),
+        ("ipaddr = 10.1.2.3\n netmask = 8", "it matches no host in FreeRADIUS"),
         ("ipaddr = 10.1.0.0/16\n netmask = 8", "another netmask"),
         ("ipaddr = 192.0.2.1\n $INCLUDE more", "it includes a file"),
-        ("ipaddr = 192.0.2.1\n just words here", "a line of it cannot be read"),
+        ("ipaddr = 192.0.2.1\n just words here", "one of its lines cannot be read"),
     ] {
         let (clients, complaints) = clients_conf(&format!("client 192.0.2.9 {{ {inner}\n secret = x }}\n"));
         let named = complaints
@@ -495,7 +495,7 @@ fn a_skipped_client_inside_an_imported_one_stops_the_import() {
         assert!(!stops(&format!("{wide}{other}")), "{other}");
     }
     let (_, complaints) = clients_conf(&format!("{wide}client s {{ ipaddr = 127.0.0.1\n}}\n"));
-    assert!(complaints[0].message.contains("127.0.0.0/8 is a client whose secret"), "{complaints:?}");
+    assert!(complaints[0].message.contains("the wider client 127.0.0.0/8"), "{complaints:?}");
 }
 
 /// FreeRADIUS's setting names are case-sensitive, and it ignores unknown ones.
@@ -509,7 +509,7 @@ fn settings_in_other_letters_are_others() {
         let (clients, complaints) = clients_conf(text);
         let found: Vec<_> = clients.iter().map(|c| (c.nasname.as_str(), c.secret.as_str())).collect();
         assert_eq!(found, [(nasname, secret)], "{text}");
-        assert!(complaints.len() == 1 && complaints[0].message.contains("not known"), "{complaints:?}");
+        assert!(complaints.len() == 1 && complaints[0].message.contains("unknown setting"), "{complaints:?}");
     }
 }
 

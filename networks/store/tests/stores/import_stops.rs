@@ -47,9 +47,9 @@ fn a_default_that_cannot_precede_its_users_stops_the_import() {
         ("DEFAULT Hint == PPP, NAS-Port == 1\n", "this DEFAULT was left out"),
         ("DEFAULT Hint == PPP\n\tSession-Timeout = 60\n", "this DEFAULT was left out"),
         ("DEFAULT NAS-Port = 1 NAS-Port-Type == Virtual\n", "this DEFAULT was left out"),
-        ("DEFAULT NAS-Port == 1, Auth-Type := Reject\n", "turns away whoever it fits"),
-        ("DEFAULT NAS-Port == 1, Auth-Type := 4\n", "turns away whoever it fits"),
-        ("DEFAULT Filter-Id == \"\\374\", Auth-Type := reject\n", "turns away whoever it fits"),
+        ("DEFAULT NAS-Port == 1, Auth-Type := Reject\n", "rejects every user that it matches"),
+        ("DEFAULT NAS-Port == 1, Auth-Type := 4\n", "rejects every user that it matches"),
+        ("DEFAULT Filter-Id == \"\\374\", Auth-Type := reject\n", "rejects every user that it matches"),
     ] {
         expect_stop(&format!("{default}{ANN}"), why);
         // No user reaches it from above.
@@ -61,7 +61,7 @@ fn a_default_that_cannot_precede_its_users_stops_the_import() {
     {
         let (file, complaints) = expect_pass(&format!("{never}{ANN}"));
         assert!(
-            file.groups.is_empty() && complaints[0].message.contains("FreeRADIUS never comes to"),
+            file.groups.is_empty() && complaints[0].message.contains("it never matches in FreeRADIUS"),
             "{complaints:?}"
         );
     }
@@ -87,20 +87,23 @@ fn an_entry_with_a_taken_name_stops_the_import() {
     for (text, why) in [
         (
             "cat Cleartext-Password := new, Login-Time := x\ncat Cleartext-Password := old\n",
-            "comes to it before that",
+            "FreeRADIUS reaches it before the one",
         ),
-        ("ann Group == x\nann Cleartext-Password := a\n", "comes to it before that"),
-        ("ann Group == x, Auth-Type := Reject\nann Cleartext-Password := a\n", "comes to it before that"),
+        ("ann Group == x\nann Cleartext-Password := a\n", "FreeRADIUS reaches it before the one"),
+        (
+            "ann Group == x, Auth-Type := Reject\nann Cleartext-Password := a\n",
+            "FreeRADIUS reaches it before the one",
+        ),
         (
             "ann Cleartext-Password := a\n\tFall-Through = Yes\nann Expiration := \"1 Jan 2020\"\n",
-            "FreeRADIUS comes to it",
+            "FreeRADIUS reaches this one too",
         ),
         (
             "ann Cleartext-Password := a\n\tFall-Through = Yes\nann NAS-Port == 7, Auth-Type := Reject\n",
-            "FreeRADIUS comes to it",
+            "FreeRADIUS reaches this one too",
         ),
-        ("ann Filter-Id @ 7, Auth-Type := Reject\n", "turns somebody away"),
-        ("\"\" Auth-Type := Reject\n", "turns somebody away"),
+        ("ann Filter-Id @ 7, Auth-Type := Reject\n", "it rejects users"),
+        ("\"\" Auth-Type := Reject\n", "it rejects users"),
     ] {
         expect_stop(text, why);
     }
@@ -122,13 +125,13 @@ fn a_default_above_that_says_what_a_user_says_stops_the_import() {
     let before = "DEFAULT NAS-Port-Type == Virtual\n\tSession-Timeout = 600,\n\tFall-Through = Yes\n";
     expect_stop(
         &format!("{before}bob Cleartext-Password := b\n\tSession-Timeout = 3600\n"),
-        "both say Session-Timeout",
+        "both set Session-Timeout",
     );
     expect_pass(&format!("{before}bob Cleartext-Password := b\n\tIdle-Timeout = 3600\n"));
     let before = format!("DEFAULT Cleartext-Password := x\n{YES}");
-    expect_stop(&format!("{before}{ANN}"), "both say password");
+    expect_stop(&format!("{before}{ANN}"), "both set password");
     let tagged = format!("DEFAULT\n\tTunnel-Type:1 = VLAN,\n{YES}");
-    expect_stop(&format!("{tagged}{ANN}\ttunnel-type:2 = VLAN\n"), "both say Tunnel-Type");
+    expect_stop(&format!("{tagged}{ANN}\ttunnel-type:2 = VLAN\n"), "both set Tunnel-Type");
 }
 
 /// A later DEFAULT with `:=` replaces the user's value, as a group does here. Otherwise the import stops.
@@ -140,8 +143,8 @@ fn a_default_below_that_sets_what_the_user_sets() {
         ));
     }
     for (own, below, why) in [
-        ("Cleartext-Password := x", "Password-With-Header := \"{clear}y\"", "both say password"),
-        ("EAP-Type := PEAP", "Auth-Type := PAP", "both say method"),
+        ("Cleartext-Password := x", "Password-With-Header := \"{clear}y\"", "both set password"),
+        ("EAP-Type := PEAP", "Auth-Type := PAP", "both set method"),
         ("Cleartext-Password := x", "User-Password == master", "this DEFAULT was left out"),
         ("Cleartext-Password := x", "User-Password := master", "this DEFAULT was left out"),
         ("Cleartext-Password := x", "Password == master", "this DEFAULT was left out"),
@@ -149,12 +152,12 @@ fn a_default_below_that_sets_what_the_user_sets() {
         expect_stop(&format!("dan {own}\n{YES}DEFAULT {below}\n"), why);
     }
     let below = "DEFAULT Cleartext-Password := y, Cleartext-Password := z\n";
-    expect_stop(&format!("dan Cleartext-Password := x\n{YES}{below}"), "both say cleartext-password");
+    expect_stop(&format!("dan Cleartext-Password := x\n{YES}{below}"), "both set cleartext-password");
     let (_, complaints) =
         expect_pass(&format!("dan Cleartext-Password := x\n{YES}DEFAULT Cleartext-Password := y\n"));
-    assert!(complaints[0].message.contains("lets in whoever has no entry"), "{complaints:?}");
+    assert!(complaints[0].message.contains("also accepts users without an entry"), "{complaints:?}");
     let twice = "dan Cleartext-Password := x\n\tFilter-Id = a,\n\tFilter-Id = b,\n\tFall-Through = Yes\n";
-    expect_stop(&format!("{twice}DEFAULT\n\tFilter-Id := c\n"), "both say Filter-Id");
+    expect_stop(&format!("{twice}DEFAULT\n\tFilter-Id := c\n"), "both set Filter-Id");
     let (file, _) = expect_pass(twice);
     let ops: Vec<RowOperator> = file.users[0].1.reply.iter().map(|row| row.op).collect();
     assert_eq!(ops, [RowOperator::Set, RowOperator::Add], "FreeRADIUS sends both");
@@ -169,43 +172,43 @@ fn what_a_condition_means_there() {
         ("User-Password =~ x", "write Cleartext-Password", false),
         ("User-Password != x", "write Cleartext-Password", false),
         ("User-Password == x, Auth-Type := Accept", "write Cleartext-Password", false),
-        ("Cleartext-Password = x", "FreeRADIUS never comes to", false),
-        ("Cleartext-Password := x, Simultaneous-Use == 1", "FreeRADIUS never comes to", false),
-        ("Cleartext-Password := x, Fall-Through = Yes", "FreeRADIUS never comes to", false),
-        ("Cleartext-Password := x, Fall-Through := Yes", "does nothing on this line", true),
-        ("Cleartext-Password := x, Auth-Type == Accept", "compares nothing", true),
+        ("Cleartext-Password = x", "it never matches in FreeRADIUS", false),
+        ("Cleartext-Password := x, Simultaneous-Use == 1", "it never matches in FreeRADIUS", false),
+        ("Cleartext-Password := x, Fall-Through = Yes", "it never matches in FreeRADIUS", false),
+        ("Cleartext-Password := x, Fall-Through := Yes", "has no effect on this line", true),
+        ("Cleartext-Password := x, Auth-Type == Accept", "neither compares nor sets", true),
         ("Cleartext-Password := x, Cleartext-Password := y", "the second was left out", true),
         (
             "Cleartext-Password := x, NT-Password := 0123456789ABCDEF0123456789ABCDEF",
-            "depends on the method",
+            "the method decides which one counts",
             false,
         ),
         ("Auth-Type := Accept", "by its address alone", true),
-        ("Cleartext-Password := x, Expiration := \"1 Jan 2030\"", "the machine's own zone", true),
+        ("Cleartext-Password := x, Expiration := \"1 Jan 2030\"", "in local time", true),
         ("Cleartext-Password := x, Expiration := \"8 Feb 2106\"", "after 7 Feb 2106", false),
-        ("Cleartext-Password := x, Event-Timestamp == \"1 Jan 2030\"", "the machine's own zone", true),
+        ("Cleartext-Password := x, Event-Timestamp == \"1 Jan 2030\"", "in local time", true),
         ("Cleartext-Password := x, Event-Timestamp < \"1 Jan 2030\"", "a time 68 years", true),
         ("Cleartext-Password := x, Event-Timestamp > 5", "2,147,483,648", true),
         ("Cleartext-Password := x, NAS-Port >= 100", "2,147,483,648", true),
-        ("Cleartext-Password := x, NAS-IP-Address > 10.0.0.0", "by == and != alone", false),
-        ("Cleartext-Password := x, NAS-IPv6-Address < 2001:db8::", "by == and != alone", false),
-        ("Cleartext-Password := x, Class < 0x05", "by == and != alone", false),
-        ("Cleartext-Password := x, Framed-Interface-Id >= 1:2:3:4", "by == and != alone", false),
-        ("Cleartext-Password := x, Framed-IPv6-Prefix <= 2001:db8::/32", "by == alone", false),
-        ("Cleartext-Password := x, Framed-IPv6-Prefix != 2001:db8::/32", "by == alone", false),
-        ("Cleartext-Password := x, Framed-IPv6-Prefix = 2001:db8::/32", "any prefix fits", false),
+        ("Cleartext-Password := x, NAS-IP-Address > 10.0.0.0", "by == and != only", false),
+        ("Cleartext-Password := x, NAS-IPv6-Address < 2001:db8::", "by == and != only", false),
+        ("Cleartext-Password := x, Class < 0x05", "by == and != only", false),
+        ("Cleartext-Password := x, Framed-Interface-Id >= 1:2:3:4", "by == and != only", false),
+        ("Cleartext-Password := x, Framed-IPv6-Prefix <= 2001:db8::/32", "by == only", false),
+        ("Cleartext-Password := x, Framed-IPv6-Prefix != 2001:db8::/32", "by == only", false),
+        ("Cleartext-Password := x, Framed-IPv6-Prefix = 2001:db8::/32", "any prefix matches", false),
         (
             "Cleartext-Password := x, Fortinet-WirelessController-Device-MAC == 02:00:00:00:00:01",
-            "any value fits",
+            "any value matches",
             false,
         ),
-        ("Cleartext-Password := x, Tunnel-Type:1 != VLAN", "write == alone", false),
-        ("Cleartext-Password := x, Tunnel-Type:1 !* ANY", "write == alone", false),
-        ("Cleartext-Password := x, Tunnel-Type:010 == VLAN", "without zeros in front", false),
-        ("Cleartext-Password := x, Tunnel-Private-Group-Id == \":*:20\"", "without zeros in front", false),
-        ("Cleartext-Password := x, Attr-26.99999.1 == 0x01", "by its number", false),
-        ("Cleartext-Password := x, Attr-4 != 0x0a000001", "by its number", false),
-        ("Cleartext-Password := x, attr-26.9.1 !* 0x01", "by its number", false),
+        ("Cleartext-Password := x, Tunnel-Type:1 != VLAN", "write == only", false),
+        ("Cleartext-Password := x, Tunnel-Type:1 !* ANY", "write == only", false),
+        ("Cleartext-Password := x, Tunnel-Type:010 == VLAN", "without leading zeros", false),
+        ("Cleartext-Password := x, Tunnel-Private-Group-Id == \":*:20\"", "without leading zeros", false),
+        ("Cleartext-Password := x, Attr-26.99999.1 == 0x01", "by number", false),
+        ("Cleartext-Password := x, Attr-4 != 0x0a000001", "by number", false),
+        ("Cleartext-Password := x, attr-26.9.1 !* 0x01", "by number", false),
     ] {
         let (file, complaints) = users_file(&format!("ann {check}\n"));
         assert_eq!(file.users.len(), usize::from(taken), "{check}: {file:?}");
@@ -240,7 +243,7 @@ fn a_lost_reply_row_stops_the_import_unless_it_may_be_left_out() {
         "Tunnel-Type:+1 = VLAN",
     ] {
         let text = format!("{ANN}\tIdle-Timeout = 5,\n\t{reply}\n");
-        expect_stop(&text, "say --leave-out");
+        expect_stop(&text, "use --leave-out");
         let import = UsersImport { leave_out: true, ..UsersImport::new(&DICTIONARY) };
         let (file, complaints) = import.read_text(&text);
         assert!(!complaints.is_empty() && !complaints.iter().any(|c| c.stops), "{complaints:#?}");
@@ -270,7 +273,7 @@ fn a_device_without_a_password_is_not_let_in_by_its_address() {
     let (file, complaints) = expect_pass(&format!("{name}\n\tSession-Timeout = 60\n"));
     assert_eq!(file.users[0].1.check, [attribute_row("Auth-Type", RowOperator::Replace, "EAP")]);
     assert!(complaints[0].message.contains("write Auth-Type := Accept"), "{complaints:?}");
-    expect_stop(&format!("{name}\n{YES}DEFAULT Cleartext-Password := x\n"), "give it the password");
+    expect_stop(&format!("{name}\n{YES}DEFAULT Cleartext-Password := x\n"), "give the entry the password");
     expect_stop(
         &format!("{name} Cleartext-Password := a\n02005e100001 Auth-Type := Reject\n"),
         "one user here",
@@ -344,7 +347,7 @@ fn included_files_stand_where_they_are_included() {
     let names: Vec<&str> = file.users.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["ann", "bob", "eve"]);
     assert_eq!(file.users[2].1.groups.len(), 1, "the search goes on in the file around it");
-    for (include, why) in [("cycle", "include each other"), ("nowhere", "not there")] {
+    for (include, why) in [("cycle", "a file includes itself"), ("nowhere", "not there")] {
         let (_, complaints) = read(&format!("{ANN}$INCLUDE {include}\n"));
         assert!(complaints.iter().any(|c| c.stops && c.message.contains(why)), "{complaints:?}");
     }

@@ -240,7 +240,7 @@ fn a_server_without_tls_is_taken_only_where_the_mode_lets_it() {
     site.write_file("ca.pem", &site.authority.pem);
     for more in ["sslmode=require", "sslmode=verify-full sslrootcert=FILES/ca.pem"] {
         let said = expect_refusal(&site.server_url(NAME, more));
-        assert!(said.contains("does not speak TLS") && said.contains("ssl = on"), "{more}: {said}");
+        assert!(said.contains("does not support TLS") && said.contains("ssl = on"), "{more}: {said}");
     }
     for more in ["", "sslmode=prefer", "sslmode=disable"] {
         assert!(!site.is_encrypted(&site.server_url(NAME, more)), "{more}");

@@ -1,11 +1,11 @@
 //! The network: its hosts and their common time.
 
-use super::wire::{ArrivalKind, ConnEnd, NetworkState, PendingArrival, SentTransmit};
+use super::wire::{ArrivalKind, HostConnectionId, PendingArrival, SimulatedNetworkState, TransmitRecord};
 use crate::impair::ChannelConfig;
 use crate::job::JobRequest;
 use crate::machine::{
-    CloseReason, CommandError, ConnId, ListenerId, Machine, MachineInput, MessageEvent, PortId, SocketId,
-    StreamEvent, Transmit, WorkRecord,
+    CloseReason, CommandError, ConnId, LinkLayerPortId, ListenerId, Machine, MachineInput,
+    MessageAssociationEvent, SocketId, StreamEvent, Transmit, WorkRecord,
 };
 use crate::output::MachineHost;
 use crate::time::{Duration, Instant, WallTime};
@@ -19,19 +19,19 @@ use core::ops::{Index, IndexMut};
 
 /// A host of a [`MachineNetwork`], with the type of its machine.
 #[derive(Debug)]
-pub struct HostHandle<M> {
+pub struct NetworkHostHandle<M> {
     /// The number of the host, from 0 in the order of addition.
     pub number: usize,
     machine: PhantomData<fn() -> M>,
 }
 
-impl<M> Clone for HostHandle<M> {
+impl<M> Clone for NetworkHostHandle<M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M> Copy for HostHandle<M> {}
+impl<M> Copy for NetworkHostHandle<M> {}
 
 /// The wall time at [`Instant::ZERO`] in each [`MachineNetwork`], unless set: 2026-01-01T00:00:00Z.
 pub const EPOCH: WallTime = WallTime::from_unix_secs(1_767_225_600);
@@ -40,24 +40,24 @@ pub const EPOCH: WallTime = WallTime::from_unix_secs(1_767_225_600);
 const NO_HOST: usize = usize::MAX;
 
 type DelayedCommand<M> = Option<(Duration, <M as Machine>::Command)>;
-type OnEvent<M> = Box<dyn FnMut(&<M as Machine>::Event) -> DelayedCommand<M>>;
-type OnJob<M> = Box<dyn FnMut(JobRequest<<M as Machine>::Job>) -> DelayedCommand<M>>;
+type EventCallback<M> = Box<dyn FnMut(&<M as Machine>::Event) -> DelayedCommand<M>>;
+type JobCallback<M> = Box<dyn FnMut(JobRequest<<M as Machine>::Job>) -> DelayedCommand<M>>;
 
-struct HostSlot<M: Machine> {
+struct HostTableEntry<M: Machine> {
     machine: M,
     events: Vec<(Instant, M::Event)>,
-    on_event: OnEvent<M>,
-    on_job: OnJob<M>,
+    on_event: EventCallback<M>,
+    on_job: JobCallback<M>,
 }
 
 /// A machine while it is drained, and the wire that takes its transmissions.
-struct HostDrain<'a, M: Machine> {
-    slot: &'a mut HostSlot<M>,
+struct HostOutputDrain<'a, M: Machine> {
+    slot: &'a mut HostTableEntry<M>,
     host: usize,
-    wire: &'a mut NetworkState,
+    wire: &'a mut SimulatedNetworkState,
 }
 
-impl<M> HostDrain<'_, M>
+impl<M> HostOutputDrain<'_, M>
 where
     M: Machine<Command: 'static> + 'static,
 {
@@ -67,14 +67,19 @@ where
             let done = self.slot.machine.handle_command(self.wire.now, command);
             return done.expect("a machine takes the answer to what it said");
         }
-        let host: HostHandle<M> = HostHandle { number: self.host, machine: PhantomData };
-        self.wire.push_arrival(self.wire.now + after, self.host, deferred_command(host, command), Vec::new());
+        let host: NetworkHostHandle<M> = NetworkHostHandle { number: self.host, machine: PhantomData };
+        self.wire.push_arrival(
+            self.wire.now + after,
+            self.host,
+            command_as_arrival(host, command),
+            Vec::new(),
+        );
     }
 }
 
 /// Passes a command to a machine. The entry that it concerns may be gone by then.
-fn deferred_command<M: Machine<Command: 'static> + 'static>(
-    host: HostHandle<M>,
+fn command_as_arrival<M: Machine<Command: 'static> + 'static>(
+    host: NetworkHostHandle<M>,
     command: M::Command,
 ) -> ArrivalKind {
     ArrivalKind::Action(Box::new(move |net| {
@@ -82,7 +87,7 @@ fn deferred_command<M: Machine<Command: 'static> + 'static>(
     }))
 }
 
-impl<M> MachineHost for HostDrain<'_, M>
+impl<M> MachineHost for HostOutputDrain<'_, M>
 where
     M: Machine<Command: 'static> + 'static,
 {
@@ -108,21 +113,21 @@ where
 }
 
 /// A host with a machine of any type.
-trait AnyHost: Any {
+trait TypeErasedHost: Any {
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>);
-    fn drain_outputs(&mut self, host: usize, wire: &mut NetworkState);
+    fn drain_outputs(&mut self, host: usize, wire: &mut SimulatedNetworkState);
     fn poll_timeout(&mut self) -> Option<Instant>;
 }
 
-impl<M> AnyHost for HostSlot<M>
+impl<M> TypeErasedHost for HostTableEntry<M>
 where
     M: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static,
 {
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
         self.machine.handle_input(now, input);
     }
-    fn drain_outputs(&mut self, host: usize, wire: &mut NetworkState) {
-        HostDrain { slot: self, host, wire }.drain_outputs(&mut Vec::new());
+    fn drain_outputs(&mut self, host: usize, wire: &mut SimulatedNetworkState) {
+        HostOutputDrain { slot: self, host, wire }.drain_outputs(&mut Vec::new());
     }
     fn poll_timeout(&mut self) -> Option<Instant> {
         self.machine.poll_timeout()
@@ -138,9 +143,9 @@ where
 ///
 /// [`Index`] gives access to the machine itself. The next run carries out the outputs of a direct call.
 pub struct MachineNetwork {
-    hosts: Vec<Box<dyn AnyHost>>,
+    hosts: Vec<Box<dyn TypeErasedHost>>,
     timers: HostTimers,
-    wire: NetworkState,
+    wire: SimulatedNetworkState,
 }
 
 /// The timers of the hosts in order, so that a step polls only the hosts that changed.
@@ -174,17 +179,21 @@ impl MachineNetwork {
     /// A network without hosts. `channel` is the default between two hosts; [`link_hosts`](Self::link_hosts) replaces
     /// it.
     pub fn new(channel: ChannelConfig) -> Self {
-        Self { hosts: Vec::new(), timers: HostTimers::default(), wire: NetworkState::new(channel) }
+        Self { hosts: Vec::new(), timers: HostTimers::default(), wire: SimulatedNetworkState::new(channel) }
     }
     /// Adds a host. If its machine leaves the source address open, the host uses its first address.
-    pub fn add_host<M>(&mut self, mut machine: M, addresses: &[IpAddr]) -> HostHandle<M>
+    pub fn add_host<M>(&mut self, mut machine: M, addresses: &[IpAddr]) -> NetworkHostHandle<M>
     where
         M: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static,
     {
         machine.set_epoch(self.wire.now, EPOCH);
         let on_job = |job: JobRequest<_>| panic!("nobody does the job of token {}", job.token);
-        let slot =
-            HostSlot { machine, events: Vec::new(), on_event: Box::new(|_| None), on_job: Box::new(on_job) };
+        let slot = HostTableEntry {
+            machine,
+            events: Vec::new(),
+            on_event: Box::new(|_| None),
+            on_job: Box::new(on_job),
+        };
         self.timers.stale.insert(self.hosts.len());
         self.timers.deadlines.push(None);
         self.hosts.push(Box::new(slot));
@@ -192,23 +201,28 @@ impl MachineNetwork {
         self.wire.silent.push(false);
         self.wire.refusing.push(false);
         self.wire.certificates.push(None);
-        HostHandle { number: self.hosts.len() - 1, machine: PhantomData }
+        NetworkHostHandle { number: self.hosts.len() - 1, machine: PhantomData }
     }
     /// Binds a socket to an address, for sending and receiving. A socket may have several addresses. Several hosts may
     /// bind one address (multicast). An unbound socket gets its own port when it sends.
-    pub fn bind_socket<M>(&mut self, host: HostHandle<M>, socket: SocketId, address: SocketAddr) {
+    pub fn bind_socket<M>(&mut self, host: NetworkHostHandle<M>, socket: SocketId, address: SocketAddr) {
         self.wire.bound.push((address, host.number, socket));
     }
     /// Accepts connections and associations to this address at the listener.
-    pub fn add_listener<M>(&mut self, host: HostHandle<M>, listener: ListenerId, address: SocketAddr) {
+    pub fn add_listener<M>(&mut self, host: NetworkHostHandle<M>, listener: ListenerId, address: SocketAddr) {
         self.wire.listeners.insert(address, (host.number, listener));
     }
     /// Joins ports: a frame sent by a port arrives at all the others.
-    pub fn join_ports(&mut self, ports: &[(usize, PortId)]) {
+    pub fn join_ports_in_segment(&mut self, ports: &[(usize, LinkLayerPortId)]) {
         self.wire.segments.push(ports.to_vec());
     }
     /// Sets the channel between two hosts, for both directions.
-    pub fn link_hosts<A, B>(&mut self, a: HostHandle<A>, b: HostHandle<B>, channel: &ChannelConfig) {
+    pub fn link_hosts<A, B>(
+        &mut self,
+        a: NetworkHostHandle<A>,
+        b: NetworkHostHandle<B>,
+        channel: &ChannelConfig,
+    ) {
         self.wire.link_hosts(a.number, b.number, channel);
         self.wire.link_hosts(b.number, a.number, channel);
     }
@@ -218,7 +232,7 @@ impl MachineNetwork {
         self.wire.link_address(address, channel);
     }
     /// Sets the seed (initially 0) of channels that are created from now on.
-    pub fn set_seed(&mut self, seed: u16) {
+    pub fn set_channel_seed(&mut self, seed: u16) {
         self.wire.seed = seed;
     }
     /// Sets the retransmission delay. Stream and association data that the channel would lose arrives this much later
@@ -227,7 +241,7 @@ impl MachineNetwork {
         self.wire.resent = Some(after);
     }
     /// Sets the certificate (DER) that a host presents on connections.
-    pub fn set_certificate<M>(&mut self, host: HostHandle<M>, certificate: Option<&'static [u8]>) {
+    pub fn set_certificate<M>(&mut self, host: NetworkHostHandle<M>, certificate: Option<&'static [u8]>) {
         self.wire.certificates[host.number] = certificate;
     }
     /// Sets the size in octets of the pieces in which stream data arrives.
@@ -246,7 +260,7 @@ impl MachineNetwork {
     /// messages wait for earlier data.
     pub fn intercept_transmits(
         &mut self,
-        how: impl FnMut(usize, &mut SentTransmit) -> Vec<Duration> + 'static,
+        how: impl FnMut(usize, &mut TransmitRecord) -> Vec<Duration> + 'static,
     ) {
         self.wire.meddler = Box::new(how);
     }
@@ -258,7 +272,7 @@ impl MachineNetwork {
     }
     /// Cuts or restores the path between two hosts. Meanwhile datagrams and frames are lost; streams and associations
     /// wait.
-    pub fn set_severed<A, B>(&mut self, a: HostHandle<A>, b: HostHandle<B>, severed: bool) {
+    pub fn set_severed<A, B>(&mut self, a: NetworkHostHandle<A>, b: NetworkHostHandle<B>, severed: bool) {
         self.wire.set_severed(a.number, b.number, severed);
     }
     /// Sets the link of an address down or up. While it is down, everything from and to the address is lost, streams
@@ -271,15 +285,15 @@ impl MachineNetwork {
         }
     }
     /// Makes a host silent: it receives, sends and does nothing.
-    pub fn set_silent<M>(&mut self, host: HostHandle<M>, silent: bool) {
+    pub fn set_silent<M>(&mut self, host: NetworkHostHandle<M>, silent: bool) {
         self.wire.silent[host.number] = silent;
     }
     /// Makes a host refuse connections and associations.
-    pub fn set_refusing<M>(&mut self, host: HostHandle<M>, refusing: bool) {
+    pub fn set_refusing_connections<M>(&mut self, host: NetworkHostHandle<M>, refusing: bool) {
         self.wire.refusing[host.number] = refusing;
     }
     /// Resets all connections and associations of a host now. Both ends receive the reset.
-    pub fn reset_connections<M>(&mut self, host: HostHandle<M>) {
+    pub fn reset_connections<M>(&mut self, host: NetworkHostHandle<M>) {
         self.wire.reset_connections(host.number);
     }
 
@@ -291,7 +305,7 @@ impl MachineNetwork {
     /// Sets the reaction to a machine's events: a command after this delay, or none. The event is recorded too.
     pub fn on_event<M>(
         &mut self,
-        host: HostHandle<M>,
+        host: NetworkHostHandle<M>,
         then: impl FnMut(&M::Event) -> DelayedCommand<M> + 'static,
     ) where
         M: Machine + 'static,
@@ -301,7 +315,7 @@ impl MachineNetwork {
     /// Sets the worker of a host: the result of a job returns after this delay. Without a worker a job panics.
     pub fn on_job<M>(
         &mut self,
-        host: HostHandle<M>,
+        host: NetworkHostHandle<M>,
         then: impl FnMut(JobRequest<M::Job>) -> DelayedCommand<M> + 'static,
     ) where
         M: Machine + 'static,
@@ -314,20 +328,26 @@ impl MachineNetwork {
         self.wire.now
     }
     /// Returns all network operations so far, as the machines requested them.
-    pub fn sent_transmits(&self) -> &[SentTransmit] {
+    pub fn sent_transmits(&self) -> &[TransmitRecord] {
         &self.wire.sent
     }
     /// Returns the connections and associations of a host, each with the number of the host at the other end.
-    pub fn connections<M>(&self, host: HostHandle<M>) -> impl Iterator<Item = (ConnId, usize)> {
+    pub fn connections<M>(&self, host: NetworkHostHandle<M>) -> impl Iterator<Item = (ConnId, usize)> {
         let own = self.wire.ends.iter().filter(move |((of, _), _)| *of == host.number);
         own.filter_map(|((_, id), conn)| Some((*id, conn.other?.0)))
     }
     /// Returns the events of a machine since they were last taken, with their times.
-    pub fn recorded_events<M: Machine + 'static>(&self, host: HostHandle<M>) -> &[(Instant, M::Event)] {
-        &self.host_slot(host).events
+    pub fn recorded_events<M: Machine + 'static>(
+        &self,
+        host: NetworkHostHandle<M>,
+    ) -> &[(Instant, M::Event)] {
+        &self.host_table_entry(host).events
     }
     /// Takes the events of a machine.
-    pub fn take_events<M: Machine + 'static>(&mut self, host: HostHandle<M>) -> Vec<(Instant, M::Event)> {
+    pub fn take_events<M: Machine + 'static>(
+        &mut self,
+        host: NetworkHostHandle<M>,
+    ) -> Vec<(Instant, M::Event)> {
         core::mem::take(&mut self.slot_mut(host).events)
     }
     /// Takes the work of the machines, by label.
@@ -335,7 +355,7 @@ impl MachineNetwork {
         core::mem::take(&mut self.wire.work)
     }
     /// Sets the wall clock of a host.
-    pub fn set_epoch<M: Machine + 'static>(&mut self, host: HostHandle<M>, epoch: WallTime) {
+    pub fn set_epoch<M: Machine + 'static>(&mut self, host: NetworkHostHandle<M>, epoch: WallTime) {
         let now = self.wire.now;
         self[host].set_epoch(now, epoch);
         self.drain_host(host.number);
@@ -346,7 +366,7 @@ impl MachineNetwork {
     /// If the machine refuses it.
     pub fn send_command<M: Machine + 'static>(
         &mut self,
-        host: HostHandle<M>,
+        host: NetworkHostHandle<M>,
         command: M::Command,
     ) -> Result<(), CommandError> {
         let now = self.wire.now;
@@ -355,14 +375,14 @@ impl MachineNetwork {
         done
     }
     /// Passes a command to a machine at this time, or now if the time is past. A refusal is ignored.
-    pub fn schedule_command<M>(&mut self, host: HostHandle<M>, at: Instant, command: M::Command)
+    pub fn schedule_command<M>(&mut self, host: NetworkHostHandle<M>, at: Instant, command: M::Command)
     where
         M: Machine<Command: 'static> + 'static,
     {
         self.wire.push_arrival(
             at.max(self.wire.now),
             host.number,
-            deferred_command(host, command),
+            command_as_arrival(host, command),
             Vec::new(),
         );
     }
@@ -376,7 +396,7 @@ impl MachineNetwork {
         );
     }
     /// Passes an input without a sender to a machine, and carries out its outputs.
-    pub fn inject_input<M>(&mut self, host: HostHandle<M>, input: MachineInput<'_>) {
+    pub fn inject_input<M>(&mut self, host: NetworkHostHandle<M>, input: MachineInput<'_>) {
         self.feed_input(host.number, input);
     }
 
@@ -387,7 +407,7 @@ impl MachineNetwork {
     }
     /// Runs the next arrival or timer, and returns the number of its host (`usize::MAX`: no particular host). `None`:
     /// nothing is left.
-    pub fn run_next(&mut self) -> Option<usize> {
+    pub fn run_next_arrival_or_timer(&mut self) -> Option<usize> {
         let arrival = self.wire.next_arrival_time();
         match (arrival, self.next_timer()) {
             (Some(at), timer) if timer.is_none_or(|(timer, _)| at <= timer) => {
@@ -413,7 +433,7 @@ impl MachineNetwork {
     pub fn run_until(&mut self, until: Instant) {
         self.drain_hosts();
         while self.next_due_time().is_some_and(|at| at <= until) {
-            self.run_next();
+            self.run_next_arrival_or_timer();
         }
         self.wire.now = until.max(self.wire.now);
     }
@@ -422,20 +442,20 @@ impl MachineNetwork {
         self.run_until(self.wire.now + time);
     }
     /// Runs until nothing is due.
-    pub fn run_out(&mut self) {
+    pub fn run_until_nothing_is_due(&mut self) {
         self.drain_hosts();
-        while self.run_next().is_some() {}
+        while self.run_next_arrival_or_timer().is_some() {}
     }
     /// Carries out the outputs of machines that were called directly.
     pub fn drain_hosts(&mut self) {
         (0..self.hosts.len()).for_each(|host| self.drain_host(host));
     }
 
-    fn host_slot<M: Machine + 'static>(&self, host: HostHandle<M>) -> &HostSlot<M> {
+    fn host_table_entry<M: Machine + 'static>(&self, host: NetworkHostHandle<M>) -> &HostTableEntry<M> {
         let slot: &dyn Any = &*self.hosts[host.number];
         slot.downcast_ref().expect("a host of this network")
     }
-    fn slot_mut<M: Machine + 'static>(&mut self, host: HostHandle<M>) -> &mut HostSlot<M> {
+    fn slot_mut<M: Machine + 'static>(&mut self, host: NetworkHostHandle<M>) -> &mut HostTableEntry<M> {
         self.timers.stale.insert(host.number);
         let slot: &mut dyn Any = &mut *self.hosts[host.number];
         slot.downcast_mut().expect("a host of this network")
@@ -456,7 +476,7 @@ impl MachineNetwork {
         self.timers.next_timer(self.wire.now, &self.wire.silent)
     }
     fn process_arrival(&mut self, PendingArrival { host, kind: what, bytes }: PendingArrival) {
-        if self.wire.silent.get(host) == Some(&true) || self.wire.is_dead(host, &what) {
+        if self.wire.silent.get(host) == Some(&true) || self.wire.arrival_link_is_down(host, &what) {
             return;
         }
         let data = &bytes[..];
@@ -475,7 +495,10 @@ impl MachineNetwork {
                 if self.wire.ends.contains_key(&(host, assoc)) {
                     self.feed_input(
                         host,
-                        MachineInput::Message { assoc, event: MessageEvent::Data { stream, ppid, data } },
+                        MachineInput::Message {
+                            assoc,
+                            event: MessageAssociationEvent::Data { stream, ppid, data },
+                        },
                     );
                 }
             }
@@ -484,7 +507,7 @@ impl MachineNetwork {
         }
     }
     /// Tells an end that its connection is up. The accepting end then informs the other end.
-    fn notify_connected(&mut self, end: ConnEnd) {
+    fn notify_connected(&mut self, end: HostConnectionId) {
         let (host, id) = end;
         let Some(conn) = self.wire.ends.get(&end) else { return };
         let (remote, local, streams) = (conn.remote, Some(conn.local), conn.streams);
@@ -497,10 +520,10 @@ impl MachineNetwork {
         let input = match (streams, listener) {
             (Some(streams), Some(listener)) => MachineInput::Message {
                 assoc: id,
-                event: MessageEvent::Accepted { listener, remote, streams },
+                event: MessageAssociationEvent::Accepted { listener, remote, streams },
             },
             (Some(streams), None) => {
-                MachineInput::Message { assoc: id, event: MessageEvent::Up { remote, streams } }
+                MachineInput::Message { assoc: id, event: MessageAssociationEvent::Up { remote, streams } }
             }
             (None, Some(listener)) => {
                 let event = StreamEvent::Accepted { listener, remote, local, certificate };
@@ -513,25 +536,25 @@ impl MachineNetwork {
         };
         self.feed_input(host, input);
     }
-    fn notify_closed(&mut self, end: ConnEnd, reason: CloseReason) {
+    fn notify_closed(&mut self, end: HostConnectionId, reason: CloseReason) {
         let Some(conn) = self.wire.ends.remove(&end) else { return };
         let input = match conn.streams {
-            Some(_) => MachineInput::Message { assoc: end.1, event: MessageEvent::Down(reason) },
+            Some(_) => MachineInput::Message { assoc: end.1, event: MessageAssociationEvent::Down(reason) },
             None => MachineInput::Stream { conn: end.1, event: StreamEvent::Closed(reason) },
         };
         self.feed_input(end.0, input);
     }
 }
 
-impl<M: Machine + 'static> Index<HostHandle<M>> for MachineNetwork {
+impl<M: Machine + 'static> Index<NetworkHostHandle<M>> for MachineNetwork {
     type Output = M;
-    fn index(&self, host: HostHandle<M>) -> &M {
-        &self.host_slot(host).machine
+    fn index(&self, host: NetworkHostHandle<M>) -> &M {
+        &self.host_table_entry(host).machine
     }
 }
 
-impl<M: Machine + 'static> IndexMut<HostHandle<M>> for MachineNetwork {
-    fn index_mut(&mut self, host: HostHandle<M>) -> &mut M {
+impl<M: Machine + 'static> IndexMut<NetworkHostHandle<M>> for MachineNetwork {
+    fn index_mut(&mut self, host: NetworkHostHandle<M>) -> &mut M {
         &mut self.slot_mut(host).machine
     }
 }

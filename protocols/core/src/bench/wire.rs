@@ -1,10 +1,10 @@
 //! Traffic between hosts.
 
 use super::network::MachineNetwork;
-use crate::impair::{Channel, ChannelConfig, LossModel, PacketFate};
+use crate::impair::{Channel, ChannelConfig, LossModel, PacketOutcome};
 use crate::machine::{
-    AssocId, CloseReason, ConnId, ConnOrigin, DatagramPath, ListenerId, MessageOp, PortId, SocketId,
-    StreamOp, Transmit,
+    AssocId, CloseReason, ConnId, ConnOrigin, DatagramPath, LinkLayerPortId, ListenerId,
+    MessageAssociationOp, SocketId, StreamOp, Transmit,
 };
 use crate::rng::Seed;
 use crate::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const EPHEMERAL: u16 = 49_152;
 
 /// A network operation that a machine requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SentTransmit {
+pub struct TransmitRecord {
     /// The time.
     pub sent_at: Instant,
     /// The number of the host.
@@ -32,7 +32,7 @@ pub struct SentTransmit {
 /// An arrival at a host.
 pub(super) enum ArrivalKind {
     Datagram(DatagramPath),
-    Frame(PortId),
+    Frame(LinkLayerPortId),
     Up(ConnId),
     Data(ConnId),
     Message(AssocId, u16, u32),
@@ -48,12 +48,12 @@ pub(super) struct PendingArrival {
 }
 
 /// A host and its id of a connection or association.
-pub(super) type ConnEnd = (usize, ConnId);
+pub(super) type HostConnectionId = (usize, ConnId);
 
 /// One end's view of a connection or association.
-pub(super) struct ConnState {
+pub(super) struct SimulatedConnState {
     /// The other end; `None`: it will refuse.
-    pub(super) other: Option<ConnEnd>,
+    pub(super) other: Option<HostConnectionId>,
     pub(super) local: IpAddr,
     pub(super) remote: SocketAddr,
     /// The listener, at the accepting end.
@@ -69,7 +69,7 @@ pub(super) struct ConnState {
 }
 
 /// Returns the additional delay of each copy.
-type TransmitInterceptor = Box<dyn FnMut(usize, &mut SentTransmit) -> Vec<Duration>>;
+type TransmitInterceptor = Box<dyn FnMut(usize, &mut TransmitRecord) -> Vec<Duration>>;
 
 /// The path from one host to another, with the addresses of both ends unless it is a segment.
 #[derive(Clone, Copy)]
@@ -80,19 +80,19 @@ struct HostRoute {
 }
 
 /// One direction between two hosts, or of an address's link: a channel with loss, and one for retransmitted data.
-struct ChannelPair {
+struct LinkDirectionChannels {
     lossy: Channel,
     reliable: Channel,
 }
 
-pub(super) struct NetworkState {
+pub(super) struct SimulatedNetworkState {
     pub(super) now: Instant,
     queue: BTreeMap<(Instant, u64), PendingArrival>,
     sequence: u64,
     channel: ChannelConfig,
-    pipes: BTreeMap<(usize, usize), ChannelPair>,
+    pipes: BTreeMap<(usize, usize), LinkDirectionChannels>,
     /// The links of addresses: from each, and to it.
-    links: BTreeMap<IpAddr, [ChannelPair; 2]>,
+    links: BTreeMap<IpAddr, [LinkDirectionChannels; 2]>,
     pub(super) down: BTreeSet<IpAddr>,
     pub(super) seed: u16,
     /// The delay until lost stream data is sent again.
@@ -106,17 +106,17 @@ pub(super) struct NetworkState {
     pub(super) certificates: Vec<Option<&'static [u8]>>,
     pub(super) bound: Vec<(SocketAddr, usize, SocketId)>,
     pub(super) listeners: BTreeMap<SocketAddr, (usize, ListenerId)>,
-    pub(super) segments: Vec<Vec<(usize, PortId)>>,
-    pub(super) ends: BTreeMap<ConnEnd, ConnState>,
+    pub(super) segments: Vec<Vec<(usize, LinkLayerPortId)>>,
+    pub(super) ends: BTreeMap<HostConnectionId, SimulatedConnState>,
     opened_connections: u16,
-    pub(super) sent: Vec<SentTransmit>,
+    pub(super) sent: Vec<TransmitRecord>,
     pub(super) work: BTreeMap<&'static str, u32>,
     pub(super) meddler: TransmitInterceptor,
     pub(super) segment: usize,
     pub(super) granted: u16,
 }
 
-impl NetworkState {
+impl SimulatedNetworkState {
     pub(super) fn new(channel: ChannelConfig) -> Self {
         Self {
             now: Instant::ZERO,
@@ -157,7 +157,7 @@ impl NetworkState {
         self.queue.pop_first().map(|(_, arrival)| arrival)
     }
     /// Creates channels with their own random streams, labelled by two numbers.
-    fn create_channels(&self, from: u64, to: u64, config: &ChannelConfig) -> ChannelPair {
+    fn create_channels(&self, from: u64, to: u64, config: &ChannelConfig) -> LinkDirectionChannels {
         let chance = |label| Seed::new((u64::from(self.seed) << 48) | from).derive_rng(label, to);
         let reliable = ChannelConfig {
             loss: LossModel::None,
@@ -167,7 +167,7 @@ impl NetworkState {
             ..config.clone()
         };
         let lossy = Channel::new(config.clone(), chance("lossy"));
-        ChannelPair { lossy, reliable: Channel::new(reliable, chance("reliable")) }
+        LinkDirectionChannels { lossy, reliable: Channel::new(reliable, chance("reliable")) }
     }
     pub(super) fn link_hosts(&mut self, from: usize, to: usize, config: &ChannelConfig) {
         let pipe = self.create_channels(from as u64, to as u64, config);
@@ -177,7 +177,7 @@ impl NetworkState {
         let pipes = [0, 1].map(|way| self.create_channels((1 << 32) | self.links.len() as u64, way, config));
         self.links.insert(address, pipes);
     }
-    fn route_channels(&mut self, way: HostRoute) -> &mut ChannelPair {
+    fn channels_for_route(&mut self, way: HostRoute) -> &mut LinkDirectionChannels {
         let HostRoute { from, to, ends } = way;
         let own = ends.iter().flatten().enumerate().find(|(_, address)| self.links.contains_key(*address));
         if let Some((direction, address)) = own {
@@ -189,19 +189,20 @@ impl NetworkState {
         self.pipes.get_mut(&(from, to)).expect("just linked")
     }
     /// True if an arrival comes over a link that is down.
-    pub(super) fn is_dead(&self, host: usize, what: &ArrivalKind) -> bool {
+    pub(super) fn arrival_link_is_down(&self, host: usize, what: &ArrivalKind) -> bool {
         match what {
-            ArrivalKind::Datagram(path) => self.is_down(path.local.ip(), path.remote.ip()),
+            ArrivalKind::Datagram(path) => self.either_address_is_down(path.local.ip(), path.remote.ip()),
             ArrivalKind::Up(id)
             | ArrivalKind::Data(id)
             | ArrivalKind::Message(id, ..)
-            | ArrivalKind::Closed(id, _) => {
-                self.ends.get(&(host, *id)).is_some_and(|conn| self.is_down(conn.local, conn.remote.ip()))
-            }
+            | ArrivalKind::Closed(id, _) => self
+                .ends
+                .get(&(host, *id))
+                .is_some_and(|conn| self.either_address_is_down(conn.local, conn.remote.ip())),
             ArrivalKind::Frame(_) | ArrivalKind::Action(_) => false,
         }
     }
-    fn is_down(&self, one: IpAddr, other: IpAddr) -> bool {
+    fn either_address_is_down(&self, one: IpAddr, other: IpAddr) -> bool {
         self.down.contains(&one) || self.down.contains(&other)
     }
     fn is_severed(&self, a: usize, b: usize) -> bool {
@@ -219,7 +220,7 @@ impl NetworkState {
             match self.is_severed(way.from, way.to) {
                 true => self.severed_arrivals.push((way, arrival)),
                 false => {
-                    let at = self.send_reliable(way, arrival.bytes.len());
+                    let at = self.send_reliable_data(way, arrival.bytes.len());
                     self.push_arrival(at, arrival.host, arrival.kind, arrival.bytes);
                 }
             }
@@ -230,29 +231,32 @@ impl NetworkState {
         self.queue.retain(|_, arrival| matches!(arrival.kind, ArrivalKind::Action(_)));
     }
     pub(super) fn reset_connections(&mut self, host: usize) {
-        let cut =
-            |(end, conn): (&ConnEnd, &ConnState)| end.0 == host || conn.other.is_some_and(|o| o.0 == host);
-        let ends: Vec<ConnEnd> = self.ends.iter().filter(|one| cut(*one)).map(|(end, _)| *end).collect();
+        let cut = |(end, conn): (&HostConnectionId, &SimulatedConnState)| {
+            end.0 == host || conn.other.is_some_and(|o| o.0 == host)
+        };
+        let ends: Vec<HostConnectionId> =
+            self.ends.iter().filter(|one| cut(*one)).map(|(end, _)| *end).collect();
         for (host, id) in ends {
             self.push_arrival(self.now, host, ArrivalKind::Closed(id, CloseReason::Reset), Vec::new());
         }
     }
 
     /// Sends data that may be lost.
-    fn send_lossy(
+    fn send_over_lossy_channel(
         &mut self,
         way: HostRoute,
         delays: &[Duration],
         bytes: &[u8],
         what: impl Fn() -> ArrivalKind,
     ) {
-        let down = way.ends.is_some_and(|[from, to]| self.is_down(from, to));
+        let down = way.ends.is_some_and(|[from, to]| self.either_address_is_down(from, to));
         if down || self.is_severed(way.from, way.to) {
             return;
         }
         let now = self.now;
-        let fate = self.route_channels(way).lossy.offer_packet(now, bytes.len() as u32);
-        let PacketFate::Delivered { arrives, corrupted: false, duplicate_arrives: again, .. } = fate else {
+        let fate = self.channels_for_route(way).lossy.offer_packet(now, bytes.len() as u32);
+        let PacketOutcome::Delivered { arrives, corrupted: false, duplicate_arrives: again, .. } = fate
+        else {
             return;
         };
         for at in [Some(arrives), again].into_iter().flatten() {
@@ -260,16 +264,17 @@ impl NetworkState {
         }
     }
     /// Returns the arrival time of stream or association data sent now.
-    fn send_reliable(&mut self, way: HostRoute, octets: usize) -> Instant {
+    fn send_reliable_data(&mut self, way: HostRoute, octets: usize) -> Instant {
         let (now, resent) = (self.now, self.resent);
-        let pipe = self.route_channels(way);
-        let PacketFate::Delivered { mut arrives, .. } = pipe.reliable.offer_packet(now, octets as u32) else {
+        let pipe = self.channels_for_route(way);
+        let PacketOutcome::Delivered { mut arrives, .. } = pipe.reliable.offer_packet(now, octets as u32)
+        else {
             panic!("a queue that is too short for a stream");
         };
         while let Some(after) = resent
             && !matches!(
                 pipe.lossy.offer_packet(now, octets as u32),
-                PacketFate::Delivered { corrupted: false, .. }
+                PacketOutcome::Delivered { corrupted: false, .. }
             )
         {
             arrives += after;
@@ -277,9 +282,9 @@ impl NetworkState {
         arrives
     }
     /// Tells the other end that its connection is up, before anything else.
-    pub(super) fn announce_connection(&mut self, end: ConnEnd) {
-        let Some((way, there)) = self.route_from(end) else { return };
-        let at = self.send_reliable(way, 0);
+    pub(super) fn announce_connection(&mut self, end: HostConnectionId) {
+        let Some((way, there)) = self.route_from_connection_end(end) else { return };
+        let at = self.send_reliable_data(way, 0);
         if let Some(conn) = self.ends.get_mut(&there) {
             (conn.first, conn.latest) = (at, at);
         }
@@ -292,7 +297,7 @@ impl NetworkState {
         }
     }
     /// Returns the path from one end of a connection to the other, and that end.
-    fn route_from(&self, end: ConnEnd) -> Option<(HostRoute, ConnEnd)> {
+    fn route_from_connection_end(&self, end: HostConnectionId) -> Option<(HostRoute, HostConnectionId)> {
         let conn = self.ends.get(&end)?;
         let other = conn.other?;
         Some((HostRoute { from: end.0, to: other.0, ends: Some([conn.local, conn.remote.ip()]) }, other))
@@ -300,7 +305,7 @@ impl NetworkState {
 
     /// Carries out a network operation of a host.
     pub(super) fn send_transmit(&mut self, from: usize, transmit: Transmit, bytes: Vec<u8>) {
-        let mut sent = SentTransmit { sent_at: self.now, from, transmit, bytes };
+        let mut sent = TransmitRecord { sent_at: self.now, from, transmit, bytes };
         self.sent.push(sent.clone());
         let delays = (self.meddler)(self.sent.len() - 1, &mut sent);
         if self.silent[from] {
@@ -321,16 +326,16 @@ impl NetworkState {
                 StreamOp::Abort => self.close_connection((from, conn), CloseReason::Reset),
             },
             Transmit::Message { assoc, op } => match op {
-                MessageOp::Connect { local, remote, streams } => {
+                MessageAssociationOp::Connect { local, remote, streams } => {
                     self.open_connection((from, assoc), local, remote, Some(streams.min(self.granted)));
                 }
-                MessageOp::Data { stream, ppid, unordered } => {
+                MessageAssociationOp::Data { stream, ppid, unordered } => {
                     let order = (!unordered).then_some(stream);
                     let what = |assoc| ArrivalKind::Message(assoc, stream, ppid);
                     self.send_data((from, assoc), order, &delays, sent.bytes, what);
                 }
-                MessageOp::Shutdown => self.close_connection((from, assoc), CloseReason::Closed),
-                MessageOp::Abort => self.close_connection((from, assoc), CloseReason::Reset),
+                MessageAssociationOp::Shutdown => self.close_connection((from, assoc), CloseReason::Closed),
+                MessageAssociationOp::Abort => self.close_connection((from, assoc), CloseReason::Reset),
             },
         }
     }
@@ -354,19 +359,21 @@ impl NetworkState {
         for (local, to, socket) in there {
             let path = DatagramPath { socket, local, remote: source };
             let way = HostRoute { from, to, ends: Some([source.ip(), local.ip()]) };
-            self.send_lossy(way, delays, bytes, || ArrivalKind::Datagram(path));
+            self.send_over_lossy_channel(way, delays, bytes, || ArrivalKind::Datagram(path));
         }
     }
-    fn send_frame(&mut self, from: usize, port: PortId, delays: &[Duration], bytes: &[u8]) {
+    fn send_frame(&mut self, from: usize, port: LinkLayerPortId, delays: &[Duration], bytes: &[u8]) {
         let on = self.segments.iter().filter(|segment| segment.contains(&(from, port)));
         let others: Vec<_> = on.flatten().copied().filter(|other| *other != (from, port)).collect();
         for (to, port) in others {
-            self.send_lossy(HostRoute { from, to, ends: None }, delays, bytes, || ArrivalKind::Frame(port));
+            self.send_over_lossy_channel(HostRoute { from, to, ends: None }, delays, bytes, || {
+                ArrivalKind::Frame(port)
+            });
         }
     }
     fn open_connection(
         &mut self,
-        end: ConnEnd,
+        end: HostConnectionId,
         local: Option<IpAddr>,
         remote: SocketAddr,
         streams: Option<u16>,
@@ -374,7 +381,7 @@ impl NetworkState {
         let from = end.0;
         let source =
             SocketAddr::new(local.unwrap_or(self.addresses[from][0]), EPHEMERAL + self.opened_connections);
-        let conn = |other, local, remote, listener| ConnState {
+        let conn = |other, local, remote, listener| SimulatedConnState {
             other,
             local,
             remote,
@@ -389,8 +396,9 @@ impl NetworkState {
             self.ends.insert(end, conn(None, source.ip(), remote, None));
             let to = to.map_or(from, |(to, _)| to);
             let (ours, theirs) = (source.ip(), remote.ip());
-            let there = self.send_reliable(HostRoute { from, to, ends: Some([ours, theirs]) }, 0);
-            let back = self.send_reliable(HostRoute { from: to, to: from, ends: Some([theirs, ours]) }, 0);
+            let there = self.send_reliable_data(HostRoute { from, to, ends: Some([ours, theirs]) }, 0);
+            let back =
+                self.send_reliable_data(HostRoute { from: to, to: from, ends: Some([theirs, ours]) }, 0);
             let back = there + back.duration_since(self.now);
             return self.push_arrival(
                 back,
@@ -409,14 +417,16 @@ impl NetworkState {
     /// `order`: the stream whose order applies. A stream connection is a single stream.
     fn send_data(
         &mut self,
-        end: ConnEnd,
+        end: HostConnectionId,
         order: Option<u16>,
         delays: &[Duration],
         bytes: Vec<u8>,
         what: impl Fn(ConnId) -> ArrivalKind,
     ) {
-        let (Some((way, other)), Some(delay)) = (self.route_from(end), delays.first()) else { return };
-        let mut at = self.send_reliable(way, bytes.len()) + *delay;
+        let (Some((way, other)), Some(delay)) = (self.route_from_connection_end(end), delays.first()) else {
+            return;
+        };
+        let mut at = self.send_reliable_data(way, bytes.len()) + *delay;
         if let Some(there) = self.ends.get_mut(&other) {
             at = at.max(there.first);
             if let Some(stream) = order {
@@ -429,12 +439,12 @@ impl NetworkState {
         self.schedule_delivery(way, at, what(other.1), bytes);
     }
     /// Closes this end at once. The other end learns it after all data sent to it.
-    fn close_connection(&mut self, end: ConnEnd, reason: CloseReason) {
-        let way = self.route_from(end);
+    fn close_connection(&mut self, end: HostConnectionId, reason: CloseReason) {
+        let way = self.route_from_connection_end(end);
         self.ends.remove(&end);
         let Some((way, other)) = way else { return };
         let latest = self.ends.get(&other).map_or(self.now, |there| there.latest);
-        let at = self.send_reliable(way, 0).max(latest);
+        let at = self.send_reliable_data(way, 0).max(latest);
         self.schedule_delivery(way, at, ArrivalKind::Closed(other.1, reason), Vec::new());
     }
 }

@@ -5,7 +5,7 @@ use crate::time::Duration;
 /// Gilbert-Elliott in continuous time: a good and a bad state with exponential durations. A packet is lost with the
 /// probability of the current state. Packets only sample the state: their number does not change it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TimedStates {
+pub struct ContinuousGilbertElliott {
     /// Mean duration of the good state.
     pub good_time: Duration,
     /// Mean duration of the bad state.
@@ -16,9 +16,9 @@ pub struct TimedStates {
     pub bad: f64,
 }
 
-impl TimedStates {
+impl ContinuousGilbertElliott {
     /// Returns the long-run share of time in the bad state.
-    pub fn share_bad(&self) -> f64 {
+    pub fn bad_state_share(&self) -> f64 {
         let (good, bad) = (self.good_time.as_secs_f64(), self.bad_time.as_secs_f64());
         if bad > 0.0 { bad / (good + bad) } else { 0.0 }
     }
@@ -27,9 +27,9 @@ impl TimedStates {
     ///
     /// It is the exact solution of the two-state Markov process, π + (b - π) e^(-t/good - t/bad). Here π is the
     /// long-run share of the bad state. After a bad state b is 1, after a good one 0.
-    pub fn chance_of_bad(&self, was_bad: bool, after: Duration) -> f64 {
+    pub fn bad_state_probability(&self, was_bad: bool, after: Duration) -> f64 {
         let was = if was_bad { 1.0 } else { 0.0 };
-        let share = self.share_bad();
+        let share = self.bad_state_share();
         let t = after.as_secs_f64();
         if t == 0.0 {
             return was;
@@ -42,14 +42,14 @@ impl TimedStates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::impair::{Channel, ChannelConfig, LossModel, PacketFate};
+    use crate::impair::{Channel, ChannelConfig, LossModel, PacketOutcome};
     use crate::rng::Seed;
     use crate::time::Instant;
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
     /// 10 ms of 100 ms are bad; after 9 ms, 63 % of the earlier state is forgotten.
-    const BURSTS: TimedStates = TimedStates {
+    const BURSTS: ContinuousGilbertElliott = ContinuousGilbertElliott {
         good_time: Duration::from_millis(90),
         bad_time: Duration::from_millis(10),
         good: 0.0,
@@ -57,14 +57,14 @@ mod tests {
     };
 
     /// Returns the losses of this many packets, sent with these gaps in rotation.
-    fn simulate_losses(states: TimedStates, gaps: &[Duration], packets: usize) -> Vec<bool> {
+    fn simulate_losses(states: ContinuousGilbertElliott, gaps: &[Duration], packets: usize) -> Vec<bool> {
         let config = ChannelConfig { loss: LossModel::TimedGilbertElliott(states), ..Default::default() };
         let mut channel = Channel::new(config, Seed::new(1).derive_rng("channel", 0));
         let mut now = Instant::ZERO;
         let gaps = gaps.iter().cycle().take(packets);
         gaps.map(|gap| {
             now += *gap;
-            matches!(channel.offer_packet(now, 100), PacketFate::Lost { .. })
+            matches!(channel.offer_packet(now, 100), PacketOutcome::Lost { .. })
         })
         .collect()
     }
@@ -92,7 +92,7 @@ mod tests {
             let length = in_bursts / bursts;
             // Sparse samples merge two bursts or miss one. The mean burst is 1 / (1 - P(bad | bad)) packets.
             let step = Duration::from_micros(micros);
-            let expected = step.as_secs_f64() / (1.0 - BURSTS.chance_of_bad(true, step));
+            let expected = step.as_secs_f64() / (1.0 - BURSTS.bad_state_probability(true, step));
             assert!((length / expected - 1.0).abs() < 0.05, "{length} s for {expected} s");
             assert!((expected - 0.010).abs() < 0.000_7, "{expected} s of packets every {micros} us");
         }
@@ -105,7 +105,7 @@ mod tests {
             [(1, 0.1 + 0.9 * 0.894_839), (9, 0.1 + 0.9 * 0.367_879), (200, 0.1), (3000, 0.1)]
         {
             let gap = Duration::from_millis(gap);
-            assert!((BURSTS.chance_of_bad(true, gap) - expected).abs() < 1e-6, "{gap:?}");
+            assert!((BURSTS.bad_state_probability(true, gap) - expected).abs() < 1e-6, "{gap:?}");
             // A packet, its retransmission, and half a second in which the channel forgets its state.
             let lost = simulate_losses(BURSTS, &[Duration::from_millis(500), gap], 400_000);
             let again: Vec<bool> = lost.chunks(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
@@ -116,23 +116,23 @@ mod tests {
 
     #[test]
     fn each_state_loses_its_share() {
-        let states = TimedStates { good: 0.02, bad: 0.5, ..BURSTS };
+        let states = ContinuousGilbertElliott { good: 0.02, bad: 0.5, ..BURSTS };
         let lost = simulate_losses(states, &[Duration::from_millis(30)], 400_000);
         let share = loss_ratio(lost.into_iter());
         assert!((share - 0.068).abs() < 0.003, "{share}");
-        assert!((LossModel::TimedGilbertElliott(states).mean_loss() - 0.068).abs() < 1e-12);
+        assert!((LossModel::TimedGilbertElliott(states).mean_loss_ratio() - 0.068).abs() < 1e-12);
     }
 
     #[test]
     fn a_state_without_duration_is_never_met() {
-        let never = TimedStates { bad_time: Duration::ZERO, ..BURSTS };
-        let always = TimedStates { good_time: Duration::ZERO, ..BURSTS };
+        let never = ContinuousGilbertElliott { bad_time: Duration::ZERO, ..BURSTS };
+        let always = ContinuousGilbertElliott { good_time: Duration::ZERO, ..BURSTS };
         for gap in [Duration::ZERO, Duration::from_millis(7)] {
             assert!(simulate_losses(never, &[gap], 1000).iter().all(|lost| !lost));
             assert!(simulate_losses(always, &[gap], 1000).iter().all(|lost| *lost));
         }
-        let neither = TimedStates { good_time: Duration::ZERO, ..never };
-        assert_eq!(neither.share_bad(), 0.0);
+        let neither = ContinuousGilbertElliott { good_time: Duration::ZERO, ..never };
+        assert_eq!(neither.bad_state_share(), 0.0);
     }
 
     proptest! {
@@ -143,15 +143,15 @@ mod tests {
             good in 1u64..10_000_000_000, bad in 1u64..10_000_000_000,
             first in 0u64..20_000_000_000, then in 0u64..20_000_000_000, was_bad: bool,
         ) {
-            let states = TimedStates {
+            let states = ContinuousGilbertElliott {
                 good_time: Duration::from_nanos(good), bad_time: Duration::from_nanos(bad), ..BURSTS
             };
             let (first, then) = (Duration::from_nanos(first), Duration::from_nanos(then));
-            let at_first = states.chance_of_bad(was_bad, first);
+            let at_first = states.bad_state_probability(was_bad, first);
             prop_assert!((0.0..=1.0).contains(&at_first));
-            let through = at_first * states.chance_of_bad(true, then)
-                + (1.0 - at_first) * states.chance_of_bad(false, then);
-            let at_once = states.chance_of_bad(was_bad, first + then);
+            let through = at_first * states.bad_state_probability(true, then)
+                + (1.0 - at_first) * states.bad_state_probability(false, then);
+            let at_once = states.bad_state_probability(was_bad, first + then);
             prop_assert!((through - at_once).abs() < 1e-9, "{through} and {at_once}");
         }
 
@@ -160,12 +160,12 @@ mod tests {
         fn the_long_runs_share_is_stationary(
             good in 1u64..10_000_000_000, bad in 1u64..10_000_000_000, after in 0u64..20_000_000_000,
         ) {
-            let states = TimedStates {
+            let states = ContinuousGilbertElliott {
                 good_time: Duration::from_nanos(good), bad_time: Duration::from_nanos(bad), ..BURSTS
             };
-            let (share, after) = (states.share_bad(), Duration::from_nanos(after));
-            let later = share * states.chance_of_bad(true, after)
-                + (1.0 - share) * states.chance_of_bad(false, after);
+            let (share, after) = (states.bad_state_share(), Duration::from_nanos(after));
+            let later = share * states.bad_state_probability(true, after)
+                + (1.0 - share) * states.bad_state_probability(false, after);
             prop_assert!((later - share).abs() < 1e-9, "{later} and {share}");
         }
     }

@@ -3,7 +3,7 @@
 //! Each of the 64 steps depends on the previous one, which leaves most of a processor idle. So two independent messages
 //! run side by side in the time of one.
 
-use super::DigestOverlay;
+use super::DigestInputPatch;
 
 /// The chaining variables A to D.
 pub(super) type Md5State = [u32; 4];
@@ -123,7 +123,7 @@ fn block_words(block: &[u8; BLOCK]) -> [u32; 16] {
 pub(super) fn compress_blocks<const L: usize>(states: [&mut Md5State; L], blocks: &[[u8; BLOCK]; L]) {
     let words = blocks.each_ref().map(block_words);
     let mut s = states.each_ref().map(|state| **state);
-    // The compiler considers the function too long for more inlining, so iterators would add a call per step.
+    // The compiler considers this function too long to inline more calls, so an iterator would add a call per step.
     macro_rules! steps {
         ($($i:literal)*) => { $(
             let mut lane = 0;
@@ -153,7 +153,7 @@ pub(super) fn state_digest(state: Md5State) -> [u8; 16] {
 
 /// Copies the overlapping part of an overlay over data that starts at `offset`.
 #[inline]
-fn apply_overlay(&(begin, octets): &DigestOverlay<'_>, offset: usize, data: &mut [u8]) {
+fn apply_overlay(&(begin, octets): &DigestInputPatch<'_>, offset: usize, data: &mut [u8]) {
     if begin.saturating_add(octets.len()) <= offset || begin >= offset + data.len() {
         return;
     }
@@ -163,13 +163,13 @@ fn apply_overlay(&(begin, octets): &DigestOverlay<'_>, offset: usize, data: &mut
     {
         *data = *octets;
     } else {
-        lay_part(begin, octets, offset, data);
+        apply_partial_overlay(begin, octets, offset, data);
     }
 }
 
 /// Does the same for a partial overlap.
 #[cold]
-fn lay_part(begin: usize, octets: &[u8; 16], offset: usize, data: &mut [u8]) {
+fn apply_partial_overlay(begin: usize, octets: &[u8; 16], offset: usize, data: &mut [u8]) {
     for (at, octet) in (begin..).zip(octets) {
         if let Some(data) = at.checked_sub(offset).and_then(|at| data.get_mut(at)) {
             *data = *octet;
@@ -179,7 +179,7 @@ fn lay_part(begin: usize, octets: &[u8; 16], offset: usize, data: &mut [u8]) {
 
 /// The contents of a message's next block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum NextBlock {
+enum Md5BlockContents {
     Data,
     /// All data is in; the length did not fit beside it.
     Length,
@@ -187,23 +187,23 @@ enum NextBlock {
 }
 
 /// A message in compression: its remaining parts.
-pub(super) struct Md5Message<'a> {
+pub(super) struct Md5Computation<'a> {
     pub(super) state: Md5State,
     parts: &'a [&'a [u8]],
-    overlays: &'a [DigestOverlay<'a>],
+    overlays: &'a [DigestInputPatch<'a>],
     /// The octets of the first part that are in.
     consumed: usize,
     /// The octets of all parts that are in.
     offset: usize,
     /// The octets before the parts: the block of the inner key.
     before: u64,
-    next: NextBlock,
+    next: Md5BlockContents,
     /// HMAC: the state after the outer key, which takes the digest.
     outer: Option<Md5State>,
 }
 
-impl<'a> Md5Message<'a> {
-    pub(super) const fn for_parts(parts: &'a [&'a [u8]], over: &'a [DigestOverlay<'a>]) -> Self {
+impl<'a> Md5Computation<'a> {
+    pub(super) const fn for_parts(parts: &'a [&'a [u8]], over: &'a [DigestInputPatch<'a>]) -> Self {
         Self {
             state: INITIAL,
             parts,
@@ -211,7 +211,7 @@ impl<'a> Md5Message<'a> {
             consumed: 0,
             offset: 0,
             before: 0,
-            next: NextBlock::Data,
+            next: Md5BlockContents::Data,
             outer: None,
         }
     }
@@ -220,7 +220,7 @@ impl<'a> Md5Message<'a> {
         inner: Md5State,
         outer: Md5State,
         parts: &'a [&'a [u8]],
-        over: &'a [DigestOverlay<'a>],
+        over: &'a [DigestInputPatch<'a>],
     ) -> Self {
         let before = BLOCK as u64;
         Self {
@@ -230,7 +230,7 @@ impl<'a> Md5Message<'a> {
             consumed: 0,
             offset: 0,
             before,
-            next: NextBlock::Data,
+            next: Md5BlockContents::Data,
             outer: Some(outer),
         }
     }
@@ -239,25 +239,25 @@ impl<'a> Md5Message<'a> {
     #[inline]
     fn fill_block(&mut self, block: &mut [u8; BLOCK]) -> bool {
         match self.next {
-            NextBlock::Data => {
-                let at = self.gather_data(block);
+            Md5BlockContents::Data => {
+                let at = self.copy_data_to_block(block);
                 for overlay in self.overlays {
                     apply_overlay(overlay, self.offset, &mut block[..at]);
                 }
                 self.offset += at;
                 if at < BLOCK {
                     block[at] = 0x80;
-                    self.next = NextBlock::Length;
+                    self.next = Md5BlockContents::Length;
                 }
                 if at < DATA_CAPACITY {
                     self.write_length(block, self.before + self.offset as u64);
                 }
             }
-            NextBlock::Length => {
+            Md5BlockContents::Length => {
                 *block = [0; BLOCK];
                 self.write_length(block, self.before + self.offset as u64);
             }
-            NextBlock::Done => {
+            Md5BlockContents::Done => {
                 let Some(outer) = self.outer.take() else { return false };
                 *block = [0; BLOCK];
                 block[..16].copy_from_slice(&state_digest(self.state));
@@ -271,8 +271,8 @@ impl<'a> Md5Message<'a> {
 
     /// Copies data into a block and fills the rest with zeros. Returns the octets copied.
     #[inline]
-    fn gather_data(&mut self, block: &mut [u8; BLOCK]) -> usize {
-        // A copy of constant length: most blocks are inside one part.
+    fn copy_data_to_block(&mut self, block: &mut [u8; BLOCK]) -> usize {
+        // Most blocks lie inside one part. For these, a copy of constant length is faster.
         if let Some((part, rest)) = self.parts.split_first()
             && let Some((now, after)) = part[self.consumed..].split_first_chunk()
         {
@@ -302,7 +302,7 @@ impl<'a> Md5Message<'a> {
     #[inline]
     fn write_length(&mut self, block: &mut [u8; BLOCK], length: u64) {
         block[DATA_CAPACITY..].copy_from_slice(&(length * 8).to_le_bytes());
-        self.next = NextBlock::Done;
+        self.next = Md5BlockContents::Done;
     }
 
     /// Returns the digest.
@@ -317,7 +317,7 @@ impl<'a> Md5Message<'a> {
 }
 
 /// Returns the digests of two messages, computed side by side.
-pub(super) fn digest_pair(mut a: Md5Message<'_>, mut b: Md5Message<'_>) -> ([u8; 16], [u8; 16]) {
+pub(super) fn digest_pair(mut a: Md5Computation<'_>, mut b: Md5Computation<'_>) -> ([u8; 16], [u8; 16]) {
     let mut blocks = [[0; BLOCK]; 2];
     loop {
         let [first, second] = &mut blocks;

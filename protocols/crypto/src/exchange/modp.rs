@@ -2,7 +2,7 @@
 //!
 //! The exponentiation of crypto-bigint takes a time that is independent of the exponent.
 
-use super::{ExchangeError, KeyExchange};
+use super::{KeyExchange, KeyExchangeError};
 use crate::SecretValue;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -68,14 +68,18 @@ impl ModpGroup {
     }
 
     /// Draws a private exponent and computes the public value.
-    pub(super) fn start_exchange(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, ExchangeError> {
-        let params = self.montgomery_params().ok_or(ExchangeError::Library)?;
+    pub(super) fn start_exchange(
+        self,
+        rng: &mut SecureRng,
+    ) -> Result<Box<dyn KeyExchange>, KeyExchangeError> {
+        let params = self.montgomery_params().ok_or(KeyExchangeError::Library)?;
         let mut exponent = SecretValue::new([0; 64]);
         let used = &mut exponent[..self.exponent as usize / 8];
         rng.fill_bytes(used);
-        // Makes the exponent nonzero and long.
+        // Sets the highest bit, so that the exponent is nonzero and long.
         used[0] |= 0x80;
-        let exponent = BoxedUint::from_be_slice(used, self.exponent).map_err(|_| ExchangeError::Library)?;
+        let exponent =
+            BoxedUint::from_be_slice(used, self.exponent).map_err(|_| KeyExchangeError::Library)?;
         let two = BoxedMontyForm::new(BoxedUint::from(2u8).resize(self.prime_bits()), &params);
         let public = two.pow_bounded_exp(&exponent, self.exponent).retrieve().to_be_bytes().to_vec();
         Ok(Box::new(ModpExchange { group: self, params, exponent: SecretValue::new(exponent), public }))
@@ -93,16 +97,17 @@ impl KeyExchange for ModpExchange {
     fn public_value(&self) -> &[u8] {
         &self.public
     }
-    fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, ExchangeError> {
+    fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, KeyExchangeError> {
+        // RFC 7296, 3.4: the value is as long as the prime.
         if peer.len() != self.group.prime_octets() {
-            return Err(ExchangeError::Public);
+            return Err(KeyExchangeError::Public);
         }
         let peer =
-            BoxedUint::from_be_slice(peer, self.group.prime_bits()).map_err(|_| ExchangeError::Public)?;
+            BoxedUint::from_be_slice(peer, self.group.prime_bits()).map_err(|_| KeyExchangeError::Public)?;
         let one = BoxedUint::one_with_precision(self.group.prime_bits());
         // 0, 1 and p - 1 yield a secret that everyone knows.
         if peer <= one || peer >= self.params.modulus().as_ref().wrapping_sub(&one) {
-            return Err(ExchangeError::Public);
+            return Err(KeyExchangeError::Public);
         }
         let shared = BoxedMontyForm::new(peer, &self.params);
         let shared = SecretValue::new(shared.pow_bounded_exp(&self.exponent, self.group.exponent).retrieve());
@@ -137,10 +142,10 @@ mod tests {
         let zero = one.wrapping_sub(&one);
         for wrong in [zero, one.clone(), prime.wrapping_sub(&one), prime.clone(), prime.wrapping_add(&one)] {
             let ours = MODP_1024.start_exchange(&mut rng).unwrap();
-            assert_eq!(ours.derive_secret(&wrong.to_be_bytes()), Err(ExchangeError::Public));
+            assert_eq!(ours.derive_secret(&wrong.to_be_bytes()), Err(KeyExchangeError::Public));
         }
         let short = MODP_1024.start_exchange(&mut rng).unwrap();
-        assert_eq!(short.derive_secret(&[2; 127]), Err(ExchangeError::Public));
+        assert_eq!(short.derive_secret(&[2; 127]), Err(KeyExchangeError::Public));
     }
 
     #[test]

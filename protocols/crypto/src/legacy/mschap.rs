@@ -43,7 +43,7 @@ fn without_domain(user: &[u8]) -> &[u8] {
 /// Returns the response to an eight-octet challenge (RFC 2433 §A.5, RFC 2759 §8.5): the challenge encrypted by each
 /// third of the NT hash. It is the whole response of MS-CHAP.
 #[must_use]
-pub fn v1_response(challenge: &[u8; 8], hash: &[u8; NT_HASH_LEN]) -> [u8; RESPONSE_LEN] {
+pub fn mschap_v1_response(challenge: &[u8; 8], hash: &[u8; NT_HASH_LEN]) -> [u8; RESPONSE_LEN] {
     let mut padded = [0; 21];
     padded[..NT_HASH_LEN].copy_from_slice(hash);
     let mut response = [0; RESPONSE_LEN];
@@ -107,7 +107,7 @@ pub fn nt_response(
     user: &[u8],
     hash: &[u8; NT_HASH_LEN],
 ) -> [u8; RESPONSE_LEN] {
-    v1_response(&challenge_hash(peer_challenge, authenticator_challenge, user), hash)
+    mschap_v1_response(&challenge_hash(peer_challenge, authenticator_challenge, user), hash)
 }
 
 /// Returns the server's proof of the password for the peer (RFC 2759 §8.7): `S=` and 40 digits.
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// RFC 3079 §2.4.
-    fn get_key(initial: &[u8], current: &[u8]) -> [u8; 20] {
+    fn mppe_session_key_digest(initial: &[u8], current: &[u8]) -> [u8; 20] {
         let sha1 = Sha1::new().chain_update(initial).chain_update([0; 40]);
         sha1.chain_update(current).chain_update([0xf2; 40]).finalize().into()
     }
@@ -207,7 +207,7 @@ mod tests {
         let hash = lm_hash(password).unwrap();
         assert_eq!(hash, *b"\x76\xa1\x52\x93\x60\x96\xd7\x83\x0e\x23\x90\x22\x74\x04\xaf\xd2");
         let keys = MsChapKeys::from_nt_hash(&nt_hash(password), Some(password));
-        let of_56_bits = get_key(&*keys.lm, &*keys.lm);
+        let of_56_bits = mppe_session_key_digest(&*keys.lm, &*keys.lm);
         assert_eq!(of_56_bits[1..8], *b"\x08\x01\x53\x8c\xec\x4a\x08");
         let start = Sha1::new()
             .chain_update(*keys.nt)
@@ -215,7 +215,7 @@ mod tests {
             .chain_update(b"\x10\x2d\xb5\xdf\x08\x5d\x30\x41")
             .finalize();
         assert_eq!(
-            get_key(&start[..16], &start[..16])[..16],
+            mppe_session_key_digest(&start[..16], &start[..16])[..16],
             *b"\x59\xd1\x59\xbc\x09\xf7\x6f\x1d\xa2\xa8\x6a\x28\xff\xec\x0b\x1e"
         );
     }
@@ -236,7 +236,7 @@ mod tests {
         let hash = nt_hash(b"MyPw");
         assert_eq!(hash, *b"\xfc\x15\x6a\xf7\xed\xcd\x6c\x0e\xdd\xe3\x33\x7d\x42\x7f\x4e\xac");
         assert_eq!(
-            v1_response(b"\x10\x2d\xb5\xdf\x08\x5d\x30\x41", &hash),
+            mschap_v1_response(b"\x10\x2d\xb5\xdf\x08\x5d\x30\x41", &hash),
             *b"\x4e\x9d\x3c\x8f\x9c\xfd\x38\x5d\x5b\xf4\xd3\x24\x67\x91\x95\x6c\xa4\xc3\x51\xab\x40\x9a\x3d\x61"
         );
     }

@@ -25,7 +25,7 @@ impl SigningKey {
     /// # Errors
     /// [`TlsError::Config`], always.
     pub fn from_der(_: &[u8]) -> Result<Self, TlsError> {
-        Err(TlsError::Config("this build signs nothing: it has no AWS-LC".into()))
+        Err(TlsError::Config("this build cannot sign: it lacks AWS-LC".into()))
     }
     /// The kind of key.
     #[must_use]

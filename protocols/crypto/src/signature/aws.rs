@@ -85,7 +85,7 @@ impl SigningKey {
             }
             _ => None,
         };
-        pair.map(Self).ok_or_else(|| refused(&"neither RSA, P-256, P-384 nor Ed25519"))
+        pair.map(Self).ok_or_else(|| refused(&"it must be RSA, P-256, P-384 or Ed25519"))
     }
 
     /// The kind of key.

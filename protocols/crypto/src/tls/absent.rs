@@ -20,22 +20,22 @@ pub(super) static TLS13: SuiteOffer = NONE;
 pub(super) static ALL: SuiteOffer = NONE;
 
 #[derive(Debug)]
-struct NoCryptography;
+struct MissingTlsBackend;
 
-impl SecureRandom for NoCryptography {
+impl SecureRandom for MissingTlsBackend {
     fn fill(&self, _: &mut [u8]) -> Result<(), GetRandomFailed> {
         Err(GetRandomFailed)
     }
 }
 
-impl KeyProvider for NoCryptography {
+impl KeyProvider for MissingTlsBackend {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
         signing_key(&key)
     }
 }
 
 pub(super) fn signing_key(_: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, Error> {
-    Err(Error::General("this build has no cryptography for TLS: it replays recorded handshakes".into()))
+    Err(Error::General("this build lacks TLS cryptography; it can only replay recorded handshakes".into()))
 }
 
 /// Accepts any key, since this build signs nothing.
@@ -48,7 +48,7 @@ pub(super) fn provider() -> CryptoProvider {
         cipher_suites: Vec::new(),
         kx_groups: Vec::new(),
         signature_verification_algorithms: WebPkiSupportedAlgorithms { all: &[], mapping: &[] },
-        secure_random: &NoCryptography,
-        key_provider: &NoCryptography,
+        secure_random: &MissingTlsBackend,
+        key_provider: &MissingTlsBackend,
     }
 }

@@ -1,9 +1,11 @@
 //! Configurations of engines: created once and shared by all sessions.
 
-use super::sessions::{SessionCache, SessionStorage};
-use super::store::ClientStore;
-use super::trust::{CertificatePurpose, ClientVerifier, PeerVerifier, ServerVerifier};
-use super::{KeyLog, TlsError, TlsVersion, TrustRoots, VersionRange, count, library};
+use super::sessions::{SessionStorage, TlsSessionCache};
+use super::store::TlsClientSessionStore;
+use super::trust::{
+    CertificatePurpose, ClientCertificateVerifier, PeerCertificateVerifier, ServerCertificateVerifier,
+};
+use super::{KeyLog, TlsError, TlsVersion, TlsVersionRange, TrustRoots, count, library};
 use crate::SecretValue;
 use crate::fault::TlsFault;
 use rustls::Error;
@@ -17,9 +19,9 @@ use usher_core::{Duration, WallTime};
 /// The wall time of engines, for the validity of certificates and sessions. Clones share it. It changes only by
 /// [`set`](Self::set), in whole seconds.
 #[derive(Clone, Debug)]
-pub struct WallClock(Arc<AtomicU64>);
+pub struct SharedWallClock(Arc<AtomicU64>);
 
-impl WallClock {
+impl SharedWallClock {
     /// A clock that shows `time`.
     #[must_use]
     pub fn from_time(time: WallTime) -> Self {
@@ -36,7 +38,7 @@ impl WallClock {
     }
 }
 
-impl rustls::time_provider::TimeProvider for WallClock {
+impl rustls::time_provider::TimeProvider for SharedWallClock {
     fn current_time(&self) -> Option<UnixTime> {
         Some(UnixTime::since_unix_epoch(core::time::Duration::from_secs(self.now().unix_secs())))
     }
@@ -71,8 +73,8 @@ impl TlsCredentials {
         let key = private_key(key)?;
         library::check_key(&chain, &key).map_err(|error| match error {
             Error::InconsistentKeys(_) => TlsError::Key(
-                "it is not the key of the certificate: name the key that was made with it, and put the certificate of this side \
-                 first in its file"
+                "it is not the key of the certificate; name the key that was made with it, and put this side's \
+                 certificate first in its file"
                     .into(),
             ),
             Error::InvalidCertificate(_) => config_error("certificate", error),
@@ -142,8 +144,8 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
         TlsError::Key(match error {
             _ if is_encrypted(pem) => {
-                "it is encrypted, and nobody is there to type its passphrase: write it without one \
-                                       (openssl pkey -in FILE -out NEW) into a file that nobody else can read"
+                "it is encrypted, and the program cannot ask for a passphrase; decrypt it \
+                 (openssl pkey -in FILE -out NEW) into a file that no other user can read"
                     .into()
             }
             rustls::pki_types::pem::Error::NoItemsFound => "no private key in the PEM text".into(),
@@ -175,7 +177,7 @@ pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'stati
 
 /// The configuration of session resumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ResumptionConfig {
+pub struct TlsResumptionConfig {
     /// The maximum number of sessions (of a server) or holders (of a client) per configuration. Beyond it the oldest is
     /// evicted.
     pub sessions: usize,
@@ -187,7 +189,7 @@ pub struct ResumptionConfig {
     pub lifetime: Duration,
 }
 
-impl Default for ResumptionConfig {
+impl Default for TlsResumptionConfig {
     /// 4096 sessions, one ticket, a day.
     fn default() -> Self {
         Self { sessions: 4096, tickets: 1, lifetime: Duration::from_secs(24 * 60 * 60) }
@@ -196,9 +198,9 @@ impl Default for ResumptionConfig {
 
 /// The options of a [`ClientConfig`].
 #[derive(Debug)]
-pub struct ClientOptions {
+pub struct TlsClientOptions {
     /// The versions to offer. A single version has one cipher suite and one group; several have all.
-    pub versions: VersionRange,
+    pub versions: TlsVersionRange,
     /// The client's credentials, sent on request; `None`: the client is anonymous.
     pub credentials: Option<TlsCredentials>,
     /// The trusted authorities.
@@ -206,27 +208,27 @@ pub struct ClientOptions {
     /// The DNS name or address that the server's certificate must have; `None`: any name, if the chain is valid.
     pub server_name: Option<String>,
     /// Session resumption; `None`: off.
-    pub resumption: Option<ResumptionConfig>,
+    pub resumption: Option<TlsResumptionConfig>,
     /// Wall time.
-    pub clock: WallClock,
+    pub clock: SharedWallClock,
     /// The buffer for secrets, to decrypt captures.
     pub key_log: Option<KeyLog>,
 }
 
 /// The options of a [`ServerConfig`].
 #[derive(Debug)]
-pub struct ServerOptions {
+pub struct TlsServerOptions {
     /// The versions to accept. The highest one that the client also offers is used.
-    pub versions: VersionRange,
+    pub versions: TlsVersionRange,
     /// The server's credentials.
     pub credentials: TlsCredentials,
     /// The authorities of client certificates. If set, a client must present a certificate below one of them; `None`:
     /// the server requests no certificate.
     pub client_roots: Option<TrustRoots>,
     /// Session resumption; `None`: off.
-    pub resumption: Option<ResumptionConfig>,
+    pub resumption: Option<TlsResumptionConfig>,
     /// Wall time.
-    pub clock: WallClock,
+    pub clock: SharedWallClock,
     /// The buffer for secrets, to decrypt captures.
     pub key_log: Option<KeyLog>,
 }
@@ -235,8 +237,8 @@ pub struct ServerOptions {
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(super) inner: Arc<rustls::ClientConfig>,
-    pub(super) versions: VersionRange,
-    trust: Arc<PeerVerifier>,
+    pub(super) versions: TlsVersionRange,
+    trust: Arc<PeerCertificateVerifier>,
 }
 
 impl ClientConfig {
@@ -244,15 +246,16 @@ impl ClientConfig {
     ///
     /// # Errors
     /// [`TlsError::Config`] with the invalid part.
-    pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
-        let ClientOptions { versions, credentials, roots, server_name, resumption, clock, key_log } = options;
+    pub fn new(options: TlsClientOptions) -> Result<Self, TlsError> {
+        let TlsClientOptions { versions, credentials, roots, server_name, resumption, clock, key_log } =
+            options;
         let even = credentials.as_ref().is_some_and(|credentials| credentials.even);
         let provider = count::signing_provider(count::client_provider(versions), even);
         let name = server_name
             .map(|name| ServerName::try_from(name).map_err(|e| config_error("server name", e)))
             .transpose()?;
         let trust = Arc::new(roots.into_verifier(clock.clone())?);
-        let verifier = Arc::new(ServerVerifier { trust: trust.clone(), name });
+        let verifier = Arc::new(ServerCertificateVerifier { trust: trust.clone(), name });
         let builder = rustls::ClientConfig::builder_with_details(provider, Arc::new(clock))
             .with_protocol_versions(&protocol_versions(versions)?)
             .map_err(|e| config_error("version", e))?
@@ -269,7 +272,7 @@ impl ClientConfig {
         inner.require_ems = true;
         inner.resumption = match resumption {
             None => rustls::client::Resumption::disabled(),
-            Some(r) => rustls::client::Resumption::store(Arc::new(ClientStore::new(r.sessions)))
+            Some(r) => rustls::client::Resumption::store(Arc::new(TlsClientSessionStore::new(r.sessions)))
                 .tls12_resumption(Tls12Resumption::SessionIdOnly),
         };
         if let Some(log) = key_log {
@@ -300,9 +303,9 @@ impl ClientConfig {
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) inner: Arc<rustls::ServerConfig>,
-    sessions: Option<Arc<SessionCache>>,
+    sessions: Option<Arc<TlsSessionCache>>,
     /// The verifier of client certificates; `None`: the server requests none.
-    trust: Option<Arc<PeerVerifier>>,
+    trust: Option<Arc<PeerCertificateVerifier>>,
 }
 
 impl ServerConfig {
@@ -310,8 +313,8 @@ impl ServerConfig {
     ///
     /// # Errors
     /// [`TlsError::Config`] with the invalid part.
-    pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
-        let ServerOptions { versions, credentials, client_roots, resumption, clock, key_log } = options;
+    pub fn new(options: TlsServerOptions) -> Result<Self, TlsError> {
+        let TlsServerOptions { versions, credentials, client_roots, resumption, clock, key_log } = options;
         let provider = count::signing_provider(count::server_provider(), credentials.even);
         let trust = client_roots.map(|roots| roots.into_verifier(clock.clone()).map(Arc::new)).transpose()?;
         let builder = rustls::ServerConfig::builder_with_details(provider, Arc::new(clock.clone()))
@@ -319,18 +322,22 @@ impl ServerConfig {
             .map_err(|e| config_error("version", e))?;
         let builder = match &trust {
             None => builder.with_no_client_auth(),
-            Some(trust) => builder.with_client_cert_verifier(Arc::new(ClientVerifier(trust.clone()))),
+            // RFC 6614, 2.3; RFC 6733, 13.1: the server requests a certificate and requires it.
+            Some(trust) => {
+                builder.with_client_cert_verifier(Arc::new(ClientCertificateVerifier(trust.clone())))
+            }
         };
         let (chain, key) = credentials.into_parts()?;
         let mut inner = builder.with_single_cert(chain, key).map_err(|e| config_error("credentials", e))?;
-        // Each connection has its own view of the sessions.
+        // Each connection sets its own view of the stored sessions, so this shared configuration stores none.
         inner.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        // RFC 9190, 2.1.2: the number of NewSessionTicket messages that the server sends.
         inner.send_tls13_tickets = resumption.map_or(0, |r| usize::from(r.tickets));
         inner.require_ems = true;
         if let Some(log) = key_log {
             inner.key_log = Arc::new(log);
         }
-        let sessions = resumption.map(|r| Arc::new(SessionCache::new(r, clock)));
+        let sessions = resumption.map(|r| Arc::new(TlsSessionCache::new(r, clock)));
         Ok(Self { inner: Arc::new(inner), sessions, trust })
     }
 
@@ -346,7 +353,7 @@ impl ServerConfig {
         Self { inner: Arc::new(inner), sessions: self.sessions.clone(), trust: self.trust.clone() }
     }
 
-    /// Ends the sessions of the matching subjects ([`SessionNote`](super::SessionNote)) and returns their number. Their
+    /// Ends the sessions of the matching subjects ([`TlsSessionMetadata`](super::TlsSessionMetadata)) and returns their number. Their
     /// next handshake is a full one.
     pub fn end_sessions(&self, whose: impl Fn(&[u8]) -> bool) -> usize {
         self.sessions.as_ref().map_or(0, |sessions| sessions.end_sessions(whose))
@@ -369,7 +376,7 @@ impl ServerConfig {
     ///
     /// # Errors
     /// [`TlsError::Failed`] with the reason. Without client roots every client is rejected.
-    pub fn client_path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
+    pub fn verified_client_path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
         self.verify_path(chain, CertificatePurpose::Client)
     }
 
@@ -377,8 +384,11 @@ impl ServerConfig {
     /// responses, whose authority need not have that purpose.
     ///
     /// # Errors
-    /// As for [`client_path`](Self::client_path).
-    pub fn path_for_any_purpose(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
+    /// As for [`verified_client_path`](Self::verified_client_path).
+    pub fn verified_path_for_any_purpose(
+        &self,
+        chain: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Vec<u8>>, TlsError> {
         self.verify_path(chain, CertificatePurpose::Any)
     }
 
@@ -404,16 +414,17 @@ pub(super) fn config_error(what: &str, error: impl core::fmt::Display) -> TlsErr
 }
 
 fn protocol_versions(
-    versions: VersionRange,
+    versions: TlsVersionRange,
 ) -> Result<Vec<&'static rustls::SupportedProtocolVersion>, TlsError> {
     let within = |v: &TlsVersion| versions.contains(*v);
+    // RFC 6614, 2.3; RFC 9190, 1: no version before 1.1, and none above 1.3.
     let protocol = |version| match version {
         TlsVersion::Tls12 => &rustls::version::TLS12,
         TlsVersion::Tls13 => &rustls::version::TLS13,
     };
     let protocols: Vec<_> = TlsVersion::ALL.into_iter().filter(within).map(protocol).collect();
     if protocols.is_empty() {
-        return Err(TlsError::Config("versions: the lowest is above the highest".into()));
+        return Err(TlsError::Config("the lowest version is above the highest".into()));
     }
     Ok(protocols)
 }

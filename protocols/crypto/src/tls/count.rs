@@ -4,7 +4,7 @@
 //! the session. So a counter per thread, read before and after the call, gives the session's work.
 
 use super::library::{self, SuiteOffer};
-use super::{TlsVersion, TlsWork, VersionRange};
+use super::{TlsOperationCounts, TlsVersion, TlsVersionRange};
 use rustls::crypto::{
     ActiveKeyExchange, CryptoProvider, KeyProvider, SharedSecret, SupportedKxGroup, WebPkiSupportedAlgorithms,
 };
@@ -18,25 +18,25 @@ use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
 
 std::thread_local! {
-    static DONE: Cell<TlsWork> = const { Cell::new(TlsWork { sign: 0, verify: 0, key_exchange: 0 }) };
+    static DONE: Cell<TlsOperationCounts> = const { Cell::new(TlsOperationCounts { sign: 0, verify: 0, key_exchange: 0 }) };
 }
 
-fn count_operations(sign: u32, verify: u32, key_exchange: u32) {
+fn add_tls_operation_counts(sign: u32, verify: u32, key_exchange: u32) {
     DONE.with(|cell| {
         let mut sum = cell.get();
-        sum += TlsWork { sign, verify, key_exchange };
+        sum += TlsOperationCounts { sign, verify, key_exchange };
         cell.set(sum);
     });
 }
 
 /// Returns the operations of this thread since the last call.
-pub(super) fn take_counts() -> TlsWork {
+pub(super) fn take_tls_operation_counts() -> TlsOperationCounts {
     DONE.with(Cell::take)
 }
 
 /// Returns the provider of clients that offer these versions. A client offers all suites of its provider. For a single
 /// version that is one suite and one group, so that all handshakes have equal lengths; for several versions it is all.
-pub(super) fn client_provider(versions: VersionRange) -> Arc<CryptoProvider> {
+pub(super) fn client_provider(versions: TlsVersionRange) -> Arc<CryptoProvider> {
     static TLS12: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::TLS12));
     static TLS13: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::TLS13));
     match (versions.min, versions.max) {
@@ -55,7 +55,10 @@ pub(super) fn server_provider() -> Arc<CryptoProvider> {
 /// Returns the provider, or a copy with signatures of one length.
 pub(super) fn signing_provider(provider: Arc<CryptoProvider>, even: bool) -> Arc<CryptoProvider> {
     match even {
-        true => Arc::new(CryptoProvider { key_provider: &EvenKeys, ..CryptoProvider::clone(&provider) }),
+        true => Arc::new(CryptoProvider {
+            key_provider: &FixedLengthKeyProvider,
+            ..CryptoProvider::clone(&provider)
+        }),
         false => provider,
     }
 }
@@ -70,33 +73,37 @@ fn counting_provider(offer: &SuiteOffer) -> Arc<CryptoProvider> {
         LazyLock::new(|| counted_algorithms(library::provider().signature_verification_algorithms));
     Arc::new(CryptoProvider {
         cipher_suites: offer.suites.to_vec(),
-        kx_groups: offer.groups.iter().map(|group| counted_group(*group)).collect(),
+        kx_groups: offer.groups.iter().map(|group| wrap_counting_kx_group(*group)).collect(),
         signature_verification_algorithms: *ALGORITHMS,
         key_provider: &CountingKeyProvider,
         ..library::provider()
     })
 }
 
-// The library needs these lists for the life of the program; they are created once.
+// rustls takes these lists with a `'static` lifetime, so they are leaked. They are created only once.
 fn counted_algorithms(base: WebPkiSupportedAlgorithms) -> WebPkiSupportedAlgorithms {
     type AlgorithmList = &'static [&'static dyn SignatureVerificationAlgorithm];
-    fn counted_list(algorithms: AlgorithmList) -> AlgorithmList {
+    fn wrap_counting_verifiers(algorithms: AlgorithmList) -> AlgorithmList {
         let counted = |algorithm: &&'static dyn SignatureVerificationAlgorithm| {
-            &*Box::leak(Box::new(CountingVerifier(*algorithm))) as &'static dyn SignatureVerificationAlgorithm
+            &*Box::leak(Box::new(CountingSignatureVerifier(*algorithm)))
+                as &'static dyn SignatureVerificationAlgorithm
         };
         Box::leak(algorithms.iter().map(counted).collect())
     }
-    let mapping =
-        base.mapping.iter().map(|(scheme, algorithms)| (*scheme, counted_list(algorithms))).collect();
-    WebPkiSupportedAlgorithms { all: counted_list(base.all), mapping: Box::leak(mapping) }
+    let mapping = base
+        .mapping
+        .iter()
+        .map(|(scheme, algorithms)| (*scheme, wrap_counting_verifiers(algorithms)))
+        .collect();
+    WebPkiSupportedAlgorithms { all: wrap_counting_verifiers(base.all), mapping: Box::leak(mapping) }
 }
 
 #[derive(Debug)]
-struct CountingVerifier(&'static dyn SignatureVerificationAlgorithm);
+struct CountingSignatureVerifier(&'static dyn SignatureVerificationAlgorithm);
 
-impl SignatureVerificationAlgorithm for CountingVerifier {
+impl SignatureVerificationAlgorithm for CountingSignatureVerifier {
     fn verify_signature(&self, key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
-        count_operations(0, 1, 0);
+        add_tls_operation_counts(0, 1, 0);
         self.0.verify_signature(key, message, signature)
     }
     fn public_key_alg_id(&self) -> AlgorithmIdentifier {
@@ -110,28 +117,29 @@ impl SignatureVerificationAlgorithm for CountingVerifier {
     }
 }
 
-// The library needs groups for the life of the program; there are at most three providers of three groups.
-fn counted_group(group: &'static dyn SupportedKxGroup) -> &'static dyn SupportedKxGroup {
-    Box::leak(Box::new(CountingGroup(group)))
+// rustls takes groups with a `'static` lifetime, so they are leaked. There are at most three providers with three
+// groups each.
+fn wrap_counting_kx_group(group: &'static dyn SupportedKxGroup) -> &'static dyn SupportedKxGroup {
+    Box::leak(Box::new(CountingKxGroup(group)))
 }
 
 #[derive(Debug)]
-struct CountingGroup(&'static dyn SupportedKxGroup);
+struct CountingKxGroup(&'static dyn SupportedKxGroup);
 
-impl SupportedKxGroup for CountingGroup {
+impl SupportedKxGroup for CountingKxGroup {
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
-        Ok(Box::new(CountingExchange(self.0.start()?)))
+        Ok(Box::new(CountingKeyExchange(self.0.start()?)))
     }
     fn name(&self) -> NamedGroup {
         self.0.name()
     }
 }
 
-struct CountingExchange(Box<dyn ActiveKeyExchange>);
+struct CountingKeyExchange(Box<dyn ActiveKeyExchange>);
 
-impl ActiveKeyExchange for CountingExchange {
+impl ActiveKeyExchange for CountingKeyExchange {
     fn complete(self: Box<Self>, peer: &[u8]) -> Result<SharedSecret, Error> {
-        count_operations(0, 0, 1);
+        add_tls_operation_counts(0, 0, 1);
         self.0.complete(peer)
     }
     fn pub_key(&self) -> &[u8] {
@@ -147,25 +155,25 @@ struct CountingKeyProvider;
 
 impl KeyProvider for CountingKeyProvider {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
-        Ok(Arc::new(CountingKey(library::signing_key(&key)?)))
+        Ok(Arc::new(CountingSigningKey(library::signing_key(&key)?)))
     }
 }
 
 #[derive(Debug)]
-struct EvenKeys;
+struct FixedLengthKeyProvider;
 
-impl KeyProvider for EvenKeys {
+impl KeyProvider for FixedLengthKeyProvider {
     fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
-        Ok(Arc::new(CountingKey(Arc::new(EvenKey(library::signing_key(&key)?)))))
+        Ok(Arc::new(CountingSigningKey(Arc::new(FixedLengthSigningKey(library::signing_key(&key)?)))))
     }
 }
 
 #[derive(Debug)]
-struct EvenKey(Arc<dyn SigningKey>);
+struct FixedLengthSigningKey(Arc<dyn SigningKey>);
 
-impl SigningKey for EvenKey {
+impl SigningKey for FixedLengthSigningKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        Some(Box::new(EvenSigner(self.0.choose_scheme(offered)?)))
+        Some(Box::new(FixedLengthSigner(self.0.choose_scheme(offered)?)))
     }
     fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
         self.0.public_key()
@@ -177,15 +185,15 @@ impl SigningKey for EvenKey {
 
 /// A signer that repeats until the signature has the length that about half of all have.
 #[derive(Debug)]
-struct EvenSigner(Box<dyn Signer>);
+struct FixedLengthSigner(Box<dyn Signer>);
 
 /// The maximum number of tries; about one in two succeeds.
 const MOST_TRIES: usize = 64;
 
-impl Signer for EvenSigner {
+impl Signer for FixedLengthSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        // Two integers (RFC 3279 section 2.2.3), where exactly one has its highest bit set and takes an extra octet.
-        // With 521 bits neither has.
+        // The usual length of a signature: two DER integers (RFC 3279 section 2.2.3), of which exactly one has its
+        // highest bit set and takes an extra octet. With 521 bits neither has.
         let usual = match self.scheme() {
             SignatureScheme::ECDSA_NISTP256_SHA256 => 71,
             SignatureScheme::ECDSA_NISTP384_SHA384 => 103,
@@ -207,7 +215,7 @@ impl Signer for EvenSigner {
 }
 
 #[derive(Debug)]
-struct CountingKey(Arc<dyn SigningKey>);
+struct CountingSigningKey(Arc<dyn SigningKey>);
 
 /// The preferred signature schemes of an RSA key, if the peer leaves the choice. SHA-256 has a strength of 128 bits,
 /// like RSA with 3072 bits (NIST SP 800-57 part 1, tables 2 and 3). Processors have instructions for it, rarely for
@@ -221,7 +229,7 @@ const FIRST: [SignatureScheme; 4] = [
     SignatureScheme::RSA_PKCS1_SHA256,
 ];
 
-impl SigningKey for CountingKey {
+impl SigningKey for CountingSigningKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
         let first = FIRST.iter().filter(|scheme| offered.contains(scheme));
         let first = first.map(std::slice::from_ref).find_map(|scheme| self.0.choose_scheme(scheme));
@@ -240,7 +248,7 @@ struct CountingSigner(Box<dyn Signer>);
 
 impl Signer for CountingSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        count_operations(1, 0, 0);
+        add_tls_operation_counts(1, 0, 0);
         self.0.sign(message)
     }
     fn scheme(&self) -> SignatureScheme {
@@ -294,17 +302,17 @@ mod tests {
                     keys.load_private_key(key.clone_key()).unwrap().choose_scheme(&[scheme]).unwrap();
                 (0..64).map(|_| signer.sign(b"said").unwrap().len()).collect()
             };
-            assert_eq!(lengths(&EvenKeys), [usual].into(), "{scheme:?}");
+            assert_eq!(lengths(&FixedLengthKeyProvider), [usual].into(), "{scheme:?}");
             assert!(lengths(&CountingKeyProvider).len() > 1, "else there is no need of it");
         }
-        take_counts();
+        take_tls_operation_counts();
         let rsa = PrivateKeyDer::try_from(fixtures::server_credentials(1).key_der().to_vec()).unwrap();
         assert!(is_rsa(&rsa));
-        let signer = EvenKeys
+        let signer = FixedLengthKeyProvider
             .load_private_key(rsa)
             .unwrap()
             .choose_scheme(&[SignatureScheme::RSA_PSS_SHA256])
             .unwrap();
-        assert_eq!((signer.sign(b"said").unwrap().len(), take_counts().sign), (256, 1));
+        assert_eq!((signer.sign(b"said").unwrap().len(), take_tls_operation_counts().sign), (256, 1));
     }
 }

@@ -65,7 +65,7 @@ pub fn client_credentials(length: u8) -> TlsCredentials {
 
 /// Returns a client's credentials from an authority outside [`root_certificate`], for logins that must fail.
 #[must_use]
-pub fn foreign_client() -> TlsCredentials {
+pub fn untrusted_client_credentials() -> TlsCredentials {
     TlsCredentials::from_der([fixture!("foreign-client.der")], fixture!("foreign-client.key.der"))
 }
 
@@ -77,17 +77,17 @@ pub fn root_certificate() -> &'static [u8] {
 
 /// Returns a server's chain, its key, and the root's certificate, as PEM texts.
 #[must_use]
-pub fn server_as_pem(length: u8) -> [String; 3] {
-    chain_as_pem(&SERVERS, length)
+pub fn server_chain_pem_texts(length: u8) -> [String; 3] {
+    credential_pem_texts(&SERVERS, length)
 }
 
 /// Returns the same for a client.
 #[must_use]
-pub fn client_as_pem(length: u8) -> [String; 3] {
-    chain_as_pem(&CLIENTS, length)
+pub fn client_chain_pem_texts(length: u8) -> [String; 3] {
+    credential_pem_texts(&CLIENTS, length)
 }
 
-fn chain_as_pem(leaves: &[(&[u8], &[u8]); 4], length: u8) -> [String; 3] {
+fn credential_pem_texts(leaves: &[(&[u8], &[u8]); 4], length: u8) -> [String; 3] {
     let above = usize::from(length.clamp(1, LONGEST_CHAIN)) - 1;
     let (leaf, key) = leaves[above];
     let chain = core::iter::once(leaf).chain(AUTHORITIES[..above].iter().rev().copied());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_is_written_as_pem_is_read_as_the_same() {
-        let [chain, key, root_pem] = server_as_pem(3);
+        let [chain, key, root_pem] = server_chain_pem_texts(3);
         let read = TlsCredentials::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
         assert_eq!(
             (read.leaf_certificate(), read.chain_len()),

@@ -23,7 +23,7 @@ pub(super) struct IssuerKey {
 
 impl IssuerKey {
     /// Reads a trusted certificate; `None`: it is unreadable.
-    pub(super) fn of_root(der: &[u8]) -> Option<Self> {
+    pub(super) fn from_root_der(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         Some(Self::from_certificate(&certificate))
     }
@@ -32,10 +32,10 @@ impl IssuerKey {
     }
     fn has_signed(
         &self,
-        signed: &SignedParts<'_>,
+        signed: &CertificateSignatureParts<'_>,
         algorithms: &[&dyn SignatureVerificationAlgorithm],
     ) -> bool {
-        let Some([key_algorithm, key]) = split_pair(&self.key) else { return false };
+        let Some([key_algorithm, key]) = split_two_element_sequence(&self.key) else { return false };
         let fits = |algorithm: &&&dyn SignatureVerificationAlgorithm| {
             algorithm.signature_alg_id().as_ref() == signed.algorithm
                 && algorithm.public_key_alg_id().as_ref() == key_algorithm
@@ -56,7 +56,7 @@ struct PeerCertificate<'a> {
     der: &'a CertificateDer<'a>,
     issuer: Vec<u8>,
     own: IssuerKey,
-    signed: SignedParts<'a>,
+    signed: CertificateSignatureParts<'a>,
 }
 
 impl<'a> PeerCertificate<'a> {
@@ -66,20 +66,20 @@ impl<'a> PeerCertificate<'a> {
         let may_sign = certificate.key_usage().ok()?.is_none_or(|usage| usage.value.key_cert_sign());
         let issuer = certificate.issuer().as_raw().to_vec();
         let own = IssuerKey::from_certificate(&certificate);
-        let signed = SignedParts::from_der(der)?;
+        let signed = CertificateSignatureParts::from_der(der)?;
         Some(Self { may_issue: is_authority && may_sign, der, issuer, own, signed })
     }
 }
 
 /// The signed part of a certificate, the content of its algorithm identifier, and the content of its signature's bit
 /// string.
-struct SignedParts<'a> {
+struct CertificateSignatureParts<'a> {
     message: &'a [u8],
     algorithm: &'a [u8],
     signature: &'a [u8],
 }
 
-impl<'a> SignedParts<'a> {
+impl<'a> CertificateSignatureParts<'a> {
     fn from_der(der: &'a [u8]) -> Option<Self> {
         let (_, certificate, _) = split_element(der)?;
         let (message, _, rest) = split_element(certificate)?;
@@ -106,7 +106,7 @@ fn split_element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 }
 
 /// Returns the contents of the two elements inside another, as in a key: algorithm identifier and bits.
-fn split_pair(der: &[u8]) -> Option<[&[u8]; 2]> {
+fn split_two_element_sequence(der: &[u8]) -> Option<[&[u8]; 2]> {
     let (_, inner, _) = split_element(der)?;
     let (_, first, rest) = split_element(inner)?;
     let (_, second, _) = split_element(rest)?;
@@ -120,7 +120,7 @@ fn bit_string_octets(content: &[u8]) -> Option<&[u8]> {
 
 /// Returns the certificates of authorities below these roots, by signatures of these algorithms. Also returns true if a
 /// certificate below them that may not issue has issued `leaf` or one of the others.
-pub(super) fn find_authorities<'a>(
+pub(super) fn find_issuing_authorities<'a>(
     roots: &[IssuerKey],
     leaf: &[u8],
     shown: &'a [CertificateDer<'a>],

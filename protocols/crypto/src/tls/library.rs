@@ -42,7 +42,7 @@ pub(super) static ALL: SuiteOffer = SuiteOffer {
 /// Checks that a key belongs to the first certificate of a chain.
 pub(super) fn check_key(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'_>) -> Result<(), Error> {
     match CertifiedKey::new(chain.to_vec(), signing_key(key)?).keys_match() {
-        // A key without its public part is checked by its first signature.
+        // A key without its public part cannot be compared here, so a mismatch shows only at its first signature.
         Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
         matched => matched,
     }

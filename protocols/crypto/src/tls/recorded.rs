@@ -1,8 +1,8 @@
 //! Handshakes replayed by their lengths, for sweeps of many thousand logins.
 
 use super::{
-    ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsClientEngine, TlsEngine, TlsError,
-    TlsServerEngine, TlsVersion, TlsWork,
+    ClientConfig, MAX_APPLICATION, ServerConfig, TlsClientEngine, TlsEngine, TlsError, TlsOperationCounts,
+    TlsServerEngine, TlsSessionMetadata, TlsVersion,
 };
 use crate::fault::{Alert, TlsFault};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use usher_core::codec::{OctetReader, OctetWriter};
 
 /// An end of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum HandshakeSide {
+pub enum TlsHandshakeSide {
     /// The client.
     Client,
     /// The server.
     Server,
 }
 
-impl HandshakeSide {
+impl TlsHandshakeSide {
     fn opposite(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -28,21 +28,21 @@ impl HandshakeSide {
 
 /// The octets that one end sends before it waits for the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HandshakeFlight {
+pub struct TlsHandshakeFlight {
     /// The sender.
-    from: HandshakeSide,
+    from: TlsHandshakeSide,
     /// Record headers as recorded, with filler for the rest.
     bytes: Vec<u8>,
     /// The work of the receiver when it reads the flight.
-    work: TlsWork,
+    work: TlsOperationCounts,
     /// True if it completes the receiver's handshake; an error if the receiver fails.
     after: Result<bool, TlsError>,
 }
 
-impl HandshakeFlight {
+impl TlsHandshakeFlight {
     /// The sender.
     #[must_use]
-    pub fn sender(&self) -> HandshakeSide {
+    pub fn sender(&self) -> TlsHandshakeSide {
         self.from
     }
     /// The number of octets, with the record headers.
@@ -52,7 +52,7 @@ impl HandshakeFlight {
     }
     /// The public-key operations of its receiver.
     #[must_use]
-    pub fn receiver_work(&self) -> TlsWork {
+    pub fn receiver_work(&self) -> TlsOperationCounts {
         self.work
     }
 }
@@ -61,18 +61,18 @@ impl HandshakeFlight {
 ///
 /// It omits application data, whose length follows from the version.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HandshakeRecording {
+pub struct TlsHandshakeRecording {
     version: TlsVersion,
     resumed: bool,
-    flights: Vec<HandshakeFlight>,
+    flights: Vec<TlsHandshakeFlight>,
     client_chain: Vec<Vec<u8>>,
     server_chain: Vec<Vec<u8>>,
 }
 
-impl HandshakeRecording {
+impl TlsHandshakeRecording {
     /// The flights in order.
     #[must_use]
-    pub fn flights(&self) -> &[HandshakeFlight] {
+    pub fn flights(&self) -> &[TlsHandshakeFlight] {
         &self.flights
     }
     /// The negotiated version, or the offered one if the handshake failed earlier.
@@ -95,7 +95,7 @@ impl HandshakeRecording {
 /// The maximum number of certificates in a decoded chain.
 const MAX_CHAIN: usize = 16;
 
-impl HandshakeRecording {
+impl TlsHandshakeRecording {
     /// Encodes the recording for [`decode`](Self::decode), in a program that can replay handshakes but not run them.
     /// `None`: one side failed, and the encoding has no reasons.
     #[must_use]
@@ -107,9 +107,9 @@ impl HandshakeRecording {
         for flight in &self.flights {
             let complete = *flight.after.as_ref().ok()?;
             let work = flight.work;
-            w.write_u8(u8::from(flight.from == HandshakeSide::Server)).write_u8(u8::from(complete));
+            w.write_u8(u8::from(flight.from == TlsHandshakeSide::Server)).write_u8(u8::from(complete));
             w.write_u32(work.sign).write_u32(work.verify).write_u32(work.key_exchange);
-            let headers = record_headers(&flight.bytes);
+            let headers = tls_record_headers(&flight.bytes);
             w.write_u8(u8::try_from(headers.len()).ok()?);
             for header in headers {
                 w.write_bytes(header);
@@ -133,7 +133,8 @@ impl HandshakeRecording {
         let count = usize::from(r.read_u8().ok()?);
         let mut flights = Vec::new();
         for number in 0..count.min(MAX_FLIGHTS) {
-            let from = if r.read_u8().ok()? == 1 { HandshakeSide::Server } else { HandshakeSide::Client };
+            let from =
+                if r.read_u8().ok()? == 1 { TlsHandshakeSide::Server } else { TlsHandshakeSide::Client };
             let after = Ok(r.read_u8().ok()? == 1);
             let [sign, verify, key_exchange] = [r.read_u32().ok()?, r.read_u32().ok()?, r.read_u32().ok()?];
             let mut bytes = Vec::new();
@@ -142,11 +143,11 @@ impl HandshakeRecording {
                 bytes.extend_from_slice(&header);
                 bytes.resize(bytes.len() + usize::from(u16::from_be_bytes([header[3], header[4]])), 0);
             }
-            fill_records(&mut bytes, number);
-            flights.push(HandshakeFlight {
+            overwrite_record_contents(&mut bytes, number);
+            flights.push(TlsHandshakeFlight {
                 from,
                 bytes,
-                work: TlsWork { sign, verify, key_exchange },
+                work: TlsOperationCounts { sign, verify, key_exchange },
                 after,
             });
         }
@@ -164,7 +165,7 @@ impl HandshakeRecording {
 }
 
 /// Returns the headers of a flight's records.
-fn record_headers(flight: &[u8]) -> Vec<&[u8]> {
+fn tls_record_headers(flight: &[u8]) -> Vec<&[u8]> {
     let (mut rest, mut all) = (flight, Vec::new());
     while let Some((header, after)) = rest.split_at_checked(HEADER) {
         let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
@@ -188,17 +189,17 @@ const HEADER: usize = 5;
 pub fn record_handshake(
     client: &ClientConfig,
     server: &ServerConfig,
-) -> Result<HandshakeRecording, TlsError> {
+) -> Result<TlsHandshakeRecording, TlsError> {
     let offered = client.versions.max;
     let shown = |to: &dyn TlsEngine| to.peer_chain().into_iter().map(<[u8]>::to_vec).collect();
     let mut client = TlsClientEngine::new(client)?;
-    let mut server = TlsServerEngine::for_purpose(server, 0)?;
+    let mut server = TlsServerEngine::new_for_session_purpose(server, 0)?;
     let mut flights = Vec::new();
-    let mut from = HandshakeSide::Client;
+    let mut from = TlsHandshakeSide::Client;
     loop {
         let (sender, receiver): (&mut dyn TlsEngine, &mut dyn TlsEngine) = match from {
-            HandshakeSide::Client => (&mut client, &mut server),
-            HandshakeSide::Server => (&mut server, &mut client),
+            TlsHandshakeSide::Client => (&mut client, &mut server),
+            TlsHandshakeSide::Server => (&mut server, &mut client),
         };
         let mut bytes = Vec::new();
         sender.write_tls(&mut bytes);
@@ -206,16 +207,16 @@ pub fn record_handshake(
             break;
         }
         if flights.len() == MAX_FLIGHTS {
-            return Err(TlsError::Failed(TlsFault::Misbehaved, "the handshake does not end".into()));
+            return Err(TlsError::Failed(TlsFault::Misbehaved, "the handshake has too many flights".into()));
         }
         let after = receiver.read_tls(&bytes).map(|()| !receiver.is_handshaking());
-        fill_records(&mut bytes, flights.len());
-        flights.push(HandshakeFlight { from, bytes, work: receiver.take_work(), after });
+        overwrite_record_contents(&mut bytes, flights.len());
+        flights.push(TlsHandshakeFlight { from, bytes, work: receiver.take_work(), after });
         from = from.opposite();
     }
-    // For the next recording, which may resume the session.
-    server.keep_session(SessionNote { subject: Vec::new(), credential: [0; 32], data: Vec::new() });
-    Ok(HandshakeRecording {
+    // Stores the session, so that the next recording can resume it.
+    server.keep_session(TlsSessionMetadata { subject: Vec::new(), credential: [0; 32], data: Vec::new() });
+    Ok(TlsHandshakeRecording {
         version: server.version().unwrap_or(offered),
         resumed: server.is_resumed(),
         flights,
@@ -225,7 +226,7 @@ pub fn record_handshake(
 }
 
 /// Replaces everything except record headers by filler that depends only on the position.
-fn fill_records(flight: &mut [u8], number: usize) {
+fn overwrite_record_contents(flight: &mut [u8], number: usize) {
     let mut rest = flight;
     let mut state = 0x9e37_79b9_u32 ^ (number as u32);
     while rest.len() > HEADER {
@@ -248,8 +249,8 @@ fn fill_records(flight: &mut [u8], number: usize) {
 /// is sent in clear.
 #[derive(Clone)]
 pub struct RecordedTls {
-    recording: Arc<HandshakeRecording>,
-    side: HandshakeSide,
+    recording: Arc<TlsHandshakeRecording>,
+    side: TlsHandshakeSide,
     /// The index of the flight being received; none beyond the last.
     next: usize,
     /// The octets of that flight received so far.
@@ -260,7 +261,7 @@ pub struct RecordedTls {
     application: Vec<u8>,
     complete: bool,
     error: Option<TlsError>,
-    work: TlsWork,
+    work: TlsOperationCounts,
 }
 
 const ALERT: u8 = 21;
@@ -274,17 +275,17 @@ const MAX_PLAINTEXT: usize = 1 << 14;
 impl RecordedTls {
     /// The client of a recorded handshake.
     #[must_use]
-    pub fn for_client(recording: Arc<HandshakeRecording>) -> Self {
-        Self::new(recording, HandshakeSide::Client)
+    pub fn for_client(recording: Arc<TlsHandshakeRecording>) -> Self {
+        Self::new(recording, TlsHandshakeSide::Client)
     }
 
     /// The server of a recorded handshake.
     #[must_use]
-    pub fn for_server(recording: Arc<HandshakeRecording>) -> Self {
-        Self::new(recording, HandshakeSide::Server)
+    pub fn for_server(recording: Arc<TlsHandshakeRecording>) -> Self {
+        Self::new(recording, TlsHandshakeSide::Server)
     }
 
-    fn new(recording: Arc<HandshakeRecording>, side: HandshakeSide) -> Self {
+    fn new(recording: Arc<TlsHandshakeRecording>, side: TlsHandshakeSide) -> Self {
         let mut this = Self {
             recording,
             side,
@@ -295,14 +296,14 @@ impl RecordedTls {
             application: Vec::new(),
             complete: false,
             error: None,
-            work: TlsWork::default(),
+            work: TlsOperationCounts::default(),
         };
-        this.send_flights();
+        this.send_due_flights();
         this
     }
 
     /// Sends the flights that are this side's turn.
-    fn send_flights(&mut self) {
+    fn send_due_flights(&mut self) {
         while let Some(flight) = self.recording.flights.get(self.next)
             && flight.from == self.side
         {
@@ -327,9 +328,8 @@ impl RecordedTls {
                 if let [ALERT, _, _, 0, 2, FATAL, alert] = *bytes {
                     return Err(TlsError::AlertReceived(Alert(alert)));
                 }
-                return Err(
-                    self.fail_with_alert(TlsFault::Undecipherable, "the flight is not the recorded one")
-                );
+                return Err(self
+                    .fail_with_alert(TlsFault::Undecipherable, "the flight differs from the recorded one"));
             }
             bytes = later;
             self.received += now.len();
@@ -340,7 +340,7 @@ impl RecordedTls {
             self.next += 1;
             self.work += flight.work;
             let after = flight.after.clone();
-            self.send_flights();
+            self.send_due_flights();
             self.complete |= after?;
         }
         self.read_application(bytes)
@@ -363,11 +363,11 @@ impl RecordedTls {
                     self.application.extend_from_slice(&payload[before..length - after]);
                     if self.application.len() > MAX_APPLICATION {
                         return Err(
-                            self.fail_with_alert(TlsFault::TooMuch, "application data beyond the limit")
+                            self.fail_with_alert(TlsFault::TooMuch, "application data exceeds the limit")
                         );
                     }
                 }
-                _ => return Err(self.fail_with_alert(TlsFault::Misbehaved, "not application data")),
+                _ => return Err(self.fail_with_alert(TlsFault::Misbehaved, "expected application data")),
             }
             rest = &rest[HEADER + length..];
         }
@@ -463,17 +463,17 @@ impl TlsEngine for RecordedTls {
 
     fn peer_chain(&self) -> Vec<&[u8]> {
         let chain = match self.side {
-            HandshakeSide::Client => &self.recording.server_chain,
-            HandshakeSide::Server => &self.recording.client_chain,
+            TlsHandshakeSide::Client => &self.recording.server_chain,
+            TlsHandshakeSide::Server => &self.recording.client_chain,
         };
         chain.iter().filter(|_| self.complete).map(Vec::as_slice).collect()
     }
 
     fn version(&self) -> Option<TlsVersion> {
-        // The server's first flight, after the client's, settles the version.
+        // The server's first flight settles the version. It is the second flight of the handshake, after the client's.
         let known = match self.side {
-            HandshakeSide::Client => self.next > 1,
-            HandshakeSide::Server => self.next > 0,
+            TlsHandshakeSide::Client => self.next > 1,
+            TlsHandshakeSide::Server => self.next > 0,
         };
         known.then_some(self.recording.version)
     }
@@ -486,7 +486,7 @@ impl TlsEngine for RecordedTls {
         self.error.as_ref()
     }
 
-    fn take_work(&mut self) -> TlsWork {
+    fn take_work(&mut self) -> TlsOperationCounts {
         core::mem::take(&mut self.work)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::sessions::SessionStorage;
 use super::{
-    ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsEngine, TlsError, TlsVersion, TlsWork,
-    count, faults,
+    ClientConfig, MAX_APPLICATION, ServerConfig, TlsEngine, TlsError, TlsOperationCounts, TlsSessionMetadata,
+    TlsVersion, count, faults,
 };
 use crate::fault::TlsFault;
 use rustls::pki_types::ServerName;
@@ -22,23 +22,27 @@ fn internal_error(error: &dyn core::fmt::Display) -> TlsError {
 }
 
 /// One end of a connection.
-struct EngineConnection {
+struct TlsEngineConnection {
     connection: Connection,
     application: Vec<u8>,
     error: Option<TlsError>,
-    work: TlsWork,
+    work: TlsOperationCounts,
     /// The resumable sessions of a server.
     storage: Option<Arc<SessionStorage>>,
 }
 
-impl EngineConnection {
-    fn new(mut connection: Connection, work: TlsWork, storage: Option<Arc<SessionStorage>>) -> Self {
-        // The data to send is the caller's own, so the caller limits it.
+impl TlsEngineConnection {
+    fn new(
+        mut connection: Connection,
+        work: TlsOperationCounts,
+        storage: Option<Arc<SessionStorage>>,
+    ) -> Self {
+        // The data to send is the caller's own, not the peer's, so the caller limits it and rustls does not have to.
         connection.set_buffer_limit(None);
         Self { connection, application: Vec::new(), error: None, work, storage }
     }
 
-    fn check_alive(&self) -> Result<(), TlsError> {
+    fn check_not_failed(&self) -> Result<(), TlsError> {
         match &self.error {
             Some(error) => Err(error.clone()),
             None => Ok(()),
@@ -51,13 +55,13 @@ impl EngineConnection {
             let state = self.connection.process_new_packets().map_err(|e| faults::to_tls_error(&e))?;
             let waiting = state.plaintext_bytes_to_read();
             if self.application.len() + waiting > MAX_APPLICATION {
-                return Err(TlsError::Failed(TlsFault::TooMuch, "application data beyond the limit".into()));
+                return Err(TlsError::Failed(TlsFault::TooMuch, "application data exceeds the limit".into()));
             }
             let start = self.application.len();
             self.application.resize(start + waiting, 0);
             let filled = self.connection.reader().read(&mut self.application[start..]).unwrap_or(0);
             self.application.truncate(start + filled);
-            // After the peer has closed, no more is read.
+            // After the peer has closed the connection, rustls reads no more octets, so the loop must end here.
             if read == 0 {
                 break;
             }
@@ -66,10 +70,10 @@ impl EngineConnection {
     }
 
     fn read_tls(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
-        self.check_alive()?;
-        count::take_counts();
+        self.check_not_failed()?;
+        count::take_tls_operation_counts();
         let result = self.process_octets(bytes);
-        self.work += count::take_counts();
+        self.work += count::take_tls_operation_counts();
         if let Err(error) = &result {
             self.error = Some(error.clone());
         }
@@ -78,7 +82,7 @@ impl EngineConnection {
 
     fn write_tls(&mut self, out: &mut Vec<u8>) {
         while self.connection.wants_write() {
-            // A write to a vector takes everything.
+            // A write to a vector always takes all octets, so 0 means that there are none.
             if self.connection.write_tls(out).unwrap_or(0) == 0 {
                 break;
             }
@@ -105,7 +109,7 @@ impl EngineConnection {
     }
 
     fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
-        self.check_alive()?;
+        self.check_not_failed()?;
         if self.is_handshaking() {
             return Err(TlsError::Handshaking);
         }
@@ -134,7 +138,7 @@ impl EngineConnection {
     }
 
     /// Returns the storage if the session was resumed.
-    fn taken_up(&self) -> Option<&SessionStorage> {
+    fn resumed_session_storage(&self) -> Option<&SessionStorage> {
         self.storage.as_deref().filter(|_| self.is_resumed())
     }
 
@@ -148,7 +152,7 @@ impl EngineConnection {
 }
 
 /// A client engine with real cryptography.
-pub struct TlsClientEngine(EngineConnection);
+pub struct TlsClientEngine(TlsEngineConnection);
 
 impl TlsClientEngine {
     /// Creates a connection. Its first flight waits in [`TlsEngine::write_tls`]. All clients created this way from one
@@ -157,7 +161,7 @@ impl TlsClientEngine {
     /// # Errors
     /// [`TlsError::Failed`] if the system has no random numbers.
     pub fn new(config: &ClientConfig) -> Result<Self, TlsError> {
-        Self::for_holder(config, 0)
+        Self::new_for_session_holder(config, 0)
     }
 
     /// Creates a connection like [`new`](Self::new), for one of many holders, such as a station. Each holder resumes
@@ -165,13 +169,13 @@ impl TlsClientEngine {
     ///
     /// # Errors
     /// [`TlsError::Failed`] if the system has no random numbers.
-    pub fn for_holder(config: &ClientConfig, holder: u64) -> Result<Self, TlsError> {
-        // The name is never sent or checked: it is the key of stored sessions.
+    pub fn new_for_session_holder(config: &ClientConfig, holder: u64) -> Result<Self, TlsError> {
+        // This name is neither sent nor checked: it is only the key under which the holder's sessions are stored.
         let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| internal_error(&e))?;
-        count::take_counts();
+        count::take_tls_operation_counts();
         let connection =
             ClientConnection::new(config.inner.clone(), name).map_err(|e| faults::to_tls_error(&e))?;
-        Ok(Self(EngineConnection::new(connection.into(), count::take_counts(), None)))
+        Ok(Self(TlsEngineConnection::new(connection.into(), count::take_tls_operation_counts(), None)))
     }
 
     /// Creates a connection like [`new`](Self::new), to a named host. It sends the name, except an address (RFC 6066
@@ -182,19 +186,19 @@ impl TlsClientEngine {
     /// random numbers.
     pub fn to_host(config: &ClientConfig, host: &str, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|e| TlsError::Config(format!("the host's name \"{host}\": {e}")))?;
+            .map_err(|e| TlsError::Config(format!("\"{host}\" is not a host name or address: {e}")))?;
         let mut inner = rustls::ClientConfig::clone(&config.inner);
         inner.enable_sni = true;
         inner.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        count::take_counts();
+        count::take_tls_operation_counts();
         let connection =
             ClientConnection::new(Arc::new(inner), name).map_err(|e| faults::to_tls_error(&e))?;
-        Ok(Self(EngineConnection::new(connection.into(), count::take_counts(), None)))
+        Ok(Self(TlsEngineConnection::new(connection.into(), count::take_tls_operation_counts(), None)))
     }
 }
 
 /// A server engine with real cryptography.
-pub struct TlsServerEngine(EngineConnection);
+pub struct TlsServerEngine(TlsEngineConnection);
 
 impl TlsServerEngine {
     /// Creates a connection that waits for a client's first flight. The client always makes a full handshake.
@@ -210,7 +214,7 @@ impl TlsServerEngine {
     ///
     /// # Errors
     /// [`TlsError::Failed`] if the system has no random numbers.
-    pub fn for_purpose(config: &ServerConfig, purpose: u8) -> Result<Self, TlsError> {
+    pub fn new_for_session_purpose(config: &ServerConfig, purpose: u8) -> Result<Self, TlsError> {
         let (config, storage) = config.connection_config(purpose);
         Self::with_storage(config, storage)
     }
@@ -219,9 +223,9 @@ impl TlsServerEngine {
         config: Arc<rustls::ServerConfig>,
         storage: Option<Arc<SessionStorage>>,
     ) -> Result<Self, TlsError> {
-        count::take_counts();
+        count::take_tls_operation_counts();
         let connection = ServerConnection::new(config).map_err(|e| faults::to_tls_error(&e))?;
-        Ok(Self(EngineConnection::new(connection.into(), count::take_counts(), storage)))
+        Ok(Self(TlsEngineConnection::new(connection.into(), count::take_tls_operation_counts(), storage)))
     }
 }
 
@@ -273,23 +277,23 @@ macro_rules! engine {
             fn is_resumed(&self) -> bool {
                 self.0.is_resumed()
             }
-            fn keep_session(&mut self, note: SessionNote) {
+            fn keep_session(&mut self, note: TlsSessionMetadata) {
                 if let Some(storage) = &self.0.storage {
                     storage.store_session(note, self.0.is_resumed(), self.0.peer_chain());
                 }
             }
-            fn session_note(&self) -> Option<SessionNote> {
-                self.0.taken_up()?.found_note()
+            fn session_note(&self) -> Option<TlsSessionMetadata> {
+                self.0.resumed_session_storage()?.found_session_note()
             }
             fn end_session(&mut self) {
-                if let Some(storage) = self.0.taken_up() {
+                if let Some(storage) = self.0.resumed_session_storage() {
                     storage.end_session();
                 }
             }
             fn error(&self) -> Option<&TlsError> {
                 self.0.error.as_ref()
             }
-            fn take_work(&mut self) -> TlsWork {
+            fn take_work(&mut self) -> TlsOperationCounts {
                 core::mem::take(&mut self.0.work)
             }
             fn memory_octets(&self) -> usize {

@@ -1,13 +1,13 @@
 //! Sessions that a server's clients may resume, with their subject, purpose and lifetime.
 //!
-//! The server keeps a session once its host has accepted the login ([`SessionNote`]), not before. So a failed login
+//! The server keeps a session once its host has accepted the login ([`TlsSessionMetadata`]), not before. So a failed login
 //! cannot be resumed, and unauthenticated clients evict no sessions.
 //!
 //! A connection can resume a session of the same purpose within its lifetime. Every certificate of the client must
 //! still be valid (RFC 9190 §5.7). Otherwise the handshake is a full one.
 
 use super::store::{BoundedMap, lock_unpoisoned};
-use super::{ResumptionConfig, WallClock};
+use super::{SharedWallClock, TlsResumptionConfig};
 use crate::certificate::not_after;
 use core::fmt;
 use rustls::server::StoresServerSessions;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// The note of a host on the session of an accepted login.
 #[derive(Clone, PartialEq, Eq)]
-pub struct SessionNote {
+pub struct TlsSessionMetadata {
     /// The subject of the session, by the host's name for it.
     pub subject: Vec<u8>,
     /// A digest of the subject's credential, for the host to compare.
@@ -24,25 +24,25 @@ pub struct SessionNote {
     pub data: Vec<u8>,
 }
 
-impl fmt::Debug for SessionNote {
+impl fmt::Debug for TlsSessionMetadata {
     /// Omits the digest.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionNote({})", self.subject.escape_ascii())
+        write!(f, "TlsSessionMetadata({})", self.subject.escape_ascii())
     }
 }
 
 /// The common part of all tickets of a login. Times are seconds since 1970.
-struct SessionGrant {
+struct SessionTicketContents {
     purpose: u8,
-    note: SessionNote,
+    note: TlsSessionMetadata,
     /// The time of the client's last full handshake. A session derived from another keeps its time.
     since: u64,
     until: u64,
 }
 
-impl SessionGrant {
+impl SessionTicketContents {
     /// True if the session is valid now for this purpose. A clock that is set back does not extend its life.
-    fn is_valid_for(&self, purpose: u8, now: u64) -> bool {
+    fn is_session_valid_for(&self, purpose: u8, now: u64) -> bool {
         self.purpose == purpose && (self.since..self.until).contains(&now)
     }
 }
@@ -51,18 +51,18 @@ impl SessionGrant {
 #[derive(Clone)]
 struct StoredSession {
     value: Vec<u8>,
-    grant: Arc<SessionGrant>,
+    grant: Arc<SessionTicketContents>,
 }
 
 /// The sessions of a configuration and its clones.
-pub(super) struct SessionCache {
+pub(super) struct TlsSessionCache {
     lifetime: u64,
-    clock: WallClock,
+    clock: SharedWallClock,
     stored_sessions: Mutex<BoundedMap<StoredSession>>,
 }
 
-impl SessionCache {
-    pub(super) fn new(resumption: ResumptionConfig, clock: WallClock) -> Self {
+impl TlsSessionCache {
+    pub(super) fn new(resumption: TlsResumptionConfig, clock: SharedWallClock) -> Self {
         let kept = Mutex::new(BoundedMap::new(resumption.sessions));
         Self { lifetime: resumption.lifetime.as_secs(), clock, stored_sessions: kept }
     }
@@ -77,7 +77,7 @@ impl SessionCache {
     }
 }
 
-impl fmt::Debug for SessionCache {
+impl fmt::Debug for TlsSessionCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sessions(..)")
     }
@@ -86,7 +86,7 @@ impl fmt::Debug for SessionCache {
 /// The TLS session storage of one connection. Its new sessions wait for the host's note; it finds sessions of its
 /// purpose only.
 pub(super) struct SessionStorage {
-    sessions: Arc<SessionCache>,
+    sessions: Arc<TlsSessionCache>,
     purpose: u8,
     state: Mutex<SessionStorageState>,
 }
@@ -96,18 +96,18 @@ struct SessionStorageState {
     /// New sessions of this connection, by session identifier or ticket. They are kept only after the host's note.
     new_sessions: Vec<(Vec<u8>, Vec<u8>)>,
     /// The session found last, which is the resumed one, if any.
-    found: Option<Arc<SessionGrant>>,
+    found: Option<Arc<SessionTicketContents>>,
 }
 
 impl SessionStorage {
-    pub(super) fn new(sessions: Arc<SessionCache>, purpose: u8) -> Self {
+    pub(super) fn new(sessions: Arc<TlsSessionCache>, purpose: u8) -> Self {
         Self { sessions, purpose, state: Mutex::default() }
     }
 
     /// Keeps the new sessions of this connection. `chain` is the client's chain, possibly from an earlier session.
     pub(super) fn store_session<'a>(
         &self,
-        note: SessionNote,
+        note: TlsSessionMetadata,
         resumed: bool,
         chain: impl IntoIterator<Item = &'a [u8]>,
     ) {
@@ -120,7 +120,7 @@ impl SessionStorage {
                 (now, ends.min().unwrap_or(u64::MAX).min(now.saturating_add(self.sessions.lifetime)))
             }
         };
-        let grant = Arc::new(SessionGrant { purpose: self.purpose, note, since, until });
+        let grant = Arc::new(SessionTicketContents { purpose: self.purpose, note, since, until });
         let mut kept = lock_unpoisoned(&self.sessions.stored_sessions);
         for (key, value) in state.new_sessions.drain(..) {
             kept.insert(key, StoredSession { value, grant: grant.clone() });
@@ -128,7 +128,7 @@ impl SessionStorage {
     }
 
     /// Returns the note of the session found last.
-    pub(super) fn found_note(&self) -> Option<SessionNote> {
+    pub(super) fn found_session_note(&self) -> Option<TlsSessionMetadata> {
         lock_unpoisoned(&self.state).found.as_ref().map(|grant| grant.note.clone())
     }
 
@@ -142,8 +142,8 @@ impl SessionStorage {
     fn find_session(&self, key: &[u8], once: bool) -> Option<Vec<u8>> {
         let now = self.sessions.now();
         let mut kept = lock_unpoisoned(&self.sessions.stored_sessions);
-        // A session of another purpose stays for its own purpose.
-        if !kept.get(key)?.grant.is_valid_for(self.purpose, now) {
+        // A session that was stored for another purpose is not resumed here. It stays stored for its own purpose.
+        if !kept.get(key)?.grant.is_session_valid_for(self.purpose, now) {
             return None;
         }
         let StoredSession { value, grant } = if once { kept.remove(key)? } else { kept.get(key)?.clone() };

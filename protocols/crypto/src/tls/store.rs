@@ -62,45 +62,45 @@ pub(super) fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const TICKETS: usize = 8;
 
 /// The sessions of clients, by holder.
-pub(super) struct ClientStore {
+pub(super) struct TlsClientSessionStore {
     tls12: Mutex<BoundedMap<Tls12ClientSessionValue>>,
     tls13: Mutex<BoundedMap<VecDeque<Tls13ClientSessionValue>>>,
 }
 
-impl ClientStore {
+impl TlsClientSessionStore {
     pub(super) fn new(limit: usize) -> Self {
         Self { tls12: Mutex::new(BoundedMap::new(limit)), tls13: Mutex::new(BoundedMap::new(limit)) }
     }
 }
 
-impl core::fmt::Debug for ClientStore {
+impl core::fmt::Debug for TlsClientSessionStore {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("ClientStore(..)")
+        f.write_str("TlsClientSessionStore(..)")
     }
 }
 
-fn holder_key(name: &ServerName<'_>) -> Vec<u8> {
+fn session_store_key(name: &ServerName<'_>) -> Vec<u8> {
     name.to_str().as_bytes().to_vec()
 }
 
-impl ClientSessionStore for ClientStore {
-    // The first group is supported almost everywhere; elsewhere it costs a round trip.
+impl ClientSessionStore for TlsClientSessionStore {
+    // No hint is stored: almost every server supports the first offered group, and the others cost one more round trip.
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
         None
     }
     fn set_tls12_session(&self, name: ServerName<'static>, value: Tls12ClientSessionValue) {
-        lock_unpoisoned(&self.tls12).insert(holder_key(&name), value);
+        lock_unpoisoned(&self.tls12).insert(session_store_key(&name), value);
     }
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        lock_unpoisoned(&self.tls12).get(&holder_key(name)).cloned()
+        lock_unpoisoned(&self.tls12).get(&session_store_key(name)).cloned()
     }
     fn remove_tls12_session(&self, name: &ServerName<'static>) {
-        lock_unpoisoned(&self.tls12).remove(&holder_key(name));
+        lock_unpoisoned(&self.tls12).remove(&session_store_key(name));
     }
     fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
         let mut holders = lock_unpoisoned(&self.tls13);
-        let key = holder_key(&name);
+        let key = session_store_key(&name);
         match holders.get_mut(&key) {
             Some(tickets) => {
                 if tickets.len() == TICKETS {
@@ -113,7 +113,7 @@ impl ClientSessionStore for ClientStore {
     }
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         let mut holders = lock_unpoisoned(&self.tls13);
-        holders.get_mut(&holder_key(name))?.pop_back()
+        holders.get_mut(&session_store_key(name))?.pop_back()
     }
 }
 

@@ -1,6 +1,8 @@
 //! TLS between a stream transport and a machine, for every kind of host.
 
-use super::{ClientConfig, ServerConfig, TlsClientEngine, TlsEngine, TlsError, TlsServerEngine, TlsWork};
+use super::{
+    ClientConfig, ServerConfig, TlsClientEngine, TlsEngine, TlsError, TlsOperationCounts, TlsServerEngine,
+};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::Duration;
@@ -16,7 +18,7 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct TlsStream {
     engine: Box<dyn TlsEngine>,
-    trust: TrustConfig,
+    trust: TlsTrustConfig,
     /// True if the configuration was replaced since the handshake began.
     replaced: bool,
     up: bool,
@@ -25,20 +27,21 @@ pub struct TlsStream {
 
 /// The current configuration of a connection, which decides trust.
 #[derive(Clone, Debug)]
-pub enum TrustConfig {
+pub enum TlsTrustConfig {
     /// An accepted connection.
     Server(ServerConfig),
     /// An opened connection.
     Client(ClientConfig),
 }
 
-impl TrustConfig {
+impl TlsTrustConfig {
     /// Checks that a chain (DER, the peer's own certificate first) is trusted.
     fn verify_chain(&self, chain: &[&[u8]]) -> Result<(), TlsError> {
         match self {
-            // A server without client roots has nothing to check.
+            // A server without client roots requests no client certificate, so the chain is empty and there is nothing
+            // to check.
             Self::Server(_) if chain.is_empty() => Ok(()),
-            Self::Server(config) => config.client_path(chain).map(drop),
+            Self::Server(config) => config.verified_client_path(chain).map(drop),
             Self::Client(config) => config.check_server_chain(chain),
         }
     }
@@ -49,10 +52,10 @@ impl TlsStream {
     ///
     /// # Errors
     /// If the configuration is invalid.
-    pub fn new(trust: TrustConfig) -> Result<Self, TlsError> {
+    pub fn new(trust: TlsTrustConfig) -> Result<Self, TlsError> {
         let engine: Box<dyn TlsEngine> = match &trust {
-            TrustConfig::Server(config) => Box::new(TlsServerEngine::new(config)?),
-            TrustConfig::Client(config) => Box::new(TlsClientEngine::new(config)?),
+            TlsTrustConfig::Server(config) => Box::new(TlsServerEngine::new(config)?),
+            TlsTrustConfig::Client(config) => Box::new(TlsClientEngine::new(config)?),
         };
         Ok(Self { engine, trust, replaced: false, up: false, pending_data: Vec::new() })
     }
@@ -134,7 +137,7 @@ impl TlsStream {
     ///
     /// # Errors
     /// If the peer is no longer trusted.
-    pub fn replace_trust(&mut self, trust: TrustConfig) -> Result<(), TlsError> {
+    pub fn replace_trust_config(&mut self, trust: TlsTrustConfig) -> Result<(), TlsError> {
         self.trust = trust;
         self.replaced = true;
         if self.up { self.verify_peer() } else { Ok(()) }
@@ -145,7 +148,7 @@ impl TlsStream {
     }
 
     /// Returns the public-key operations since the last call.
-    pub fn take_work(&mut self) -> TlsWork {
+    pub fn take_work(&mut self) -> TlsOperationCounts {
         self.engine.take_work()
     }
 }

@@ -17,8 +17,8 @@ struct HandshakeSetup {
     client: Option<TlsCredentials>,
     client_roots: TrustRoots,
     chain: u8,
-    resumption: Option<ResumptionConfig>,
-    clock: WallClock,
+    resumption: Option<TlsResumptionConfig>,
+    clock: SharedWallClock,
     client_log: Option<KeyLog>,
     server_log: Option<KeyLog>,
     server_name: Option<String>,
@@ -32,7 +32,7 @@ impl HandshakeSetup {
             client_roots: TrustRoots::from_der([fixtures::root_certificate()]),
             chain,
             resumption: None,
-            clock: WallClock::from_time(fixtures::WALL_TIME),
+            clock: SharedWallClock::from_time(fixtures::WALL_TIME),
             client_log: None,
             server_log: None,
             server_name: None,
@@ -40,7 +40,7 @@ impl HandshakeSetup {
     }
 
     fn into_configs(self) -> (ClientConfig, ServerConfig) {
-        let client = ClientConfig::new(ClientOptions {
+        let client = ClientConfig::new(TlsClientOptions {
             versions: self.version.into(),
             credentials: self.client,
             roots: TrustRoots::from_der([fixtures::root_certificate()]),
@@ -49,7 +49,7 @@ impl HandshakeSetup {
             clock: self.clock.clone(),
             key_log: self.client_log,
         });
-        let server = ServerConfig::new(ServerOptions {
+        let server = ServerConfig::new(TlsServerOptions {
             versions: self.version.into(),
             credentials: fixtures::server_credentials(self.chain),
             client_roots: Some(self.client_roots),
@@ -62,14 +62,14 @@ impl HandshakeSetup {
 }
 
 /// Returns flights as (sender, octets), until neither side sends more.
-fn run_handshake(client: &mut dyn TlsEngine, server: &mut dyn TlsEngine) -> Vec<(HandshakeSide, usize)> {
+fn run_handshake(client: &mut dyn TlsEngine, server: &mut dyn TlsEngine) -> Vec<(TlsHandshakeSide, usize)> {
     let mut flights = Vec::new();
     loop {
         let mut quiet = true;
-        for side in [HandshakeSide::Client, HandshakeSide::Server] {
+        for side in [TlsHandshakeSide::Client, TlsHandshakeSide::Server] {
             let (sender, receiver): (&mut dyn TlsEngine, &mut dyn TlsEngine) = match side {
-                HandshakeSide::Client => (client, server),
-                HandshakeSide::Server => (server, client),
+                TlsHandshakeSide::Client => (client, server),
+                TlsHandshakeSide::Server => (server, client),
             };
             let mut bytes = Vec::new();
             sender.write_tls(&mut bytes);
@@ -85,7 +85,7 @@ fn run_handshake(client: &mut dyn TlsEngine, server: &mut dyn TlsEngine) -> Vec<
     }
 }
 
-fn flight_lengths(recording: &HandshakeRecording) -> Vec<(HandshakeSide, usize)> {
+fn flight_lengths(recording: &TlsHandshakeRecording) -> Vec<(TlsHandshakeSide, usize)> {
     recording.flights().iter().map(|flight| (flight.sender(), flight.octet_count())).collect()
 }
 
@@ -130,9 +130,9 @@ fn both_sides_export_the_same_keys_and_know_each_other() {
         assert_eq!(server.peer_chain().len(), usize::from(chain));
         assert_eq!(server.peer_chain()[0], leaf_of_client.leaf_certificate());
         // A chain of n below the root: n signatures of authorities, and that of the handshake.
-        let work = TlsWork { sign: 1, verify: u32::from(chain) + 1, key_exchange: 1 };
+        let work = TlsOperationCounts { sign: 1, verify: u32::from(chain) + 1, key_exchange: 1 };
         assert_eq!((client.take_work(), server.take_work()), (work, work));
-        assert_eq!(client.take_work(), TlsWork::default());
+        assert_eq!(client.take_work(), TlsOperationCounts::default());
     }
 }
 
@@ -232,17 +232,17 @@ fn a_recording_is_replayed_elsewhere_as_it_was() {
         let recording = record_handshake(&client, &server).expect("a recording");
         let bytes = recording.encode().expect("both sides completed it");
         assert_eq!(
-            HandshakeRecording::decode(&bytes).as_ref(),
+            TlsHandshakeRecording::decode(&bytes).as_ref(),
             Some(&recording),
             "{version:?} chain {chain}"
         );
         for length in 0..bytes.len() {
-            assert_eq!(HandshakeRecording::decode(&bytes[..length]), None, "cut to {length}");
+            assert_eq!(TlsHandshakeRecording::decode(&bytes[..length]), None, "cut to {length}");
         }
-        assert_eq!(HandshakeRecording::decode(&[&bytes[..], &[0]].concat()), None);
+        assert_eq!(TlsHandshakeRecording::decode(&[&bytes[..], &[0]].concat()), None);
     }
     let refused = HandshakeSetup {
-        client: Some(fixtures::foreign_client()),
+        client: Some(fixtures::untrusted_client_credentials()),
         ..HandshakeSetup::new(TlsVersion::Tls13, 2)
     };
     let (client, server) = refused.into_configs();
@@ -332,8 +332,10 @@ fn recorded_engines_agree_with_real_ones_in_every_query() {
 #[test]
 fn a_foreign_client_is_refused_with_an_alert_real_and_recorded() {
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
-        let setup =
-            HandshakeSetup { client: Some(fixtures::foreign_client()), ..HandshakeSetup::new(version, 2) };
+        let setup = HandshakeSetup {
+            client: Some(fixtures::untrusted_client_credentials()),
+            ..HandshakeSetup::new(version, 2)
+        };
         let (client, server) = setup.into_configs();
         let recording = Arc::new(record_handshake(&client, &server).expect("a recording"));
         assert!(!recording.has_succeeded());
@@ -392,7 +394,7 @@ fn a_server_is_trusted_by_its_chain_and_any_configured_name() {
 
 #[test]
 fn certificates_are_judged_by_the_given_wall_time() {
-    let clock = WallClock::from_time(fixtures::WALL_TIME);
+    let clock = SharedWallClock::from_time(fixtures::WALL_TIME);
     let (client, server) =
         HandshakeSetup { clock: clock.clone(), ..HandshakeSetup::new(TlsVersion::Tls12, 2) }.into_configs();
     for (secs, valid) in [(1_782_864_000, true), (1_735_689_600, false), (2_461_449_600, false)] {
@@ -406,7 +408,7 @@ fn certificates_are_judged_by_the_given_wall_time() {
 fn sessions_are_taken_up_again_where_configured() {
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
         let setup = HandshakeSetup {
-            resumption: Some(ResumptionConfig::default()),
+            resumption: Some(TlsResumptionConfig::default()),
             ..HandshakeSetup::new(version, 3)
         };
         let (client, server) = setup.into_configs();
@@ -414,7 +416,7 @@ fn sessions_are_taken_up_again_where_configured() {
         let resumed = record_handshake(&client, &server).expect("a recording");
         assert!(!full.is_resumed() && resumed.is_resumed() && resumed.has_succeeded());
         let octets =
-            |recording: &HandshakeRecording| flight_lengths(recording).iter().map(|f| f.1).sum::<usize>();
+            |recording: &TlsHandshakeRecording| flight_lengths(recording).iter().map(|f| f.1).sum::<usize>();
         assert!(octets(&resumed) * 4 < octets(&full), "{} of {}", octets(&resumed), octets(&full));
         let signatures: u32 =
             resumed.flights().iter().map(|f| f.receiver_work().sign + f.receiver_work().verify).sum();
@@ -431,13 +433,17 @@ fn sessions_are_taken_up_again_where_configured() {
             assert!(!client.is_handshaking() && !server.is_handshaking());
         }
         // Another holder has no session to resume.
-        let mut other = TlsClientEngine::for_holder(&client, 1).expect("client");
-        let mut at = TlsServerEngine::for_purpose(&server, 0).expect("server");
+        let mut other = TlsClientEngine::new_for_session_holder(&client, 1).expect("client");
+        let mut at = TlsServerEngine::new_for_session_purpose(&server, 0).expect("server");
         run_handshake(&mut other, &mut at);
         assert!(!other.is_resumed() && !other.is_handshaking());
-        at.keep_session(SessionNote { subject: b"other".to_vec(), credential: [1; 32], data: Vec::new() });
-        let mut again = TlsClientEngine::for_holder(&client, 1).expect("client");
-        let mut at = TlsServerEngine::for_purpose(&server, 0).expect("server");
+        at.keep_session(TlsSessionMetadata {
+            subject: b"other".to_vec(),
+            credential: [1; 32],
+            data: Vec::new(),
+        });
+        let mut again = TlsClientEngine::new_for_session_holder(&client, 1).expect("client");
+        let mut at = TlsServerEngine::new_for_session_purpose(&server, 0).expect("server");
         run_handshake(&mut again, &mut at);
         assert!(again.is_resumed() && at.is_resumed());
         assert_eq!(exported_keys(&again, None), exported_keys(&at, None));
@@ -451,9 +457,10 @@ fn tickets_are_as_many_as_configured() {
         let (client, server) =
             HandshakeSetup { resumption, ..HandshakeSetup::new(TlsVersion::Tls13, 2) }.into_configs();
         let recording = record_handshake(&client, &server).expect("a recording");
-        recording.flights().get(3).map_or(0, HandshakeFlight::octet_count)
+        recording.flights().get(3).map_or(0, TlsHandshakeFlight::octet_count)
     };
-    let tickets = |tickets| Some(ResumptionConfig { sessions: 16, tickets, ..ResumptionConfig::default() });
+    let tickets =
+        |tickets| Some(TlsResumptionConfig { sessions: 16, tickets, ..TlsResumptionConfig::default() });
     assert_eq!(after_finished(None), 0);
     assert_eq!(after_finished(tickets(0)), 0);
     let one = after_finished(tickets(1));
@@ -596,12 +603,12 @@ fn pem_and_der_give_the_same() {
 
 #[test]
 fn a_key_that_cannot_be_used_is_told_from_its_certificate() {
-    let [chain, key, _] = fixtures::server_as_pem(1);
+    let [chain, key, _] = fixtures::server_chain_pem_texts(1);
     let of = |key: &str| match TlsCredentials::from_pem(chain.as_bytes(), key.as_bytes()) {
         Err(TlsError::Key(why)) => why,
         other => panic!("{other:?}"),
     };
-    assert!(of(&fixtures::client_as_pem(1)[1]).contains("not the key of the certificate"));
+    assert!(of(&fixtures::client_chain_pem_texts(1)[1]).contains("not the key of the certificate"));
     assert!(of(&chain).contains("no private key"));
     // RFC 7468 section 11, and RFC 1421 in OpenSSL's form.
     let pkcs8 = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
@@ -633,13 +640,13 @@ fn encode_base64(bytes: &[u8]) -> String {
 
 #[test]
 fn options_that_cannot_work_are_refused_with_the_part_named() {
-    let options = |roots, credentials, server_name| ClientOptions {
+    let options = |roots, credentials, server_name| TlsClientOptions {
         versions: TlsVersion::Tls13.into(),
         credentials,
         roots,
         server_name,
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     };
     let roots = || TrustRoots::from_der([fixtures::root_certificate()]);
@@ -662,7 +669,7 @@ fn options_that_cannot_work_are_refused_with_the_part_named() {
 
 #[test]
 fn work_is_labelled_and_what_was_not_done_left_out() {
-    let work = TlsWork { sign: 1, verify: 0, key_exchange: 2 };
+    let work = TlsOperationCounts { sign: 1, verify: 0, key_exchange: 2 };
     let labelled: Vec<(&str, u32)> = work.to_work_records().map(|w| (w.label.name(), w.units)).collect();
     assert_eq!(labelled, [("tls.sign", 1), ("tls.key_exchange", 2)]);
 }

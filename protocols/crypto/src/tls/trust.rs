@@ -1,8 +1,8 @@
 //! Trust of an engine: authorities, revocation lists, and paths to the authorities.
 
-use super::config::{WallClock, config_error, parse_certificates};
+use super::config::{SharedWallClock, config_error, parse_certificates};
 use super::issuers::IssuerKey;
-use super::remembered::VerificationCache;
+use super::signature_cache::VerificationCache;
 use super::{TlsError, count, faults, issuers};
 use crate::fault::TlsFault;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -34,7 +34,7 @@ impl TrustRoots {
     /// No authority. A client accepts any certificate whose key the server has. That protects from an eavesdropper
     /// (RFC 7435), but not from a man in the middle. A server with these roots rejects every client.
     #[must_use]
-    pub fn accept_any() -> Self {
+    pub fn accept_any_certificate() -> Self {
         Self { accepts_anybody: true, ..Self::default() }
     }
 
@@ -83,7 +83,7 @@ impl TrustRoots {
         self
     }
 
-    pub(super) fn into_verifier(self, clock: WallClock) -> Result<PeerVerifier, TlsError> {
+    pub(super) fn into_verifier(self, clock: SharedWallClock) -> Result<PeerCertificateVerifier, TlsError> {
         let mut store = RootCertStore::empty();
         for root in &self.certificates {
             store.add(root.clone()).map_err(|e| config_error("root certificate", e))?;
@@ -93,21 +93,21 @@ impl TrustRoots {
         }
         let algorithms = count::server_provider().signature_verification_algorithms;
         let names = store.subjects();
-        let issuers = self.certificates.iter().filter_map(|root| IssuerKey::of_root(root)).collect();
-        Ok(PeerVerifier { roots: self, store, issuers, names, clock, algorithms })
+        let issuers = self.certificates.iter().filter_map(|root| IssuerKey::from_root_der(root)).collect();
+        Ok(PeerCertificateVerifier { roots: self, store, issuers, names, clock, algorithms })
     }
 }
 
 /// A verifier of chains outside TLS, such as in IKEv2. Clones share the signature cache.
 #[derive(Clone, Debug)]
-pub struct ChainVerifier(Arc<PeerVerifier>);
+pub struct CertificateChainVerifier(Arc<PeerCertificateVerifier>);
 
-impl ChainVerifier {
+impl CertificateChainVerifier {
     /// A verifier that accepts certificates below these authorities.
     ///
     /// # Errors
     /// [`TlsError::Config`] if there is no authority, or one is not a certificate.
-    pub fn new(roots: TrustRoots, clock: WallClock) -> Result<Self, TlsError> {
+    pub fn new(roots: TrustRoots, clock: SharedWallClock) -> Result<Self, TlsError> {
         Ok(Self(Arc::new(roots.into_verifier(clock)?)))
     }
     /// Verifies a DER chain from its first certificate to a root. Returns the certificates used, in order, then the
@@ -122,13 +122,13 @@ impl ChainVerifier {
 
 /// A verifier of peers' certificates.
 #[derive(Debug)]
-pub(super) struct PeerVerifier {
+pub(super) struct PeerCertificateVerifier {
     roots: TrustRoots,
     /// The roots in the order of their certificates.
     store: RootCertStore,
     issuers: Vec<IssuerKey>,
     names: Vec<DistinguishedName>,
-    clock: WallClock,
+    clock: SharedWallClock,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -150,7 +150,7 @@ impl ExtendedKeyUsageValidator for CertificatePurpose {
     }
 }
 
-impl PeerVerifier {
+impl PeerCertificateVerifier {
     /// Returns the verified path of a DER chain, from its first certificate to a root.
     pub(super) fn verify_path(
         &self,
@@ -159,7 +159,7 @@ impl PeerVerifier {
     ) -> Result<Vec<Vec<u8>>, TlsError> {
         let chain: Vec<CertificateDer<'_>> = chain.iter().map(|der| der.as_ref().into()).collect();
         let Some((leaf, others)) = chain.split_first() else {
-            return Err(TlsError::Failed(TlsFault::NoCertificate, "an empty chain".into()));
+            return Err(TlsError::Failed(TlsFault::NoCertificate, "the certificate chain is empty".into()));
         };
         let now = UnixTime::since_unix_epoch(core::time::Duration::from_secs(self.clock.now().unix_secs()));
         let mut path = vec![leaf.to_vec()];
@@ -181,7 +181,7 @@ impl PeerVerifier {
         found: impl FnOnce(&VerifiedPath<'_>, usize),
     ) -> Result<(), Error> {
         let lists: Vec<&CertRevocationList<'_>> = self.roots.lists.iter().collect();
-        // Without lists there are no revocation options.
+        // RFC 5216, 5.4; RFC 5280, 6.3: no revoked certificate, and no outdated list. Without lists there is no option.
         let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|options| {
             options
                 .with_status_policy(UnknownStatusPolicy::Allow)
@@ -193,7 +193,8 @@ impl PeerVerifier {
         }
         let certificate = EndEntityCert::try_from(leaf).map_err(to_rustls_error)?;
         let all = self.algorithms.all;
-        // The local cache avoids a second verification of the intermediate authorities with the path.
+        // The search for issuers and the check of the path both verify the intermediate authorities. A cache avoids the
+        // second verification; it is local if the roots have none.
         let here = VerificationCache::default();
         let remembered = match &self.roots.verification_cache {
             Some(remembered) => Some(&**remembered),
@@ -210,21 +211,23 @@ impl PeerVerifier {
         let mut barred = false;
         let others = match remembered {
             Some(remembered) if !remembered.contains_issuers(others) => {
-                (authorities, barred) = issuers::find_authorities(&self.issuers, leaf, others, algorithms);
-                remembered.insert_issuers(&authorities);
+                (authorities, barred) =
+                    issuers::find_issuing_authorities(&self.issuers, leaf, others, algorithms);
+                remembered.cache_authority_certificates(&authorities);
                 &authorities
             }
             _ => others,
         };
+        // RFC 6614, 2.3: a path by RFC 5280 to a configured authority.
         let path = certificate
             .verify_for_usage(algorithms, &self.store.roots, others, now, purpose, revocation, None)
             .map_err(|error| match error {
-                // Its issuer may not issue certificates.
+                // No issuer was found because the candidate may not issue certificates, so the error says that instead.
                 webpki::Error::UnknownIssuer if barred => to_rustls_error(webpki::Error::EndEntityUsedAsCa),
                 error => to_rustls_error(error),
             })?;
         let root = self.store.roots.iter().position(|root| core::ptr::eq(root, path.anchor()));
-        // The root is a trusted one.
+        // The path ends at one of the trusted roots, so its index is found.
         if let Some(root) = root {
             found(&path, root);
         }
@@ -257,9 +260,9 @@ fn to_rustls_error(error: webpki::Error) -> Error {
 
 /// The verifier of a server: clients present a certificate below the roots.
 #[derive(Debug)]
-pub(super) struct ClientVerifier(pub(super) Arc<PeerVerifier>);
+pub(super) struct ClientCertificateVerifier(pub(super) Arc<PeerCertificateVerifier>);
 
-impl ClientCertVerifier for ClientVerifier {
+impl ClientCertVerifier for ClientCertificateVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &self.0.names
     }
@@ -296,12 +299,12 @@ impl ClientCertVerifier for ClientVerifier {
 /// The verifier of a client: it checks the chain, and the configured name in place of the connection's name. EAP has no
 /// name to connect to (RFC 5216 §5.2).
 #[derive(Debug)]
-pub(super) struct ServerVerifier {
-    pub(super) trust: Arc<PeerVerifier>,
+pub(super) struct ServerCertificateVerifier {
+    pub(super) trust: Arc<PeerCertificateVerifier>,
     pub(super) name: Option<ServerName<'static>>,
 }
 
-impl ServerCertVerifier for ServerVerifier {
+impl ServerCertVerifier for ServerCertificateVerifier {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,

@@ -48,7 +48,8 @@ impl CertificateInfo {
     /// # Errors
     /// If it is not a certificate.
     pub fn of_der(der: &[u8]) -> Result<Self, X509Error> {
-        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| x509_error("certificate", e))?;
+        let (_, certificate) =
+            X509Certificate::from_der(der).map_err(|e| x509_error("cannot read the certificate", e))?;
         Ok(Self::from_certificate(&certificate))
     }
 
@@ -56,11 +57,11 @@ impl CertificateInfo {
     ///
     /// # Errors
     /// If there is none.
-    pub fn of_pem(pem: &[u8]) -> Result<Self, X509Error> {
+    pub fn from_first_pem_certificate(pem: &[u8]) -> Result<Self, X509Error> {
         let pem = Pem::iter_from_buffer(pem)
             .filter_map(Result::ok)
             .find(|p| p.label == "CERTIFICATE")
-            .ok_or_else(|| x509_error("certificate", "no certificate in the PEM text"))?;
+            .ok_or_else(|| x509_error("cannot read the certificate", "no certificate in the PEM text"))?;
         Self::of_der(&pem.contents)
     }
 
@@ -84,7 +85,7 @@ impl CertificateInfo {
         let (mut ocsp, mut crl) = (Vec::new(), Vec::new());
         for extension in certificate.extensions() {
             if let ParsedExtension::CRLDistributionPoints(points) = extension.parsed_extension() {
-                // RFC 5280 4.2.1.13: a distribution point with a cRLIssuer has a list of another signer.
+                // RFC 5280, 4.2.1.13: a distribution point with a cRLIssuer has a list of another signer.
                 for point in points.points.iter().filter(|point| point.crl_issuer.is_none()) {
                     if let Some(DistributionPointName::FullName(names)) = &point.distribution_point {
                         let uri = |name: &GeneralName<'_>| match name {

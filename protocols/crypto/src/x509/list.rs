@@ -37,18 +37,18 @@ impl RevocationList {
     ///
     /// # Errors
     /// If there is none, or one is unreadable.
-    pub fn read_lists(octets: &[u8]) -> Result<Vec<Self>, X509Error> {
-        // A DER SEQUENCE.
+    pub fn parse_revocation_lists(octets: &[u8]) -> Result<Vec<Self>, X509Error> {
+        // DER begins with the tag of a SEQUENCE. Any other file is PEM.
         if octets.first() == Some(&0x30) {
             return Ok(alloc::vec![Self::of_der(octets)?]);
         }
         let mut lists = Vec::new();
         for pem in Pem::iter_from_buffer(octets) {
-            let pem = pem.map_err(|e| x509_error("revocation list", e))?;
+            let pem = pem.map_err(|e| x509_error("cannot read the revocation list", e))?;
             lists.push(Self::of_der(&pem.contents)?);
         }
         if lists.is_empty() {
-            return Err(x509_error("revocation list", "neither DER nor PEM"));
+            return Err(x509_error("cannot read the revocation list", "neither DER nor PEM"));
         }
         Ok(lists)
     }
@@ -96,7 +96,7 @@ impl RevocationList {
 
     /// True if the list is valid now: neither out of date nor issued in the future.
     #[must_use]
-    pub fn is_of_now(&self, now: WallTime) -> bool {
+    pub fn is_list_current(&self, now: WallTime) -> bool {
         // Allows for clock differences.
         self.this_update <= now + usher_core::Duration::from_secs(300)
             && self.next_update.is_none_or(|end| now < end)
@@ -123,26 +123,26 @@ impl RevocationList {
     /// True if both lists cover the same certificates, so that one replaces the other. They have the same issuer name
     /// and the same scope (RFC 5280 §5.2.5).
     #[must_use]
-    pub fn is_about_those_of(&self, other: &Self) -> bool {
+    pub fn has_same_issuer_and_scope(&self, other: &Self) -> bool {
         self.issuer_der == other.issuer_der && self.scope == other.scope
     }
 
     /// True if every certificate on this list is also on another list of the same issuer.
     #[must_use]
-    pub fn adds_nothing_to(&self, other: &Self) -> bool {
+    pub fn revokes_only_certificates_of(&self, other: &Self) -> bool {
         let (Ok(mine), Ok(theirs)) = (parse_list(&self.der), parse_list(&other.der)) else { return false };
         let known: BTreeSet<&[u8]> = theirs.iter_revoked_certificates().map(|c| c.raw_serial()).collect();
-        self.is_about_those_of(other)
+        self.has_same_issuer_and_scope(other)
             && mine.iter_revoked_certificates().all(|c| known.contains(c.raw_serial()))
     }
 
     /// True if this is a later list than the other, for the same certificates: neither older nor with a lower number,
     /// and not equal.
     #[must_use]
-    pub fn is_later_than(&self, other: &Self) -> bool {
-        // Without leading zeros, the longer number is the greater.
+    pub fn supersedes_list(&self, other: &Self) -> bool {
+        // The numbers have no leading zeros, so the longer one is greater.
         let order = |list: &Self| list.number.as_ref().map(|n| (n.len(), n.clone()));
-        self.is_about_those_of(other)
+        self.has_same_issuer_and_scope(other)
             && self.der != other.der
             && self.this_update >= other.this_update
             && order(self).is_none_or(|mine| order(other).is_none_or(|theirs| mine >= theirs))
@@ -158,7 +158,8 @@ pub type CertificateName = [u8; 16];
 /// # Errors
 /// If it is not a certificate.
 pub fn certificate_name(der: &[u8]) -> Result<CertificateName, X509Error> {
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| x509_error("certificate", e))?;
+    let (_, certificate) =
+        X509Certificate::from_der(der).map_err(|e| x509_error("cannot read the certificate", e))?;
     Ok(hash_certificate_name(certificate.issuer().as_raw(), certificate.raw_serial()))
 }
 
@@ -171,7 +172,7 @@ fn hash_certificate_name(issuer: &[u8], serial: &[u8]) -> CertificateName {
 fn parse_list(der: &[u8]) -> Result<CertificateRevocationList<'_>, X509Error> {
     match CertificateRevocationList::from_der(der) {
         Ok(([], list)) => Ok(list),
-        Ok(_) => Err(x509_error("revocation list", "octets stand behind it")),
-        Err(error) => Err(x509_error("revocation list", error)),
+        Ok(_) => Err(x509_error("cannot read the revocation list", "octets follow it")),
+        Err(error) => Err(x509_error("cannot read the revocation list", error)),
     }
 }

@@ -8,7 +8,7 @@ use x509_parser::prelude::FromDer;
 
 /// A name of one kind in a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SubjectName<'a> {
+pub enum CertificateSubjectName<'a> {
     /// A domain name in the subjectAltName. Case is ignored.
     Dns(&'a str),
     /// A mail address in the subjectAltName. Case is ignored in its domain (RFC 5280 §4.2.1.6, §7.5).
@@ -22,16 +22,16 @@ pub enum SubjectName<'a> {
 /// True if a DER certificate has this name in its subjectAltName (RFC 5280 §4.2.1.6) or as its subject. A common name
 /// does not count as a domain name, and `*` has no special meaning. An unreadable certificate has no names.
 #[must_use]
-pub fn has_subject_name(certificate: &[u8], name: SubjectName<'_>) -> bool {
+pub fn has_subject_name(certificate: &[u8], name: CertificateSubjectName<'_>) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
-    if let SubjectName::Subject(der) = name {
+    if let CertificateSubjectName::Subject(der) = name {
         return certificate.subject().as_raw() == der;
     }
     let Ok(Some(alternative)) = certificate.subject_alternative_name() else { return false };
     alternative.value.general_names.iter().any(|general| match (general, name) {
-        (GeneralName::DNSName(one), SubjectName::Dns(other)) => one.eq_ignore_ascii_case(other),
-        (GeneralName::RFC822Name(one), SubjectName::Mail(other)) => is_same_mailbox(one, other),
-        (GeneralName::IPAddress(octets), SubjectName::Address(address)) => match address {
+        (GeneralName::DNSName(one), CertificateSubjectName::Dns(other)) => one.eq_ignore_ascii_case(other),
+        (GeneralName::RFC822Name(one), CertificateSubjectName::Mail(other)) => is_same_mailbox(one, other),
+        (GeneralName::IPAddress(octets), CertificateSubjectName::Address(address)) => match address {
             IpAddr::V4(v4) => *octets == v4.octets(),
             IpAddr::V6(v6) => *octets == v6.octets(),
         },
@@ -69,22 +69,23 @@ const IPSEC_IKE: &str = "1.3.6.1.5.5.7.3.17";
 /// True if a DER certificate may prove its subject's identity in IKE. A key usage extension must allow signing. An
 /// extended key usage extension must include IKE, TLS or any purpose. An unreadable certificate may prove nothing.
 #[must_use]
-pub fn may_prove_identity(certificate: &[u8]) -> bool {
+pub fn key_usage_allows_ike_identity(certificate: &[u8]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
     let signs = certificate.key_usage().is_ok_and(|usage| {
         usage.is_none_or(|usage| usage.value.digital_signature() || usage.value.non_repudiation())
     });
-    signs && is_for_ike(&certificate)
+    signs && extended_usage_allows_ike(&certificate)
 }
 
 /// True if a DER authority certificate may be an intermediate for IKE. An extended key usage extension must include
 /// IKE, TLS or any purpose (RFC 5280 §4.2.1.12).
 #[must_use]
 pub fn may_issue_for_ike(certificate: &[u8]) -> bool {
-    X509Certificate::from_der(certificate).is_ok_and(|(_, certificate)| is_for_ike(&certificate))
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(_, certificate)| extended_usage_allows_ike(&certificate))
 }
 
-fn is_for_ike(certificate: &X509Certificate<'_>) -> bool {
+fn extended_usage_allows_ike(certificate: &X509Certificate<'_>) -> bool {
     certificate.extended_key_usage().is_ok_and(|usage| {
         usage.is_none_or(|usage| {
             let usage = usage.value;
@@ -108,13 +109,13 @@ mod tests {
             let mut params = CertificateParams::new(vec!["gw.test".into()]).unwrap();
             params.key_usages = usages.to_vec();
             params.extended_key_usages = extended.to_vec();
-            may_prove_identity(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+            key_usage_allows_ike_identity(params.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
         };
         let ike = Extended::Other(vec![1, 3, 6, 1, 5, 5, 7, 3, 17]);
         assert!(fits(&[], &[]) && fits(&[Usage::DigitalSignature], &[ike, Extended::CodeSigning]));
         assert!(fits(&[Usage::ContentCommitment], &[Extended::ServerAuth]) && fits(&[], &[Extended::Any]));
         assert!(!fits(&[Usage::KeyEncipherment], &[]) && !fits(&[], &[Extended::CodeSigning]));
-        assert!(!may_prove_identity(&[0x30, 0]) && !may_issue_for_ike(&[0x30, 0]));
+        assert!(!key_usage_allows_ike_identity(&[0x30, 0]) && !may_issue_for_ike(&[0x30, 0]));
     }
 
     #[test]
@@ -161,22 +162,22 @@ mod tests {
         let (_, parsed) = X509Certificate::from_der(der).unwrap();
         let subject = parsed.subject().as_raw().to_vec();
         for right in [
-            SubjectName::Dns("GW.test"),
-            SubjectName::Mail("ann@gw.test"),
-            SubjectName::Mail("ann@GW.Test"),
-            SubjectName::Address("192.0.2.1".parse().unwrap()),
-            SubjectName::Subject(&subject),
+            CertificateSubjectName::Dns("GW.test"),
+            CertificateSubjectName::Mail("ann@gw.test"),
+            CertificateSubjectName::Mail("ann@GW.Test"),
+            CertificateSubjectName::Address("192.0.2.1".parse().unwrap()),
+            CertificateSubjectName::Subject(&subject),
         ] {
             assert!(has_subject_name(der, right), "{right:?}");
             assert!(!has_subject_name(&der[1..], right), "{right:?}");
         }
         for wrong in [
-            SubjectName::Dns("common.test"),
-            SubjectName::Dns("ann@gw.test"),
-            SubjectName::Mail("gw.test"),
-            SubjectName::Mail("Ann@gw.test"),
-            SubjectName::Address("2001:db8::1".parse().unwrap()),
-            SubjectName::Subject(&subject[1..]),
+            CertificateSubjectName::Dns("common.test"),
+            CertificateSubjectName::Dns("ann@gw.test"),
+            CertificateSubjectName::Mail("gw.test"),
+            CertificateSubjectName::Mail("Ann@gw.test"),
+            CertificateSubjectName::Address("2001:db8::1".parse().unwrap()),
+            CertificateSubjectName::Subject(&subject[1..]),
         ] {
             assert!(!has_subject_name(der, wrong), "{wrong:?}");
         }

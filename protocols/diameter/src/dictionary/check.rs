@@ -1,6 +1,6 @@
 //! Checks of messages against the grammar of their command and the definitions of their AVPs.
 
-use super::{AvpDataFormat, AvpOccurrence, DiameterDictionary, FlagRule, SMALL};
+use super::{AvpDataFormat, AvpFlagRule, AvpOccurrence, DiameterDictionary, SMALL};
 use crate::avp::{Avp, AvpId, AvpSequence, AvpView, FLAG_MANDATORY, FLAG_VENDOR, MAX_DEPTH};
 use crate::codes::{self, application};
 use crate::data::{DiameterUri, IpFilterRule};
@@ -39,6 +39,7 @@ impl DiameterDictionary {
             Some(count) => u32::from(*count),
             None => avps.get_all(AvpId::must(rule.code)).count() as u32,
         };
+        // RFC 6733, 3.2, 10; RFC 7155, 5; RFC 4072, 5: occurrences by the command's format.
         match command.request.iter().find(|r| !(r.min..=r.max).contains(&often(r))) {
             Some(rule) => Err(self.occurrence_error(*rule, avps)),
             None => Ok(()),
@@ -48,6 +49,7 @@ impl DiameterDictionary {
     fn check_received(&self, a: AvpView<'_>, depth: usize) -> Result<(), DiameterError> {
         let kind = if a.vendor == 0 { self.data_format(a.code) } else { None };
         match kind {
+            // RFC 6733, 4.1: an unknown AVP with the M flag is an error.
             None if a.is_mandatory() && (a.vendor != 0 || a.code > ATTRIBUTES) => Err(
                 DiameterError::with_avp(ResultCode::AVP_UNSUPPORTED, "unknown mandatory AVP", a.to_owned()),
             ),
@@ -57,10 +59,10 @@ impl DiameterDictionary {
             }
             Some(AvpDataFormat::Grouped) if a.has_id(codes::FAILED_AVP) => a.as_group().map(|_| ()),
             Some(AvpDataFormat::Grouped) => {
-                check_depth(a, depth)?;
+                check_avp_depth(a, depth)?;
                 a.as_group()?.try_for_each(|inner| self.check_received(inner, depth + 1))
             }
-            Some(kind) => check_value(a, kind),
+            Some(kind) => check_avp_value(a, kind),
         }
     }
 
@@ -74,13 +76,14 @@ impl DiameterDictionary {
                 DiameterError::with_avp(ResultCode::AVP_NOT_ALLOWED, what, avp.to_owned())
             }
             Some(avp) => {
-                let what = "an AVP occurs too often";
+                let what = "the AVP occurs too often";
                 DiameterError::with_avp(ResultCode::AVP_OCCURS_TOO_MANY_TIMES, what, avp.to_owned())
             }
             None => {
-                let mandatory = self.avp_by_code(rule.code).is_none_or(|def| def.mandatory == FlagRule::Must);
+                let mandatory =
+                    self.avp_by_code(rule.code).is_none_or(|def| def.mandatory == AvpFlagRule::Must);
                 let flags = if mandatory { FLAG_MANDATORY } else { 0 };
-                let avp = Avp::with_zeros(rule.code, flags, 0);
+                let avp = Avp::zero_filled_example(rule.code, flags, 0);
                 DiameterError::with_avp(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
             }
         }
@@ -102,7 +105,10 @@ impl DiameterDictionary {
             return Err(DiameterError::new(ResultCode::COMMAND_UNSUPPORTED, "unknown command"));
         };
         if h.flags.is_proxiable() != command.proxiable {
-            return Err(DiameterError::new(ResultCode::INVALID_HDR_BITS, "P flag does not fit the command"));
+            return Err(DiameterError::new(
+                ResultCode::INVALID_HDR_BITS,
+                "the P flag does not fit the command",
+            ));
         }
         self.check_avps(message.avps(), 0)?;
         self.check_grammar(h, message.avps())
@@ -138,10 +144,10 @@ impl DiameterDictionary {
             };
         };
         let set = a.flags & FLAG_MANDATORY != 0;
-        if matches!((def.mandatory, set), (FlagRule::Must, false) | (FlagRule::MustNot, true)) {
+        if matches!((def.mandatory, set), (AvpFlagRule::Must, false) | (AvpFlagRule::MustNot, true)) {
             return Err(DiameterError::with_avp(
                 ResultCode::INVALID_AVP_BITS,
-                "M flag breaks its rule",
+                "the M flag violates the rule of the AVP",
                 a.to_owned(),
             ));
         }
@@ -162,16 +168,16 @@ impl DiameterDictionary {
             // Failed-AVP contains invalid AVPs by design.
             AvpDataFormat::Grouped if a.has_id(codes::FAILED_AVP) => a.as_group().map(|_| ()),
             AvpDataFormat::Grouped => {
-                check_depth(a, depth)?;
+                check_avp_depth(a, depth)?;
                 self.check_avps(a.as_group()?, depth + 1)
             }
-            kind => check_value(a, kind),
+            kind => check_avp_value(a, kind),
         }
     }
 }
 
 /// Checks length and format of the data. URIs and filter rules are not parsed.
-fn check_value(a: AvpView<'_>, kind: AvpDataFormat) -> Result<(), DiameterError> {
+fn check_avp_value(a: AvpView<'_>, kind: AvpDataFormat) -> Result<(), DiameterError> {
     match kind {
         AvpDataFormat::Integer32
         | AvpDataFormat::Unsigned32
@@ -191,7 +197,7 @@ fn check_value(a: AvpView<'_>, kind: AvpDataFormat) -> Result<(), DiameterError>
     }
 }
 
-fn check_depth(a: AvpView<'_>, depth: usize) -> Result<(), DiameterError> {
+fn check_avp_depth(a: AvpView<'_>, depth: usize) -> Result<(), DiameterError> {
     if depth < MAX_DEPTH {
         return Ok(());
     }
@@ -213,7 +219,7 @@ fn check_application(header: u32, a: AvpView<'_>) -> Result<(), DiameterError> {
         false
     };
     if wrong {
-        let what = "another application than the header's";
+        let what = "the application differs from the header's";
         return Err(DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, what, a.to_owned()));
     }
     Ok(())
@@ -244,7 +250,7 @@ mod tests {
     }
 
     /// Turns a chain of pushes into `()`.
-    fn end_pushes(_: &mut AvpBuf) {}
+    fn discard_push_chain(_: &mut AvpBuf) {}
 
     fn push_dwr_avps(b: &mut AvpBuf) -> &mut AvpBuf {
         b.push_str(codes::ORIGIN_HOST, "a.example").push_str(codes::ORIGIN_REALM, "example")
@@ -255,20 +261,27 @@ mod tests {
         let with = |extra: &dyn Fn(&mut AvpBuf)| check_result(0x80, 280, |b| extra(push_dwr_avps(b)));
         assert_eq!(with(&|_| {}), 0);
         assert_eq!(check_result(0x80, 999, |_| {}), 3001);
-        assert_eq!(check_result(0xc0, 280, |b| end_pushes(push_dwr_avps(b))), 3008);
-        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::may(1), "no M"))), 3009);
-        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::must(281), "M"))), 3009);
-        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::must(60_000), 1))), 5001);
-        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::may(60_000), 1))), 0);
-        assert_eq!(with(&|b| end_pushes(b.push(codes::USER_NAME, &[0xff]))), 5004);
-        assert_eq!(with(&|b| end_pushes(b.push(codes::ORIGIN_STATE_ID, &[1]))), 5014);
-        assert_eq!(check_result(0x80, 280, |b| end_pushes(b.push_str(codes::ORIGIN_HOST, "a"))), 5005);
-        assert_eq!(with(&|b| end_pushes(b.push_str(codes::SESSION_ID, "s"))), 5008);
-        assert_eq!(with(&|b| end_pushes(b.push_str(codes::ORIGIN_HOST, "b"))), 5009);
+        assert_eq!(check_result(0xc0, 280, |b| discard_push_chain(push_dwr_avps(b))), 3008);
+        assert_eq!(with(&|b| discard_push_chain(b.push_str(AvpId::may(1), "no M"))), 3009);
+        assert_eq!(with(&|b| discard_push_chain(b.push_str(AvpId::must(281), "M"))), 3009);
+        assert_eq!(with(&|b| discard_push_chain(b.push_u32(AvpId::must(60_000), 1))), 5001);
+        assert_eq!(with(&|b| discard_push_chain(b.push_u32(AvpId::may(60_000), 1))), 0);
+        assert_eq!(with(&|b| discard_push_chain(b.push(codes::USER_NAME, &[0xff]))), 5004);
+        assert_eq!(with(&|b| discard_push_chain(b.push(codes::ORIGIN_STATE_ID, &[1]))), 5014);
+        assert_eq!(
+            check_result(0x80, 280, |b| discard_push_chain(b.push_str(codes::ORIGIN_HOST, "a"))),
+            5005
+        );
+        assert_eq!(with(&|b| discard_push_chain(b.push_str(codes::SESSION_ID, "s"))), 5008);
+        assert_eq!(with(&|b| discard_push_chain(b.push_str(codes::ORIGIN_HOST, "b"))), 5009);
         assert_eq!(check_result(0x20, 280, |_| {}), 0);
     }
 
-    fn received_fault(application: u32, command: u32, fill: impl FnOnce(&mut AvpBuf)) -> Option<(u32, u32)> {
+    fn request_check_error_codes(
+        application: u32,
+        command: u32,
+        fill: impl FnOnce(&mut AvpBuf),
+    ) -> Option<(u32, u32)> {
         let mut avps = AvpBuf::new();
         avps.push_str(codes::SESSION_ID, "a;1;2")
             .push_str(codes::ORIGIN_HOST, "a.example")
@@ -289,45 +302,62 @@ mod tests {
                 .push_u32(codes::AUTH_REQUEST_TYPE, 1)
                 .push(codes::EAP_PAYLOAD, b"")
         }
-        let with = |fill: &dyn Fn(&mut AvpBuf)| received_fault(5, 268, |b| fill(push_der_avps(b)));
+        let with = |fill: &dyn Fn(&mut AvpBuf)| request_check_error_codes(5, 268, |b| fill(push_der_avps(b)));
         // Valid requests: plain, with a wrong flag, with an unknown attribute and with an unknown optional AVP.
         assert_eq!(with(&|_| {}), None);
-        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::may(1), "anna"))), None);
-        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::must(251), "x"))), None);
-        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::may(60_000), 1))), None);
-        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::of_vendor(9, 1, false), "x"))), None);
+        assert_eq!(with(&|b| discard_push_chain(b.push_str(AvpId::may(1), "anna"))), None);
+        assert_eq!(with(&|b| discard_push_chain(b.push_str(AvpId::must(251), "x"))), None);
+        assert_eq!(with(&|b| discard_push_chain(b.push_u32(AvpId::may(60_000), 1))), None);
         assert_eq!(
-            with(&|b| end_pushes(b.push_str(codes::PROXY_INFO, "").push_str(codes::PROXY_INFO, ""))),
+            with(&|b| discard_push_chain(b.push_str(AvpId::new_vendor_avp_id(9, 1, false), "x"))),
+            None
+        );
+        assert_eq!(
+            with(&|b| discard_push_chain(b.push_str(codes::PROXY_INFO, "").push_str(codes::PROXY_INFO, ""))),
             None
         );
         // Reserved flags and the former encryption flag.
         let flags = FLAG_MANDATORY | 0x3f;
         let reserved = Avp { code: 1, flags, vendor: 0, data: b"anna".to_vec() };
-        assert_eq!(with(&|b| end_pushes(b.push_avp(&reserved))), None);
+        assert_eq!(with(&|b| discard_push_chain(b.push_avp(&reserved))), None);
         // Invalid requests.
-        assert_eq!(received_fault(5, 999, |_| {}), Some((3001, 0)));
-        assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::must(60_000), 1))), Some((5001, 60_000)));
-        assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::of_vendor(9, 1, true), "x"))), Some((5001, 1)));
+        assert_eq!(request_check_error_codes(5, 999, |_| {}), Some((3001, 0)));
+        assert_eq!(with(&|b| discard_push_chain(b.push_u32(AvpId::must(60_000), 1))), Some((5001, 60_000)));
+        assert_eq!(
+            with(&|b| discard_push_chain(b.push_str(AvpId::new_vendor_avp_id(9, 1, true), "x"))),
+            Some((5001, 1))
+        );
         let inside = |b: &mut AvpBuf| {
-            b.push_group(codes::PROXY_INFO, |g| end_pushes(g.push_u32(AvpId::must(60_000), 1)));
+            b.push_group(codes::PROXY_INFO, |g| discard_push_chain(g.push_u32(AvpId::must(60_000), 1)));
         };
         assert_eq!(with(&inside), Some((5001, 60_000)));
-        assert_eq!(with(&|b| end_pushes(b.push(codes::USER_NAME, &[0xff]))), Some((5004, 1)));
-        assert_eq!(with(&|b| end_pushes(b.push_str(codes::DESTINATION_HOST, "a b"))), Some((5004, 293)));
-        assert_eq!(with(&|b| end_pushes(b.push(codes::SESSION_TIMEOUT, &[1]))), Some((5014, 27)));
-        assert_eq!(with(&|b| end_pushes(b.push(codes::ACCOUNTING_INPUT_OCTETS, &[0; 4]))), Some((5014, 363)));
+        assert_eq!(with(&|b| discard_push_chain(b.push(codes::USER_NAME, &[0xff]))), Some((5004, 1)));
         assert_eq!(
-            with(&|b| end_pushes(b.push_str(codes::USER_NAME, "a").push_str(codes::USER_NAME, "b"))),
+            with(&|b| discard_push_chain(b.push_str(codes::DESTINATION_HOST, "a b"))),
+            Some((5004, 293))
+        );
+        assert_eq!(with(&|b| discard_push_chain(b.push(codes::SESSION_TIMEOUT, &[1]))), Some((5014, 27)));
+        assert_eq!(
+            with(&|b| discard_push_chain(b.push(codes::ACCOUNTING_INPUT_OCTETS, &[0; 4]))),
+            Some((5014, 363))
+        );
+        assert_eq!(
+            with(&|b| discard_push_chain(b.push_str(codes::USER_NAME, "a").push_str(codes::USER_NAME, "b"))),
             Some((5009, 1))
         );
-        assert_eq!(with(&|b| end_pushes(b.push(codes::EAP_PAYLOAD, b"x"))), Some((5009, 462)));
-        assert_eq!(received_fault(5, 268, |_| {}), Some((5005, 258)));
+        assert_eq!(with(&|b| discard_push_chain(b.push(codes::EAP_PAYLOAD, b"x"))), Some((5009, 462)));
+        assert_eq!(request_check_error_codes(5, 268, |_| {}), Some((5005, 258)));
         assert_eq!(
-            received_fault(3, 271, |b| end_pushes(b.push_u32(codes::ACCOUNTING_RECORD_TYPE, 2))),
+            request_check_error_codes(3, 271, |b| discard_push_chain(
+                b.push_u32(codes::ACCOUNTING_RECORD_TYPE, 2)
+            )),
             Some((5005, 485))
         );
         // Applications that differ from the header's.
-        assert_eq!(received_fault(1, 268, |b| end_pushes(push_der_avps(b))), Some((5004, 258)));
+        assert_eq!(
+            request_check_error_codes(1, 268, |b| discard_push_chain(push_der_avps(b))),
+            Some((5004, 258))
+        );
         let vendors = |id| {
             move |b: &mut AvpBuf| {
                 b.push_group(codes::VENDOR_SPECIFIC_APPLICATION_ID, |g| {
@@ -339,7 +369,7 @@ mod tests {
         assert_eq!(with(&vendors(3)), Some((5004, 260)));
         // A common message by RFC 4072, with 0 in its header.
         assert_eq!(
-            received_fault(0, 275, |b| end_pushes(
+            request_check_error_codes(0, 275, |b| discard_push_chain(
                 b.push_u32(codes::AUTH_APPLICATION_ID, 5).push_u32(codes::TERMINATION_CAUSE, 1)
             )),
             None

@@ -1,6 +1,8 @@
 //! The parser of a dictionary's text.
 
-use super::{AvpDataFormat, AvpDef, AvpOccurrence, CommandDef, DiameterDictionary, FlagRule, SMALL};
+use super::{
+    AvpDataFormat, AvpDef, AvpFlagRule, AvpOccurrence, DiameterCommandDef, DiameterDictionary, SMALL,
+};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -8,7 +10,7 @@ use alloc::vec::Vec;
 /// A syntax error in a dictionary.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {description}: {word:?}")]
-pub struct SyntaxError {
+pub struct DictionarySyntaxError {
     /// Line number, from 1.
     pub line: usize,
     /// The error.
@@ -22,14 +24,14 @@ impl DiameterDictionary {
     ///
     /// # Errors
     /// The first line with an error.
-    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
+    pub fn parse(text: &str) -> Result<Self, DictionarySyntaxError> {
         let mut d = Self::default();
         let mut command = None;
         for (i, line) in text.lines().enumerate() {
             let words: Vec<&str> =
                 line.split('#').next().unwrap_or_default().split_ascii_whitespace().collect();
             if !words.is_empty() {
-                d.parse_line(&words, &mut command).map_err(|(what, word)| SyntaxError {
+                d.parse_line(&words, &mut command).map_err(|(what, word)| DictionarySyntaxError {
                     line: i + 1,
                     description: what,
                     word,
@@ -52,11 +54,11 @@ impl DiameterDictionary {
                 let def = AvpDef {
                     code: parse_number(code)?,
                     name: name.to_string(),
-                    kind: kind_of(kind)?,
+                    kind: parse_data_format(kind)?,
                     mandatory: match flag {
-                        "M" => FlagRule::Must,
-                        "-" => FlagRule::MustNot,
-                        "?" => FlagRule::May,
+                        "M" => AvpFlagRule::Must,
+                        "-" => AvpFlagRule::MustNot,
+                        "?" => AvpFlagRule::May,
                         _ => return Err(("unknown flag rule", flag.to_string())),
                     },
                     values: BTreeMap::new(),
@@ -81,7 +83,7 @@ impl DiameterDictionary {
             }
             ["command", code, name, application, flag] => {
                 let code = parse_number(code)?;
-                let def = CommandDef {
+                let def = DiameterCommandDef {
                     code,
                     name: name.to_string(),
                     application: parse_number(application)?,
@@ -95,7 +97,7 @@ impl DiameterDictionary {
             [which @ ("request" | "answer"), ref rules @ ..] => {
                 let rules = rules.iter().map(|r| self.parse_rule(r)).collect::<Result<Vec<_>, _>>()?;
                 let def = command.and_then(|c| self.commands.get_mut(&c));
-                let Some(def) = def else { return Err(("no command before", which.to_string())) };
+                let Some(def) = def else { return Err(("no command precedes this line", which.to_string())) };
                 *(if which == "request" { &mut def.request } else { &mut def.answer }) = rules;
             }
             [word, ..] => return Err(("not a declaration", word.to_string())),
@@ -130,7 +132,7 @@ fn parse_number(word: &str) -> Result<u32, (&'static str, String)> {
     word.parse().map_err(|_| ("not a number", word.to_string()))
 }
 
-fn kind_of(word: &str) -> Result<AvpDataFormat, (&'static str, String)> {
+fn parse_data_format(word: &str) -> Result<AvpDataFormat, (&'static str, String)> {
     Ok(match word {
         "OctetString" => AvpDataFormat::OctetString,
         "Integer32" => AvpDataFormat::Integer32,
@@ -192,7 +194,7 @@ mod tests {
             "Enumerated",
             "IPFilterRule",
         ] {
-            let kind = format!("{:?}", kind_of(name).unwrap());
+            let kind = format!("{:?}", parse_data_format(name).unwrap());
             assert!(kind.eq_ignore_ascii_case(name), "{kind} for {name}");
         }
     }

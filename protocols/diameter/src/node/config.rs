@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::Duration;
-use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::certificate::PeerCertificateCondition;
 
 /// The transport to a peer to which the node connects (RFC 6733 §2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,7 +31,7 @@ pub struct PeerAuthentication {
     pub networks: Vec<(IpAddr, u8)>,
     /// The permitted certificates, which require TLS. If empty, a certificate over TLS must contain the
     /// DiameterIdentity.
-    pub certificates: Vec<CertificateMatch>,
+    pub certificates: Vec<PeerCertificateCondition>,
     /// True if TLS is required.
     pub tls: bool,
 }
@@ -43,7 +43,7 @@ impl PeerAuthentication {
     }
     /// True if the connection may be that of the peer with this DiameterIdentity. `remote` is the source address of an
     /// accepted connection, `certificate` (DER) that of its TLS.
-    pub(super) fn admits_connection(
+    pub(super) fn may_be_peer_connection(
         &self,
         identity: &str,
         remote: Option<SocketAddr>,
@@ -53,7 +53,7 @@ impl PeerAuthentication {
             && match certificate {
                 None => !self.tls && self.certificates.is_empty(),
                 Some(certificate) if self.certificates.is_empty() => {
-                    CertificateMatch::Name(identity.to_string()).matches_certificate(certificate)
+                    PeerCertificateCondition::Name(identity.to_string()).matches_certificate(certificate)
                 }
                 Some(certificate) => self.certificates.iter().any(|c| c.matches_certificate(certificate)),
             }
@@ -194,11 +194,16 @@ impl DiameterNodeConfig {
     /// Adds a peer to connect to by a byte stream.
     #[must_use]
     pub fn connect_to(self, host: &str, address: SocketAddr) -> Self {
-        self.connect_over(host, address, PeerTransportConfig::Stream)
+        self.with_outbound_peer(host, address, PeerTransportConfig::Stream)
     }
     /// Adds a peer to connect to.
     #[must_use]
-    pub fn connect_over(mut self, host: &str, address: SocketAddr, transport: PeerTransportConfig) -> Self {
+    pub fn with_outbound_peer(
+        mut self,
+        host: &str,
+        address: SocketAddr,
+        transport: PeerTransportConfig,
+    ) -> Self {
         let authentication = PeerAuthentication::default();
         self.peers.push(PeerConfig {
             host: host.to_string(),

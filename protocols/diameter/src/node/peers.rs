@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::ops::{Index, IndexMut};
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::{ConnId, Instant};
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct PeerEntry {
 
 impl PeerEntry {
     /// Returns a peer outside the configuration.
-    pub(super) fn new_guest(host: String) -> Self {
+    pub(super) fn new_unconfigured_peer(host: String) -> Self {
         let (transport, authentication) = (PeerTransportConfig::Stream, PeerAuthentication::default());
         Self::new(PeerConfig { host, address: None, transport, authentication, origins: Vec::new() })
     }
@@ -62,7 +62,7 @@ impl PeerEntry {
         }
     }
     /// True if the peer may relay requests of this node.
-    pub(super) fn relays_for(&self, origin: &str) -> bool {
+    pub(super) fn may_relay_for_origin(&self, origin: &str) -> bool {
         self.origins.iter().any(|pattern| matches_identity(pattern, origin.as_bytes()))
     }
     /// The connection for messages.
@@ -85,7 +85,7 @@ pub(super) struct PeerTable {
 }
 
 impl PeerTable {
-    pub(super) fn new(state: HashState) -> Self {
+    pub(super) fn new(state: SeededHashState) -> Self {
         let (guests, by_host) = (HashMap::with_hasher(state.clone()), HashMap::with_hasher(state));
         Self { configured: Vec::new(), guests, by_host, next: 0 }
     }
@@ -105,7 +105,7 @@ impl PeerTable {
             None => self.guests.get_mut(&p),
         }
     }
-    pub(super) fn find_by_host(&self, host: &str) -> Option<u32> {
+    pub(super) fn find_peer_by_host(&self, host: &str) -> Option<u32> {
         self.by_host.get(&host.to_ascii_lowercase()).copied()
     }
     /// Adds a configured peer.
@@ -117,7 +117,7 @@ impl PeerTable {
         p
     }
     /// Adds a peer outside the configuration.
-    pub(super) fn add_guest(&mut self, peer: PeerEntry) -> u32 {
+    pub(super) fn add_unconfigured_peer(&mut self, peer: PeerEntry) -> u32 {
         while self.get(self.next).is_some() {
             self.next = self.next.wrapping_add(1);
         }
@@ -127,11 +127,11 @@ impl PeerTable {
         self.guests.insert(p, peer);
         p
     }
-    pub(super) fn is_guest(&self, p: u32) -> bool {
+    pub(super) fn is_unconfigured_peer(&self, p: u32) -> bool {
         self.guests.contains_key(&p)
     }
     /// Removes a peer outside the configuration.
-    pub(super) fn remove_guest(&mut self, p: u32) -> Option<PeerEntry> {
+    pub(super) fn remove_unconfigured_peer(&mut self, p: u32) -> Option<PeerEntry> {
         let peer = self.guests.remove(&p)?;
         self.by_host.remove(&peer.host.to_ascii_lowercase());
         Some(peer)

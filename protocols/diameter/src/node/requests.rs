@@ -1,8 +1,8 @@
 //! The client side: routing, sending, matching answers, failover.
 
 use super::{
-    CommandError, DiameterNode, DiameterNodeCommand, DiameterNodeEvent, DiameterRequest, FailReason,
-    NodeTimer,
+    CommandError, DiameterNode, DiameterNodeCommand, DiameterNodeEvent, DiameterNodeTimer, DiameterRequest,
+    FailReason,
 };
 use crate::avp::AvpBuf;
 use crate::codes::{self, command};
@@ -14,7 +14,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::Instant;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 #[derive(Debug)]
 struct PendingRequest {
@@ -34,7 +34,7 @@ struct PendingRequest {
 
 /// The pending requests. Each operation takes at most logarithmic time.
 #[derive(Debug)]
-pub(super) struct RequestTable {
+pub(super) struct PendingRequestTable {
     slots: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
     by_hop: HashMap<u32, u32>,
@@ -44,8 +44,8 @@ pub(super) struct RequestTable {
     sequence: u64,
 }
 
-impl RequestTable {
-    pub(super) fn new(state: HashState) -> Self {
+impl PendingRequestTable {
+    pub(super) fn new(state: SeededHashState) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -77,7 +77,7 @@ impl RequestTable {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
     fn remove(&mut self, slot: u32) -> Option<PendingRequest> {
-        self.set_current_hop(slot, None);
+        self.set_request_peer_and_hop(slot, None);
         let pending = self.slots.get_mut(slot as usize)?.take()?;
         self.by_peer.remove(&(None, pending.sequence));
         if self.by_token.get(&pending.token) == Some(&slot) {
@@ -87,7 +87,7 @@ impl RequestTable {
         Some(pending)
     }
     /// Sets the peer of a request and its hop-by-hop identifier there. `None` for a request without a peer.
-    fn set_current_hop(&mut self, slot: u32, at: Option<(u32, u32)>) {
+    fn set_request_peer_and_hop(&mut self, slot: u32, at: Option<(u32, u32)>) {
         let Some(pending) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         let before = core::mem::replace(&mut pending.current_hop, at);
         let peer = |at: Option<(u32, u32)>| at.map(|(p, _)| p);
@@ -107,7 +107,7 @@ impl RequestTable {
 }
 
 /// The route of a request.
-enum RouteChoice {
+enum RoutingDecision {
     /// This peer, now.
     Peer(u32),
     /// A later peer, when one comes up.
@@ -126,9 +126,11 @@ impl DiameterNode {
             command: r.command,
             application: r.application,
             hop_by_hop: 0,
+            // RFC 6733, 3: every copy of the request keeps the same End-to-End Identifier.
             end_to_end: self.next_end_to_end(),
         };
         let mut avps = AvpBuf::from_checked(Vec::with_capacity(320 + r.avps.as_bytes().len()));
+        // RFC 6733, 6.1.1, 6.3, 6.4, 8.8: Session-Id first, then the origin and the realm.
         avps.push_str(codes::SESSION_ID, &r.session_id)
             .push_u32(application_id(r.command), r.application)
             .push_str(codes::ORIGIN_HOST, &self.config.local.host)
@@ -138,7 +140,7 @@ impl DiameterNode {
             avps.push_str(codes::DESTINATION_HOST, host);
         }
         if HEADER_LEN + avps.as_bytes().len() + r.avps.as_bytes().len() > MAX_LEN {
-            return Err(CommandError::Invalid("the request is longer than a message can be"));
+            return Err(CommandError::Invalid("the request exceeds the maximum message length"));
         }
         let mut wire = self.outputs.take_buffer();
         wire.reserve(HEADER_LEN + avps.as_bytes().len() + r.avps.as_bytes().len());
@@ -160,7 +162,7 @@ impl DiameterNode {
             deadline,
         });
         if let Some(at) = deadline {
-            self.timers.insert(at, NodeTimer::Request(slot));
+            self.timers.insert(at, DiameterNodeTimer::Request(slot));
         }
         self.record_work(work::REQUEST);
         self.route_request(slot);
@@ -170,17 +172,19 @@ impl DiameterNode {
     /// Sends the request, keeps it waiting or fails it.
     fn route_request(&mut self, slot: u32) {
         match self.choose_peer(slot) {
-            RouteChoice::Peer(p) => self.send_pending(slot, p),
-            RouteChoice::Wait => {}
-            RouteChoice::None => self.fail_request(slot, FailReason::NoRoute),
+            RoutingDecision::Peer(p) => self.send_pending_request(slot, p),
+            RoutingDecision::Wait => {}
+            RoutingDecision::None => self.fail_request(slot, FailReason::NoRoute),
         }
     }
 
     /// The peers that may take a request, in order of preference.
     fn candidate_peers(&self, realm: &str, host: Option<&str>, application: u32) -> Vec<u32> {
-        if let Some(p) = host.and_then(|h| self.peers.find_by_host(h)) {
+        // RFC 6733, 6.1.5: a request to a peer goes straight to it.
+        if let Some(p) = host.and_then(|h| self.peers.find_peer_by_host(h)) {
             return [p].into();
         }
+        // RFC 6733, 2.7, 6.1.6, 12: by realm, then by application, then the default.
         let fits = |r: &&super::RealmRoute| {
             (r.realm == "*" || r.realm.eq_ignore_ascii_case(realm))
                 && r.application.is_none_or(|a| a == application)
@@ -193,8 +197,8 @@ impl DiameterNode {
         }
     }
 
-    fn choose_peer(&self, slot: u32) -> RouteChoice {
-        let Some(r) = self.client.get(slot) else { return RouteChoice::None };
+    fn choose_peer(&self, slot: u32) -> RoutingDecision {
+        let Some(r) = self.client.get(slot) else { return RoutingDecision::None };
         let candidates = self.candidate_peers(&r.realm, r.host.as_deref(), r.application);
         let mut proving = None;
         let mut may_come = false;
@@ -204,41 +208,43 @@ impl DiameterNode {
                 may_come = true;
                 continue;
             }
+            // RFC 6733, 2.7, 2.9, 5.3: the peer has announced the application.
             if !peer.remote.as_ref().is_some_and(|c| c.supports_application(r.application)) {
                 continue;
             }
             match peer.watchdog.state() {
-                watchdog::State::Okay => return RouteChoice::Peer(p),
-                // A REOPEN connection is better than none.
+                watchdog::State::Okay => return RoutingDecision::Peer(p),
+                // A connection in REOPEN is used only if no peer is OKAY: it is better than none.
                 watchdog::State::Reopen => proving = proving.or(Some(p)),
                 _ => may_come = true,
             }
         }
         match proving {
-            Some(p) => RouteChoice::Peer(p),
-            None if may_come => RouteChoice::Wait,
-            None => RouteChoice::None,
+            Some(p) => RoutingDecision::Peer(p),
+            None if may_come => RoutingDecision::Wait,
+            None => RoutingDecision::None,
         }
     }
 
-    fn send_pending(&mut self, slot: u32, p: u32) {
+    fn send_pending_request(&mut self, slot: u32, p: u32) {
         let Some(conn) = self.peers[p].active_connection() else { return };
         let hop = self.next_hop_by_hop();
         let mut buf = self.outputs.take_buffer();
         let Some(r) = self.client.get_mut(slot) else { return };
         r.wire[12..16].copy_from_slice(&hop.to_be_bytes());
+        // RFC 6733, 3, 5.5.4, C: only a retransmission has the T flag.
         if r.sent_before {
             r.wire[4] |= CommandFlags::RETRANSMITTED;
             self.counters.retransmitted += 1;
         }
         r.sent_before = true;
         buf.extend_from_slice(&r.wire);
-        self.client.set_current_hop(slot, Some((p, hop)));
-        self.send_on(conn, None, buf);
+        self.client.set_request_peer_and_hop(slot, Some((p, hop)));
+        self.queue_message_on_connection(conn, None, buf);
     }
 
     /// Sends all waiting requests that have a route.
-    pub(super) fn dispatch_waiting(&mut self) {
+    pub(super) fn dispatch_waiting_requests(&mut self) {
         for slot in self.client.slots_at_peer(None) {
             self.route_request(slot);
         }
@@ -247,11 +253,12 @@ impl DiameterNode {
     /// Sends the unanswered requests of a suspect peer to alternates. Those without an alternate stay, since the peer
     /// may yet answer (RFC 6733 §5.5.4).
     pub(super) fn fail_over_requests(&mut self, p: u32) {
+        // RFC 6733, 5.3.1, 5.4.1, 5.5.1: only the service's requests move, never CER, DPR or DWR.
         for slot in self.client.slots_at_peer(Some(p)) {
-            if let RouteChoice::Peer(other) = self.choose_peer(slot)
+            if let RoutingDecision::Peer(other) = self.choose_peer(slot)
                 && other != p
             {
-                self.send_pending(slot, other);
+                self.send_pending_request(slot, other);
             }
         }
     }
@@ -259,22 +266,22 @@ impl DiameterNode {
     /// Reroutes the unanswered requests of a peer after the loss of its connection.
     pub(super) fn connection_lost(&mut self, p: u32) {
         for slot in self.client.slots_at_peer(Some(p)) {
-            if let RouteChoice::Peer(other) = self.choose_peer(slot) {
-                self.send_pending(slot, other);
+            if let RoutingDecision::Peer(other) = self.choose_peer(slot) {
+                self.send_pending_request(slot, other);
                 continue;
             }
             if !self.config.resend_to_same_peer {
                 self.fail_request(slot, FailReason::ConnectionLost);
                 continue;
             }
-            self.client.set_current_hop(slot, None);
+            self.client.set_request_peer_and_hop(slot, None);
         }
     }
 
     fn finish_request(&mut self, slot: u32) -> Option<u64> {
         let r = self.client.remove(slot)?;
         if let Some(at) = r.deadline {
-            self.timers.remove(at, NodeTimer::Request(slot));
+            self.timers.remove(at, DiameterNodeTimer::Request(slot));
         }
         self.outputs.recycle_buffer(r.wire);
         Some(r.token)
@@ -292,7 +299,7 @@ impl DiameterNode {
         Ok(())
     }
 
-    pub(super) fn request_timed_out(&mut self, slot: u32) {
+    pub(super) fn handle_request_timeout(&mut self, slot: u32) {
         self.counters.request_timeout += 1;
         self.fail_request(slot, FailReason::TimedOut);
     }
@@ -302,9 +309,10 @@ impl DiameterNode {
         let slot = self.client.by_hop.get(&h.hop_by_hop).copied();
         let matches = |r: &PendingRequest| {
             r.current_hop == Some((p, h.hop_by_hop))
-                && MessageView::header_of(&r.wire)
+                && MessageView::parse_message_header(&r.wire)
                     .is_some_and(|sent| (sent.end_to_end, sent.command) == (h.end_to_end, h.command))
         };
+        // RFC 6733, 3, 6.2.1: an answer with an unknown Hop-by-Hop Identifier is discarded.
         let Some(slot) = slot.filter(|s| self.client.get(*s).is_some_and(matches)) else {
             self.counters.unmatched_answer += 1;
             return;

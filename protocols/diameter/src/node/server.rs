@@ -1,7 +1,7 @@
 //! The server side: requests to the service, answers, duplicates.
 
 use super::config::matches_identity;
-use super::links::{MessageClass, MessageSource};
+use super::links::{MessageStreamClass, ReceivedMessageStream};
 use super::requests::application_id;
 use super::{CommandError, DiameterNode, DiameterNodeEvent, PeerId};
 use crate::avp::{AvpBuf, AvpSequence, AvpView};
@@ -12,23 +12,23 @@ use crate::work;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 /// The authenticated origin of a request and its end-to-end identifier.
 ///
 /// RFC 6733 §3 uses Origin-Host, which the peer may choose freely. A cached answer contains keys, so only the peer that
 /// got it may get it again.
-type DuplicateKey = (Arc<str>, u32);
+type DuplicateRequestKey = (Arc<str>, u32);
 
 #[derive(Debug)]
 struct InboundRequest {
-    via: MessageSource,
+    via: ReceivedMessageStream,
     header: MessageHeader,
     session: AvpBuf,
     proxies: AvpBuf,
     /// True if the request has Destination-Host.
     directed: bool,
-    key: Option<DuplicateKey>,
+    key: Option<DuplicateRequestKey>,
 }
 
 /// A cached request. A duplicate equals it octet for octet, except in AVPs that agents change. Many nodes behind a peer
@@ -51,7 +51,8 @@ enum CachedRequestState {
 
 impl CachedRequest {
     fn matches_request(&self, request: &MessageView<'_>) -> bool {
-        // Agents add these AVPs, and may differ on another route.
+        // Agents add Route-Record and Proxy-Info, so a retransmission by another route has others. Both are left out of
+        // the comparison.
         let stays = |a: &AvpView<'_>| !a.has_id(codes::ROUTE_RECORD) && !a.has_id(codes::PROXY_INFO);
         let h = request.header();
         (self.application, self.command) == (h.application, h.command)
@@ -72,18 +73,18 @@ const OCTETS_EACH: usize = 1024;
 
 /// The requests at the service, and the cache for duplicates.
 #[derive(Debug)]
-pub(super) struct InboundTable {
+pub(super) struct InboundRequestTable {
     inbound: HashMap<u64, InboundRequest>,
     next_token: u64,
-    cached_requests: HashMap<DuplicateKey, CachedRequest>,
+    cached_requests: HashMap<DuplicateRequestKey, CachedRequest>,
     /// The keys of `cached_requests`, oldest first.
-    order: VecDeque<DuplicateKey>,
+    order: VecDeque<DuplicateRequestKey>,
     /// The octets in `cached_requests`.
     octets: usize,
 }
 
-impl InboundTable {
-    pub(super) fn new(state: HashState) -> Self {
+impl InboundRequestTable {
+    pub(super) fn new(state: SeededHashState) -> Self {
         Self {
             inbound: HashMap::with_hasher(state.clone()),
             next_token: 0,
@@ -94,10 +95,16 @@ impl InboundTable {
     }
     /// The octets in the cache.
     #[cfg(test)]
-    pub(super) const fn retained_octets(&self) -> usize {
+    pub(super) const fn cached_octets(&self) -> usize {
         self.octets
     }
-    fn cache_request(&mut self, key: DuplicateKey, token: u64, request: &MessageView<'_>, limit: usize) {
+    fn cache_request(
+        &mut self,
+        key: DuplicateRequestKey,
+        token: u64,
+        request: &MessageView<'_>,
+        limit: usize,
+    ) {
         let mut avps = Vec::new();
         while self.order.len() >= limit || self.octets > limit.saturating_mul(OCTETS_EACH) {
             let Some(old) = self.order.pop_front() else { break };
@@ -117,7 +124,7 @@ impl InboundTable {
         }
     }
     /// Caches the answer to the request of a token, unless another request has replaced it.
-    fn cache_answer(&mut self, key: &DuplicateKey, token: u64, answer: &[u8]) {
+    fn cache_answer(&mut self, key: &DuplicateRequestKey, token: u64, answer: &[u8]) {
         if let Some(seen) = self.cached_requests.get_mut(key)
             && matches!(seen.state, CachedRequestState::Pending(t) if t == token)
         {
@@ -128,7 +135,7 @@ impl InboundTable {
 }
 
 impl DiameterNode {
-    pub(super) fn on_request(&mut self, p: u32, via: MessageSource, view: &MessageView<'_>) {
+    pub(super) fn on_request(&mut self, p: u32, via: ReceivedMessageStream, view: &MessageView<'_>) {
         let h = view.header();
         let avps = view.avps();
         let [mut session, proxies] = echoed_avps(avps);
@@ -136,17 +143,18 @@ impl DiameterNode {
         self.record_work(work::REQUEST);
         if let Err(fault) = self.check_request(p, view) {
             session.extend(&proxies);
-            return self.answer_fault(via, h, session.as_bytes(), &fault);
+            return self.answer_with_error(via, h, session.as_bytes(), &fault);
         }
         let key = (self.config.duplicates > 0).then(|| (self.peers[p].identity.clone(), h.end_to_end));
-        if h.flags.is_retransmitted() && self.handle_duplicate(via, view, &proxies, key.as_ref()) {
+        // RFC 6733, 3, 5.5.4; RFC 3539, 2.5, 3.4.1: a duplicate, by any connection, changes no state.
+        if h.flags.is_retransmitted() && self.handle_duplicate_request(via, view, &proxies, key.as_ref()) {
             return;
         }
         if self.server.inbound.len() >= self.config.max_inbound {
             self.counters.too_busy += 1;
             session.extend(&proxies);
-            let fault = DiameterError::new(busy_result(directed), "too many unanswered requests");
-            return self.answer_fault(via, h, session.as_bytes(), &fault);
+            let fault = DiameterError::new(overload_result_code(directed), "too many unanswered requests");
+            return self.answer_with_error(via, h, session.as_bytes(), &fault);
         }
         let token = self.server.next_token;
         self.server.next_token += 1;
@@ -154,7 +162,7 @@ impl DiameterNode {
             self.server.cache_request(key.clone(), token, view, self.config.duplicates);
         }
         self.server.inbound.insert(token, InboundRequest { via, header: h, session, proxies, directed, key });
-        let origin = self.origin_of(p, view);
+        let origin = self.authenticated_request_origin(p, view);
         self.outputs.push_event(DiameterNodeEvent::Request {
             token,
             peer: PeerId(p),
@@ -164,10 +172,10 @@ impl DiameterNode {
     }
 
     /// The authenticated origin of a request.
-    fn origin_of(&self, p: u32, view: &MessageView<'_>) -> Arc<str> {
+    fn authenticated_request_origin(&self, p: u32, view: &MessageView<'_>) -> Arc<str> {
         let peer = &self.peers[p];
         let said = view.avps().get(codes::ORIGIN_HOST).and_then(|a| a.as_identity().ok());
-        match said.filter(|host| peer.relays_for(host)) {
+        match said.filter(|host| peer.may_relay_for_origin(host)) {
             Some(host) => host.to_ascii_lowercase().into(),
             None => peer.identity.clone(),
         }
@@ -176,37 +184,37 @@ impl DiameterNode {
     /// Checks a request by the base protocol (RFC 6733 §6.1).
     fn check_request(&mut self, p: u32, view: &MessageView<'_>) -> Result<(), DiameterError> {
         let (h, avps) = (view.header(), view.avps());
-        // Common messages have their session's application. RFC 4072 §3 used 0.
+        // RFC 6733, 2.5: common messages have their session's application. RFC 4072, 3 used 0.
         let common = h.application == application::BASE
             && matches!(h.command, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH);
+        // RFC 6733, 2.9: only announced applications are served.
         if !common && !self.config.local.supports_application(h.application) {
             self.counters.application_unsupported += 1;
-            return Err(DiameterError::new(
-                ResultCode::APPLICATION_UNSUPPORTED,
-                "application not spoken here",
-            ));
+            return Err(DiameterError::new(ResultCode::APPLICATION_UNSUPPORTED, "unsupported application"));
         }
         let check = |counter: &mut u64, r: Result<_, DiameterError>| r.inspect_err(|_| *counter += 1);
         check(&mut self.counters.malformed, avps.require_avp(codes::SESSION_ID).map(|_| ()))?;
         let origin = avps.require_avp(codes::ORIGIN_HOST).and_then(|a| a.as_identity());
         let origin = origin.inspect_err(|_| self.counters.malformed += 1)?;
-        // RFC 6733 §6.1.9: a relay adds Route-Record. §2.9: the route is checked.
+        // RFC 6733, 6.1.9: a relay adds Route-Record.
         if !origin.eq_ignore_ascii_case(&self.peers[p].identity) && avps.get(codes::ROUTE_RECORD).is_none() {
             self.counters.foreign_origin += 1;
-            let what = "the Origin-Host of another node, without a Route-Record";
+            let what = "the Origin-Host is that of another node, without a Route-Record";
             return Err(DiameterError::new(ResultCode::AUTHORIZATION_REJECTED, what));
         }
         let local = &self.config.local;
+        // RFC 6733, 6.1.3: this node is in the Route-Record already.
         if avps.get_all(codes::ROUTE_RECORD).any(|a| a.data.eq_ignore_ascii_case(local.host.as_bytes())) {
             self.counters.loop_detected += 1;
-            return Err(DiameterError::new(ResultCode::LOOP_DETECTED, "passed here before"));
+            return Err(DiameterError::new(ResultCode::LOOP_DETECTED, "the request passed this node before"));
         }
         let by = |a: &AvpView<'_>| self.config.agents.iter().any(|agent| matches_identity(agent, a.data));
+        // RFC 6733, 2.9: the home server checks that it trusts every agent on the route.
         if !avps.get_all(codes::ROUTE_RECORD).all(|a| by(&a)) {
             self.counters.untrusted_route += 1;
             return Err(DiameterError::new(
                 ResultCode::AUTHORIZATION_REJECTED,
-                "by a route that is not trusted",
+                "the route has an untrusted agent",
             ));
         }
         let realm = avps.get(codes::DESTINATION_REALM);
@@ -216,26 +224,29 @@ impl DiameterNode {
             self.counters.not_for_us += 1;
             return Err(DiameterError::new(
                 ResultCode::UNABLE_TO_DELIVER,
-                "for another host, or for a host without its realm",
+                "the Destination-Host is another host, or the Destination-Realm is missing",
             ));
         }
         if let Some(a) = realm {
             let mut served = core::iter::once(&local.realm).chain(&self.config.realms);
             if !served.any(|r| r == "*" || a.data.eq_ignore_ascii_case(r.as_bytes())) {
                 self.counters.not_for_us += 1;
-                return Err(DiameterError::new(ResultCode::REALM_NOT_SERVED, "for another realm"));
+                return Err(DiameterError::new(
+                    ResultCode::REALM_NOT_SERVED,
+                    "the Destination-Realm is not served here",
+                ));
             }
         }
         Ok(())
     }
 
     /// Handles a duplicate. Returns false if the request is new.
-    fn handle_duplicate(
+    fn handle_duplicate_request(
         &mut self,
-        via: MessageSource,
+        via: ReceivedMessageStream,
         view: &MessageView<'_>,
         proxies: &AvpBuf,
-        key: Option<&DuplicateKey>,
+        key: Option<&DuplicateRequestKey>,
     ) -> bool {
         let h = view.header();
         let seen =
@@ -244,7 +255,7 @@ impl DiameterNode {
         self.counters.duplicate_request += 1;
         match &seen.state {
             CachedRequestState::Pending(token) => {
-                // The answer goes to the latest source of the request.
+                // The answer goes to the connection from which the request came last.
                 if let Some(inbound) = self.server.inbound.get_mut(token) {
                     (inbound.via, inbound.header) = (via, h);
                     inbound.proxies.clone_from(proxies);
@@ -256,7 +267,7 @@ impl DiameterNode {
                 buf.extend_from_slice(proxies.as_bytes());
                 buf[12..16].copy_from_slice(&h.hop_by_hop.to_be_bytes());
                 MessageHeader::write_length(&mut buf, 0);
-                self.send_on(via.conn, Some(MessageClass::Answer(via.stream)), buf);
+                self.queue_message_on_connection(via.conn, Some(MessageStreamClass::Answer(via.stream)), buf);
                 self.record_work(work::ANSWER);
             }
         }
@@ -272,21 +283,24 @@ impl DiameterNode {
         let inbound = self.server.inbound.get(&token).ok_or(CommandError::UnknownToken)?;
         let extra = inbound.session.as_bytes().len() + inbound.proxies.as_bytes().len() + 600;
         if HEADER_LEN + extra + avps.as_bytes().len() > MAX_LEN {
-            return Err(CommandError::Invalid("the answer is longer than a message can be"));
+            return Err(CommandError::Invalid("the answer exceeds the maximum message length"));
         }
         let Some(inbound) = self.server.inbound.remove(&token) else {
             return Err(CommandError::UnknownToken);
         };
         let h = inbound.header;
-        let result = if result == ResultCode::TOO_BUSY { busy_result(inbound.directed) } else { result };
+        let result =
+            if result == ResultCode::TOO_BUSY { overload_result_code(inbound.directed) } else { result };
         let mut buf = self.outputs.take_buffer();
         buf.reserve(extra + avps.as_bytes().len());
         h.to_answer(result).write_header(&mut buf);
         buf.extend_from_slice(inbound.session.as_bytes());
         let mut body = AvpBuf::from_checked(buf);
+        // RFC 6733, 6.2, 6.3, 6.4, 7.1: one Result-Code and the origin, but no destination.
         body.push_u32(codes::RESULT_CODE, result.0)
             .push_str(codes::ORIGIN_HOST, &self.config.local.host)
             .push_str(codes::ORIGIN_REALM, &self.config.local.realm);
+        // RFC 7155, 1.5, 3.10: the answer names its application.
         if matches!(h.command, command::AA | command::DIAMETER_EAP | command::ACCOUNTING) {
             body.push_u32(application_id(h.command), h.application);
         }
@@ -299,7 +313,11 @@ impl DiameterNode {
         MessageHeader::write_length(&mut buf, 0);
         self.record_work(work::ANSWER);
         if self.conns.contains_key(&inbound.via.conn) {
-            self.send_on(inbound.via.conn, Some(MessageClass::Answer(inbound.via.stream)), buf);
+            self.queue_message_on_connection(
+                inbound.via.conn,
+                Some(MessageStreamClass::Answer(inbound.via.stream)),
+                buf,
+            );
         } else {
             self.counters.answer_undeliverable += 1;
             self.outputs.recycle_buffer(buf);
@@ -322,12 +340,13 @@ pub(super) fn echoed_avps(avps: AvpSequence<'_>) -> [AvpBuf; 2] {
 }
 
 /// The result code of an overloaded node (RFC 6733 §7.1.3): 3004 only for a request with Destination-Host.
-const fn busy_result(directed: bool) -> ResultCode {
+const fn overload_result_code(directed: bool) -> ResultCode {
     if directed { ResultCode::TOO_BUSY } else { ResultCode::UNABLE_TO_DELIVER }
 }
 
 /// Appends Failed-AVP and Error-Message.
-pub(super) fn write_fault(out: &mut AvpBuf, fault: &DiameterError) {
+pub(super) fn append_error_avps(out: &mut AvpBuf, fault: &DiameterError) {
+    // RFC 6733, 7, 7.1.5: Failed-AVP shows the first error.
     if let Some(avp) = &fault.avp {
         out.push_group(codes::FAILED_AVP, |g| {
             g.push_avp(avp);

@@ -144,7 +144,7 @@ automaton! {
         ! ignored [IRcvConnAck, IRcvConnNack, Timeout, IRcvCea, IRcvNonCea, IPeerDisc, RPeerDisc,
             WinElection, SendMessage, RRcvMessage, IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop,
             RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
-            "there is no connection; what comes late of one that was dropped is not for this peer";
+            "there is no connection; late input of a dropped one is not for this peer";
     }
     WaitConnAck {
         IRcvConnAck => [ISndCer] WaitICea;
@@ -163,7 +163,7 @@ automaton! {
         Timeout => [Error] Closed;
         ! ignored [Start, IRcvConnAck, IRcvConnNack, RPeerDisc, WinElection, SendMessage, RRcvMessage,
             IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
-            "before the CEA there is nothing on our connection, and the peer has none";
+            "our connection carries nothing before the CEA, and the peer has no connection";
     }
     WaitConnAckElect {
         IRcvConnAck => [ISndCer, Elect] WaitReturns;
@@ -173,7 +173,7 @@ automaton! {
         Timeout => [Error] Closed;
         ! ignored [Start, IRcvCea, IRcvNonCea, IPeerDisc, WinElection, SendMessage, RRcvMessage,
             IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
-            "ours is not up, and the peer's may say nothing before its CEA";
+            "our connection is not up, and the peer's carries nothing before its CEA";
     }
     WaitReturns {
         WinElection => [IDisc, RSndCea] ROpen;
@@ -182,10 +182,10 @@ automaton! {
         RPeerDisc => [RDisc] WaitICea;
         RConnCer => [RReject] WaitReturns;
         Timeout => [Error] Closed;
-        ! ignored [IRcvNonCea]: "the node gives our connection up, which is I-Peer-Disc";
+        ! ignored [IRcvNonCea]: "the node closes our connection, which is I-Peer-Disc";
         ! ignored [Start, IRcvConnAck, IRcvConnNack, SendMessage, RRcvMessage, IRcvMessage, RRcvDwr,
             IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr, IRcvDpr, RRcvDpa, IRcvDpa]:
-            "on neither connection are capabilities exchanged";
+            "neither connection has exchanged capabilities";
     }
     ROpen {
         SendMessage => [RSndMessage] ROpen;
@@ -198,7 +198,7 @@ automaton! {
         RPeerDisc => [RDisc] Closed;
         ! ignored [Start, IRcvConnAck, IRcvConnNack, Timeout, IRcvCea, IRcvNonCea, IPeerDisc, WinElection,
             IRcvMessage, IRcvDwr, IRcvDwa, IRcvDpr, RRcvDpa, IRcvDpa]:
-            "ours is gone, and an attempt is not under way";
+            "our connection is closed, and no attempt is in progress";
     }
     IOpen {
         SendMessage => [ISndMessage] IOpen;
@@ -211,7 +211,7 @@ automaton! {
         IPeerDisc => [IDisc] Closed;
         ! ignored [Start, IRcvConnAck, IRcvConnNack, Timeout, IRcvCea, IRcvNonCea, RPeerDisc, WinElection,
             RRcvMessage, RRcvDwr, RRcvDwa, RRcvDpr, RRcvDpa, IRcvDpa]:
-            "there is no other connection than ours, and it is up";
+            "our connection is up and is the only one";
     }
     Closing {
         IRcvDpa => [IDisc] Closed;
@@ -221,7 +221,7 @@ automaton! {
         RPeerDisc => [RDisc] Closed;
         ! ignored [Start, RConnCer, IRcvConnAck, IRcvConnNack, IRcvCea, IRcvNonCea, WinElection,
             SendMessage, RRcvMessage, IRcvMessage, RRcvDwr, IRcvDwr, RRcvDwa, IRcvDwa, Stop, RRcvDpr,
-            IRcvDpr]: "a DPR has crossed the line: what is not the answer to it, or the end, is late";
+            IRcvDpr]: "a DPR was sent or received: all but its answer and the end of the connection is late";
     }
 }
 

@@ -54,6 +54,7 @@ impl NodeCapabilities {
     /// Appends the AVPs of a CER, or of a CEA after its Result-Code, for sending from address `local`.
     pub fn append_to(&self, local: Option<IpAddr>, out: &mut AvpBuf) {
         out.push_str(codes::ORIGIN_HOST, &self.host).push_str(codes::ORIGIN_REALM, &self.realm);
+        // RFC 6733, 5.3.5: a Host-IP-Address for each address in use.
         let own = if self.addresses.is_empty() { local } else { None };
         for &a in self.addresses.iter().chain(&own) {
             out.push_address(codes::HOST_IP_ADDRESS, a);
@@ -62,11 +63,13 @@ impl NodeCapabilities {
         if let Some(id) = self.origin_state {
             out.push_u32(codes::ORIGIN_STATE_ID, id);
         }
+        // RFC 6733, 5.3.6: no vendor is zero, and none is named twice.
         for (i, a) in self.applications.iter().enumerate().filter(|(_, a)| a.vendor != 0) {
             if self.applications[..i].iter().all(|before| before.vendor != a.vendor) {
                 out.push_u32(codes::SUPPORTED_VENDOR_ID, a.vendor);
             }
         }
+        // RFC 6733, 2.4: every application is announced.
         for a in &self.applications {
             let id = if a.accounting { codes::ACCT_APPLICATION_ID } else { codes::AUTH_APPLICATION_ID };
             if a.vendor == 0 {
@@ -132,7 +135,8 @@ impl NodeCapabilities {
     ///
     /// # Errors
     /// 5010 if there is no common application and neither node is a relay.
-    pub fn check_common(&self, other: &Self) -> Result<(), DiameterError> {
+    pub fn check_common_application(&self, other: &Self) -> Result<(), DiameterError> {
+        // RFC 6733, 2.4: a relay supports every application.
         let relays = |c: &Self| c.applications.iter().any(|a| a.id == application::RELAY);
         let common = self.applications.iter().any(|a| other.applications.iter().any(|b| a.id == b.id));
         if common || relays(self) || relays(other) {
@@ -159,11 +163,11 @@ pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), DiameterError> {
                 examples.push_u32(id, 0);
             }
             let avp = Avp { data: examples.as_bytes().to_vec(), ..group.to_owned() };
-            Err(DiameterError::with_avp(ResultCode::MISSING_AVP, "no application is named", avp))
+            Err(DiameterError::with_avp(ResultCode::MISSING_AVP, "the AVP names no application", avp))
         }
         _ => {
             let code = ResultCode::AVP_OCCURS_TOO_MANY_TIMES;
-            Err(DiameterError::with_avp(code, "more than one application is named", group.to_owned()))
+            Err(DiameterError::with_avp(code, "the AVP names more than one application", group.to_owned()))
         }
     }
 }
@@ -179,7 +183,7 @@ pub fn check_inband_security(avps: AvpSequence<'_>) -> Result<(), DiameterError>
     if asked.peek().is_none() || asked.any(|a| a.as_u32() == Ok(NO_INBAND_SECURITY)) {
         return Ok(());
     }
-    Err(DiameterError::new(ResultCode::NO_COMMON_SECURITY, "no TLS begins within a connection"))
+    Err(DiameterError::new(ResultCode::NO_COMMON_SECURITY, "TLS cannot begin within a connection"))
 }
 
 #[cfg(test)]
@@ -229,17 +233,17 @@ mod tests {
         let a = test_capabilities();
         let mut b = test_capabilities();
         b.applications = vec![DiameterApplication::for_authentication(1)];
-        assert_eq!(a.check_common(&b).unwrap_err().code, ResultCode::NO_COMMON_APPLICATION);
+        assert_eq!(a.check_common_application(&b).unwrap_err().code, ResultCode::NO_COMMON_APPLICATION);
         // Neither the announcing AVP nor the vendor matters.
         for common in [
             DiameterApplication::for_accounting(5),
             DiameterApplication { id: 5, accounting: false, vendor: 9 },
         ] {
             b.applications = vec![common];
-            assert_eq!(a.check_common(&b), Ok(()));
+            assert_eq!(a.check_common_application(&b), Ok(()));
         }
         b.applications = vec![DiameterApplication::for_authentication(application::RELAY)];
-        assert!(a.check_common(&b).is_ok());
+        assert!(a.check_common_application(&b).is_ok());
     }
 
     #[test]

@@ -19,7 +19,7 @@ names! {
 }
 
 names! {
-    /// What happens to it.
+    /// An event of the connection.
     pub Event {
         /// A DWA came.
         ReceiveDwa = "Receive DWA",
@@ -35,17 +35,17 @@ names! {
 }
 
 names! {
-    /// What is to be done.
+    /// An action of the automaton.
     pub Action {
-        /// An answer to a watchdog is waited for.
+        /// An answer to a watchdog is outstanding.
         SetPending = "Pending = TRUE",
-        /// None is.
+        /// No answer to a watchdog is outstanding.
         ClearPending = "Pending = FALSE",
-        /// The connection is to be proven.
+        /// Start to prove the connection.
         ResetNumDwa = "NumDWA = 0",
-        /// An answer of the proof has come.
+        /// Count an answer of the proof.
         CountDwa = "NumDWA++",
-        /// One has not: all of them once more.
+        /// An answer of the proof is missing: start the proof again.
         MissDwa = "NumDWA = -1",
         /// Start the timer anew.
         SetWatchdog = "SetWatchdog()",
@@ -73,11 +73,11 @@ names! {
         NotPending = "!Pending",
         /// The third answer of a proof.
         LastDwa = "NumDWA == 2",
-        /// One before it.
+        /// An earlier answer of a proof.
         FewDwa = "NumDWA < 2",
         /// A second watchdog of a proof goes unanswered.
         PendingNegative = "Pending & NumDWA < 0",
-        /// The first does.
+        /// The first watchdog of a proof goes unanswered.
         PendingNotNegative = "Pending & NumDWA >= 0",
     }
 }
@@ -93,15 +93,15 @@ automaton! {
         TimerExpires if NotPending => [SendWatchdog, SetWatchdog, SetPending] Okay;
         TimerExpires if Pending => [Failover, SetWatchdog] Suspect;
         ConnectionDown => [CloseConnection, Failover, SetWatchdog] Down;
-        ! never [TimerExpires]: "the two conditions are each other's opposite";
-        ! never [ConnectionUp]: "it is up";
+        ! never [TimerExpires]: "one of the two conditions holds";
+        ! never [ConnectionUp]: "the connection is up";
     }
     Suspect {
         ReceiveDwa => [ClearPending, Failback, SetWatchdog] Okay;
         ReceiveOther => [Failback, SetWatchdog] Okay;
         TimerExpires => [CloseConnection, SetWatchdog] Down;
         ConnectionDown => [CloseConnection, SetWatchdog] Down;
-        ! never [ConnectionUp]: "it is up";
+        ! never [ConnectionUp]: "the connection is up";
     }
     Reopen {
         ReceiveDwa if LastDwa => [ClearPending, CountDwa, Failback] Okay;
@@ -111,23 +111,23 @@ automaton! {
         TimerExpires if PendingNegative => [CloseConnection, SetWatchdog] Down;
         TimerExpires if PendingNotNegative => [MissDwa, SetWatchdog] Reopen;
         ConnectionDown => [CloseConnection, SetWatchdog] Down;
-        ! never [ReceiveDwa]: "the third answer leads out of here, and the way back sets NumDWA to 0";
-        ! never [TimerExpires]: "of the three conditions one holds";
-        ! never [ConnectionUp]: "it is up";
+        ! never [ReceiveDwa]: "the third answer leaves this state, and its re-entry sets NumDWA to 0";
+        ! never [TimerExpires]: "one of the three conditions holds";
+        ! never [ConnectionUp]: "the connection is up";
     }
     Initial {
         ReceiveDwa => [ClearPending, Throwaway] Initial;
         ReceiveOther => [Throwaway] Initial;
         TimerExpires => [AttemptOpen, SetWatchdog] Initial;
         ConnectionUp => [SetWatchdog] Okay;
-        ! never [ConnectionDown]: "it was never up";
+        ! never [ConnectionDown]: "the connection was never up";
     }
     Down {
         ReceiveDwa => [ClearPending, Throwaway] Down;
         ReceiveOther => [Throwaway] Down;
         TimerExpires => [AttemptOpen, SetWatchdog] Down;
         ConnectionUp => [ResetNumDwa, SendWatchdog, SetWatchdog, SetPending] Reopen;
-        ! ignored [ConnectionDown]: "the end of what CloseConnection() has closed";
+        ! ignored [ConnectionDown]: "CloseConnection() has already closed it";
     }
 }
 
@@ -208,7 +208,7 @@ pub(crate) mod tests {
     }
 
     /// Runs sequences that cover every row.
-    pub(crate) fn run_every_row() {
+    pub(crate) fn run_all_watchdog_rows() {
         use Event::{
             ConnectionDown as Gone, ConnectionUp as Up, ReceiveDwa as Dwa, ReceiveOther as Other,
             TimerExpires as Tw,
@@ -230,7 +230,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_line_is_taken() {
-        WatchdogAutomaton::cover(run_every_row);
+        WatchdogAutomaton::cover(run_all_watchdog_rows);
     }
 
     #[test]

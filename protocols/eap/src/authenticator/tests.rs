@@ -34,15 +34,15 @@ fn packets_pass_both_ways_until_success() {
     assert_eq!(a.poll_end(), None);
     assert!(a.handle_aaa_reply(at_seconds(4), AaaReply::Success(&[3, 20, 0, 4])));
     assert_eq!(a.poll_transmit(), Some(&[3, 20, 0, 4][..]));
-    assert_eq!((a.poll_end(), a.poll_end()), (Some(ConversationOutcome::Success), None));
+    assert_eq!((a.poll_end(), a.poll_end()), (Some(EapConversationOutcome::Success), None));
     assert_eq!(a.poll_timeout(), None);
 }
 
 #[test]
 fn an_end_without_its_packet_gets_one() {
     for (answer, packet, end) in [
-        (AaaReply::Success(&[]), [3, 7, 0, 4], ConversationOutcome::Success),
-        (AaaReply::Failure(&[]), [4, 7, 0, 4], ConversationOutcome::Failure),
+        (AaaReply::Success(&[]), [3, 7, 0, 4], EapConversationOutcome::Success),
+        (AaaReply::Failure(&[]), [4, 7, 0, 4], EapConversationOutcome::Failure),
     ] {
         let mut a = waiting_authenticator();
         assert!(a.handle_aaa_reply(at_seconds(2), answer));
@@ -53,17 +53,17 @@ fn an_end_without_its_packet_gets_one() {
     let mut a = waiting_authenticator();
     assert!(a.handle_aaa_reply(at_seconds(2), AaaReply::Timeout));
     assert_eq!(a.poll_transmit(), None);
-    assert_eq!(a.poll_end(), Some(ConversationOutcome::AaaTimeout));
+    assert_eq!(a.poll_end(), Some(EapConversationOutcome::AaaTimeout));
 }
 
 /// RFC 3579 §2.6.3, RFC 4072 §2.8.2: a contradicting packet is not corrected, and the reply decides.
 #[test]
 fn a_contradiction_is_neither_passed_on_nor_put_right() {
     for (answer, end) in [
-        (AaaReply::Failure(&[3, 7, 0, 4]), ConversationOutcome::Failure),
-        (AaaReply::Success(&[4, 7, 0, 4]), ConversationOutcome::Success),
-        (AaaReply::Success(REQUEST), ConversationOutcome::Success),
-        (AaaReply::Failure(&[0]), ConversationOutcome::Failure),
+        (AaaReply::Failure(&[3, 7, 0, 4]), EapConversationOutcome::Failure),
+        (AaaReply::Success(&[4, 7, 0, 4]), EapConversationOutcome::Success),
+        (AaaReply::Success(REQUEST), EapConversationOutcome::Success),
+        (AaaReply::Failure(&[0]), EapConversationOutcome::Failure),
     ] {
         let mut a = waiting_authenticator();
         assert!(a.handle_aaa_reply(at_seconds(2), answer));
@@ -103,7 +103,7 @@ fn what_answers_nothing_is_discarded_and_moves_no_timer() {
 
 #[test]
 fn requests_are_sent_again_and_then_given_up() {
-    let policy = EapRetransmission { count: 3, ..Default::default() };
+    let policy = EapRetransmissionConfig { count: 3, ..Default::default() };
     let mut a = EapAuthenticator::new(7, Some(policy), TIMEOUT, at_seconds(0));
     let mut sent = Vec::new();
     let mut now = at_seconds(0);
@@ -112,7 +112,7 @@ fn requests_are_sent_again_and_then_given_up() {
             sent.push(now.duration_since(at_seconds(0)).as_secs());
         }
         if let Some(end) = a.poll_end() {
-            assert_eq!((end, now), (ConversationOutcome::PeerTimeout, at_seconds(3 + 6 + 12 + 20)));
+            assert_eq!((end, now), (EapConversationOutcome::PeerTimeout, at_seconds(3 + 6 + 12 + 20)));
             break;
         }
         now = a.poll_timeout().unwrap();
@@ -134,7 +134,7 @@ fn a_silent_peer_is_given_up_where_nothing_is_sent_again() {
     a.handle_timeout(at_seconds(29));
     assert_eq!(a.poll_end(), None);
     a.handle_timeout(at_seconds(30));
-    assert_eq!(a.poll_end(), Some(ConversationOutcome::PeerTimeout));
+    assert_eq!(a.poll_end(), Some(EapConversationOutcome::PeerTimeout));
     assert_eq!(a.poll_transmit(), None);
 }
 

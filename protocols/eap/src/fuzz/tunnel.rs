@@ -1,10 +1,10 @@
 //! Fuzzing of the data inside a tunnel: the AVPs of EAP-TTLS, the packets of PEAP and their TLVs.
 
-use crate::method::connection::{PeerTls, ServerTls, TlsConnection};
-use crate::method::tunnel::{PeerPhase, PhaseVerdict, ServerPhase, TunnelContext};
+use crate::method::connection::{PeerTlsBackend, ServerTlsBackend, TlsConnection};
+use crate::method::tunnel::{InnerPhaseResult, TunnelContext, TunnelPeerPhase, TunnelServerPhase};
 use crate::method::{
-    InnerMethod, MethodContext, PeerOffer, PeerVerdict, UserAnswer, UserQuery, UserSecret, gtc, md5,
-    mschapv2, peap, ttls,
+    EapMethodContext, InnerMethod, PeerMethodFactory, PeerMethodResult, UserQuery, UserQueryAnswer,
+    UserSecret, gtc, md5, mschapv2, peap, ttls,
 };
 use crate::packet::EapType;
 use alloc::boxed::Box;
@@ -12,8 +12,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::SecureRng;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, HandshakeRecording, ServerConfig, ServerOptions, TlsError, TlsVersion,
-    TrustRoots, WallClock, fixtures, record_handshake,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsError, TlsHandshakeRecording,
+    TlsServerOptions, TlsVersion, TrustRoots, fixtures, record_handshake,
 };
 
 const KINDS: [EapType; 3] = [EapType::MSCHAPV2, EapType::GTC, EapType::MD5];
@@ -22,9 +22,9 @@ const KINDS: [EapType; 3] = [EapType::MSCHAPV2, EapType::GTC, EapType::MD5];
 ///
 /// # Errors
 /// The system gives no random numbers.
-pub fn fuzz_recording() -> Result<Arc<HandshakeRecording>, TlsError> {
-    let clock = || WallClock::from_time(fixtures::WALL_TIME);
-    let client = ClientConfig::new(ClientOptions {
+pub fn fuzz_recording() -> Result<Arc<TlsHandshakeRecording>, TlsError> {
+    let clock = || SharedWallClock::from_time(fixtures::WALL_TIME);
+    let client = ClientConfig::new(TlsClientOptions {
         versions: TlsVersion::Tls13.into(),
         credentials: None,
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
@@ -33,7 +33,7 @@ pub fn fuzz_recording() -> Result<Arc<HandshakeRecording>, TlsError> {
         clock: clock(),
         key_log: None,
     })?;
-    let server = ServerConfig::new(ServerOptions {
+    let server = ServerConfig::new(TlsServerOptions {
         versions: TlsVersion::Tls13.into(),
         credentials: fixtures::server_credentials(1),
         client_roots: None,
@@ -46,7 +46,7 @@ pub fn fuzz_recording() -> Result<Arc<HandshakeRecording>, TlsError> {
 
 /// Sends octets inside a tunnel. The first octet chooses the method and the side that receives the rest. The rest is a
 /// sequence of messages, each after its length. The host rejects every password, so a server must admit no peer.
-pub fn fuzz_tunnel(recording: &Arc<HandshakeRecording>, bytes: &[u8]) -> bool {
+pub fn fuzz_tunnel(recording: &Arc<TlsHandshakeRecording>, bytes: &[u8]) -> bool {
     let Some((choice, mut rest)) = bytes.split_first() else { return true };
     let messages = core::iter::from_fn(|| {
         let (length, after) = rest.split_first()?;
@@ -59,10 +59,10 @@ pub fn fuzz_tunnel(recording: &Arc<HandshakeRecording>, bytes: &[u8]) -> bool {
     let secure = SecureRng::from_seed([2; 32]);
     let inner = [InnerMethod::Pap, InnerMethod::Chap, InnerMethod::MsChap, InnerMethod::MsChapV2].into_iter();
     let inner: Arc<[InnerMethod]> = inner.chain(KINDS.map(InnerMethod::Eap)).collect();
-    let methods: Arc<[Box<dyn PeerOffer>]> = [
-        Box::new(mschapv2::MsChapV2Account::new(b"alice", b"pencil")) as Box<dyn PeerOffer>,
+    let methods: Arc<[Box<dyn PeerMethodFactory>]> = [
+        Box::new(mschapv2::MsChapV2Account::new(b"alice", b"pencil")) as Box<dyn PeerMethodFactory>,
         Box::new(gtc::GtcToken::new(b"pencil")),
-        Box::new(md5::Md5Password::new(b"pencil")),
+        Box::new(md5::EapMd5Password::new(b"pencil")),
     ]
     .into();
     let name = || b"alice".to_vec();
@@ -81,9 +81,9 @@ pub fn fuzz_tunnel(recording: &Arc<HandshakeRecording>, bytes: &[u8]) -> bool {
         ),
         kind => {
             let proof = if kind == 3 {
-                ttls::TtlsProof::Eap(methods)
+                ttls::TtlsInnerCredential::Eap(methods)
             } else {
-                ttls::TtlsProof::MsChapV2(name().into())
+                ttls::TtlsInnerCredential::MsChapV2(name().into())
             };
             run_peer_phase(
                 ttls::peer::TtlsPeerPhase::new(name(), &proof, secure, fixtures::WALL_TIME),
@@ -96,22 +96,23 @@ pub fn fuzz_tunnel(recording: &Arc<HandshakeRecording>, bytes: &[u8]) -> bool {
 
 /// Completes a handshake and returns both ends of the tunnel.
 fn complete_handshake(
-    recording: &Arc<HandshakeRecording>,
+    recording: &Arc<TlsHandshakeRecording>,
     rng: &mut SecureRng,
 ) -> Option<(TlsConnection, TlsConnection)> {
     const FRAGMENT: usize = 65_000;
     let context =
-        MethodContext { rng, wall: fixtures::WALL_TIME, mtu: None, without_extended_master_secret: false };
-    let mut client = TlsConnection::for_peer(&PeerTls::Recorded(recording.clone()), FRAGMENT, &context)?;
+        EapMethodContext { rng, wall: fixtures::WALL_TIME, mtu: None, without_extended_master_secret: false };
+    let mut client =
+        TlsConnection::for_peer(&PeerTlsBackend::Recorded(recording.clone()), FRAGMENT, &context)?;
     let mut server = TlsConnection::for_server(
-        &ServerTls::Recorded(recording.clone()),
+        &ServerTlsBackend::Recorded(recording.clone()),
         EapType::PEAP,
         FRAGMENT,
         &context,
     )?;
     client.fill_output();
     let say = |from: &mut TlsConnection, to: &mut TlsConnection| {
-        to.incoming.extend_from_slice(&from.take_out());
+        to.incoming.extend_from_slice(&from.take_pending_output());
         to.process_message().then_some(())
     };
     while client.engine.is_handshaking() || server.engine.is_handshaking() {
@@ -122,7 +123,7 @@ fn complete_handshake(
 }
 
 fn run_server_phase<'a>(
-    mut phase: impl ServerPhase,
+    mut phase: impl TunnelServerPhase,
     conn: &TlsConnection,
     rng: &mut SecureRng,
     messages: impl Iterator<Item = &'a [u8]>,
@@ -138,18 +139,18 @@ fn run_server_phase<'a>(
     let mut step = phase.handle_established(None, tunnel(0), &mut out);
     for (id, message) in (1..=u8::MAX).zip(messages) {
         out.clear();
-        while step == PhaseVerdict::QueryPending {
+        while step == InnerPhaseResult::QueryPending {
             let answer = match phase.take_query() {
-                Some(UserQuery::User { .. }) => UserAnswer::User(Some(UserSecret::Hashed)),
-                Some(UserQuery::Password { .. }) => UserAnswer::Password(false),
-                Some(UserQuery::Resume(_)) => UserAnswer::Resume(false),
-                None => UserAnswer::Unavailable,
+                Some(UserQuery::User { .. }) => UserQueryAnswer::User(Some(UserSecret::Hashed)),
+                Some(UserQuery::Password { .. }) => UserQueryAnswer::Password(false),
+                Some(UserQuery::Resume(_)) => UserQueryAnswer::Resume(false),
+                None => UserQueryAnswer::Unavailable,
             };
             step = phase.apply_answer(answer, tunnel(id), &mut out);
         }
         match step {
-            PhaseVerdict::Success => return false,
-            PhaseVerdict::Failure => return true,
+            InnerPhaseResult::Success => return false,
+            InnerPhaseResult::Failure => return true,
             _ => {}
         }
         step = if message.is_empty() {
@@ -158,11 +159,11 @@ fn run_server_phase<'a>(
             phase.handle_data(message, tunnel(id), &mut out)
         };
     }
-    step != PhaseVerdict::Success
+    step != InnerPhaseResult::Success
 }
 
 fn run_peer_phase<'a>(
-    mut phase: impl PeerPhase,
+    mut phase: impl TunnelPeerPhase,
     conn: &TlsConnection,
     messages: impl Iterator<Item = &'a [u8]>,
 ) -> bool {
@@ -174,7 +175,7 @@ fn run_peer_phase<'a>(
         } else {
             phase.handle_data(id, message, conn, &mut out)
         };
-        if matches!(verdict, PeerVerdict::Failed | PeerVerdict::Done) {
+        if matches!(verdict, PeerMethodResult::Failed | PeerMethodResult::Done) {
             break;
         }
     }

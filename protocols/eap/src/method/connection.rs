@@ -5,7 +5,7 @@
 //! lowest bits hold a version, zero for all methods here. The length is that of the whole TLS message, in the first of
 //! several fragments. Each fragment but the last is acknowledged by a packet without data.
 
-use super::{CredentialDigest, InnerMethod, MethodContext, MethodFault, SessionUser};
+use super::{CredentialDigest, EapMethodContext, InnerMethod, ServerMethodFailure, TlsSessionUser};
 use crate::EapKeys;
 use crate::packet::{EapType, HEADER};
 use crate::work::PACKET;
@@ -17,8 +17,8 @@ use usher_core::{OctetReader, WorkRecord};
 use usher_crypto::SecretValue;
 use usher_crypto::fault::TlsFault;
 use usher_crypto::tls::{
-    ClientConfig, HandshakeRecording, RecordedTls, ServerConfig, SessionNote, TlsClientEngine, TlsEngine,
-    TlsError, TlsServerEngine as TlsServer, TlsVersion, TlsWork,
+    ClientConfig, RecordedTls, ServerConfig, TlsClientEngine, TlsEngine, TlsError, TlsHandshakeRecording,
+    TlsOperationCounts, TlsServerEngine as TlsServer, TlsSessionMetadata, TlsVersion,
 };
 use usher_crypto::work::{SIGN, VERIFY};
 
@@ -36,23 +36,23 @@ pub(crate) const MIN_FRAGMENT: usize = 64;
 
 /// The source of a peer's TLS.
 #[derive(Clone, Debug)]
-pub enum PeerTls {
+pub enum PeerTlsBackend {
     /// Real TLS. The number identifies the station, so that its sessions resume only there.
     Real(ClientConfig, u64),
     /// A recorded handshake: the same lengths, no cryptography.
-    Recorded(Arc<HandshakeRecording>),
+    Recorded(Arc<TlsHandshakeRecording>),
 }
 
 /// The source of a server's TLS.
 #[derive(Clone, Debug)]
-pub enum ServerTls {
+pub enum ServerTlsBackend {
     /// Real TLS.
     Real(ServerConfig),
     /// A recorded handshake: the same lengths, no cryptography.
-    Recorded(Arc<HandshakeRecording>),
+    Recorded(Arc<TlsHandshakeRecording>),
 }
 
-impl ServerTls {
+impl ServerTlsBackend {
     /// Ends the sessions of these users, by the names in
     /// [`ServerMethod::allow_resumption`](super::ServerMethod::allow_resumption).
     pub(crate) fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
@@ -63,7 +63,7 @@ impl ServerTls {
 }
 
 /// Encodes the inner method for a session.
-fn note_inner(inner: InnerMethod) -> [u8; 2] {
+fn encode_inner_method(inner: InnerMethod) -> [u8; 2] {
     match inner {
         InnerMethod::Pap => [0, 0],
         InnerMethod::Chap => [1, 0],
@@ -73,8 +73,8 @@ fn note_inner(inner: InnerMethod) -> [u8; 2] {
     }
 }
 
-/// Decodes the octets of [`note_inner`].
-fn read_inner(note: &[u8]) -> Option<InnerMethod> {
+/// Decodes the octets of [`encode_inner_method`].
+fn decode_inner_method(note: &[u8]) -> Option<InnerMethod> {
     let &[way, kind] = note else { return None };
     Some(match way {
         0 => InnerMethod::Pap,
@@ -86,7 +86,7 @@ fn read_inner(note: &[u8]) -> Option<InnerMethod> {
 }
 
 /// The longest packet: the configured limit or the link's MTU, if shorter.
-fn fragment_limit(fragment: usize, context: &MethodContext<'_>) -> usize {
+fn fragment_limit(fragment: usize, context: &EapMethodContext<'_>) -> usize {
     context.mtu.map_or(fragment, |mtu| mtu.min(fragment))
 }
 
@@ -101,11 +101,11 @@ pub(crate) struct TlsConnection {
     sent: usize,
     pub(crate) incoming: Vec<u8>,
     announced: Option<usize>,
-    work: TlsWork,
+    work: TlsOperationCounts,
     /// Packets read since the last poll of work.
     packets: u32,
     /// Our hello and the peer's.
-    hellos: [Option<TlsHello>; 2],
+    hellos: [Option<TlsHelloRandom>; 2],
     /// The peer's certificates, once the handshake is complete.
     pub(crate) certificates: Vec<Vec<u8>>,
 }
@@ -115,13 +115,13 @@ const RANDOM: usize = 32;
 
 /// The random of a hello, for the Session-Id.
 #[derive(Clone, Debug)]
-struct TlsHello {
+struct TlsHelloRandom {
     random: [u8; RANDOM],
 }
 
-impl TlsHello {
+impl TlsHelloRandom {
     /// Reads the hello at the start of a flight: record header, handshake header, version and random (RFC 5246 §7.4.1).
-    fn from_flight(flight: &[u8]) -> Option<Self> {
+    fn parse_hello_from_flight(flight: &[u8]) -> Option<Self> {
         const HANDSHAKE: u8 = 22;
         let mut r = OctetReader::new(flight);
         r.read_u8().ok().filter(|kind| *kind == HANDSHAKE)?;
@@ -132,7 +132,7 @@ impl TlsHello {
 
 /// The kind of a packet's type data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FragmentKind {
+pub(crate) enum EapFragmentKind {
     /// Malformed type data, or a violation of the rules.
     Bad,
     /// The start, from a server only.
@@ -147,32 +147,35 @@ pub(crate) enum FragmentKind {
 
 impl TlsConnection {
     /// Returns a peer's connection. `None` if TLS refuses the configuration.
-    pub(crate) fn for_peer(tls: &PeerTls, fragment: usize, context: &MethodContext<'_>) -> Option<Self> {
+    pub(crate) fn for_peer(
+        tls: &PeerTlsBackend,
+        fragment: usize,
+        context: &EapMethodContext<'_>,
+    ) -> Option<Self> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
-            PeerTls::Real(config, holder) => {
-                TlsClientEngine::for_holder(config, *holder).map(|c| Box::new(c) as Box<dyn TlsEngine>)
-            }
-            PeerTls::Recorded(recording) => Ok(Box::new(RecordedTls::for_client(recording.clone()))),
+            PeerTlsBackend::Real(config, holder) => TlsClientEngine::new_for_session_holder(config, *holder)
+                .map(|c| Box::new(c) as Box<dyn TlsEngine>),
+            PeerTlsBackend::Recorded(recording) => Ok(Box::new(RecordedTls::for_client(recording.clone()))),
         };
         Some(Self::new(engine.ok()?, true, fragment_limit(fragment, context)))
     }
 
     /// Returns a server's connection for a method of this type. `None` if TLS refuses the configuration.
     pub(crate) fn for_server(
-        tls: &ServerTls,
+        tls: &ServerTlsBackend,
         kind: EapType,
         fragment: usize,
-        context: &MethodContext<'_>,
+        context: &EapMethodContext<'_>,
     ) -> Option<Self> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
-            ServerTls::Real(config) => {
+            ServerTlsBackend::Real(config) => {
                 let lenient =
                     context.without_extended_master_secret.then(|| config.without_extended_master_secret());
-                // RFC 9427 §4: a method does not resume a session of another method.
-                TlsServer::for_purpose(lenient.as_ref().unwrap_or(config), kind.0)
+                // RFC 9427, 4: a method does not resume a session of another method.
+                TlsServer::new_for_session_purpose(lenient.as_ref().unwrap_or(config), kind.0)
                     .map(|s| Box::new(s) as Box<dyn TlsEngine>)
             }
-            ServerTls::Recorded(recording) => Ok(Box::new(RecordedTls::for_server(recording.clone()))),
+            ServerTlsBackend::Recorded(recording) => Ok(Box::new(RecordedTls::for_server(recording.clone()))),
         };
         Some(Self::new(engine.ok()?, false, fragment_limit(fragment, context)))
     }
@@ -186,7 +189,7 @@ impl TlsConnection {
             sent: 0,
             incoming: Vec::new(),
             announced: None,
-            work: TlsWork::default(),
+            work: TlsOperationCounts::default(),
             packets: 0,
             hellos: [None, None],
             certificates: Vec::new(),
@@ -204,9 +207,11 @@ impl TlsConnection {
         let left = self.out.len() - self.sent;
         let room = self.fragment - HEADER - 2;
         let cut = left > room;
+        // RFC 5216, 2.1.5; RFC 5281, 9.2.2; RFC 9190, 2.1.9: the L bit stands in the first of several fragments only.
         let length = first && cut;
         let take = if length { room - 4 } else { left.min(room) };
         let flag = |on, bit| if on { bit } else { 0 };
+        // RFC 5216, 3.1; RFC 5281, 9.2, 9.2.2: M except on the last fragment, no S bit, reserved bits zero.
         data.push(flag(length, LENGTH_INCLUDED) | flag(cut, MORE_FRAGMENTS));
         if length {
             data.extend_from_slice(&(self.out.len() as u32).to_be_bytes());
@@ -216,17 +221,18 @@ impl TlsConnection {
     }
 
     /// Reads type data and reassembles fragments.
-    pub(crate) fn read_fragment(&mut self, data: &[u8]) -> FragmentKind {
+    pub(crate) fn read_fragment(&mut self, data: &[u8]) -> EapFragmentKind {
         self.packets += 1;
         let mut r = OctetReader::new(data);
-        let Ok(flags) = r.read_u8() else { return FragmentKind::Bad };
+        let Ok(flags) = r.read_u8() else { return EapFragmentKind::Bad };
         if flags & START != 0 {
-            return FragmentKind::Start;
+            return EapFragmentKind::Start;
         }
+        // RFC 9190, 2.1.9: an unfragmented message may have the L bit and the length, too.
         if flags & LENGTH_INCLUDED != 0 {
-            let Ok(length) = r.read_u32() else { return FragmentKind::Bad };
+            let Ok(length) = r.read_u32() else { return EapFragmentKind::Bad };
             if length as usize > MAX_MESSAGE || self.announced.is_some_and(|a| a != length as usize) {
-                return FragmentKind::Bad;
+                return EapFragmentKind::Bad;
             }
             self.announced = Some(length as usize);
         }
@@ -234,21 +240,23 @@ impl TlsConnection {
         let more = flags & MORE_FRAGMENTS != 0;
         if bytes.is_empty() && !more && self.incoming.is_empty() {
             self.announced = None;
-            return FragmentKind::Acknowledgement;
+            // RFC 5216, 2.1.5; RFC 5281, 9.2.3: an acknowledgement has no data.
+            return EapFragmentKind::Acknowledgement;
         }
         let total = self.incoming.len() + bytes.len();
         if bytes.is_empty() || total > self.announced.unwrap_or(MAX_MESSAGE) {
-            return FragmentKind::Bad;
+            return EapFragmentKind::Bad;
         }
+        // RFC 5216, 2.1.5; RFC 5281, 9.2.2: fragments are reassembled.
         self.incoming.extend_from_slice(bytes);
         if more {
-            return FragmentKind::More;
+            return EapFragmentKind::More;
         }
-        // After a last fragment that is short of the announced length, the message cannot become complete.
+        // If the last fragment has arrived and the message is shorter than announced, it can never become complete.
         if self.announced.take().is_some_and(|a| a != total) {
-            FragmentKind::Bad
+            EapFragmentKind::Bad
         } else {
-            FragmentKind::Complete
+            EapFragmentKind::Complete
         }
     }
 
@@ -257,8 +265,9 @@ impl TlsConnection {
     pub(crate) fn process_message(&mut self) -> bool {
         let handshaking = self.engine.is_handshaking();
         if self.hellos[1].is_none() {
-            self.hellos[1] = TlsHello::from_flight(&self.incoming);
+            self.hellos[1] = TlsHelloRandom::parse_hello_from_flight(&self.incoming);
         }
+        // RFC 5216, 2.1.3; RFC 9190, 2.1.4: after a fatal error the output is an alert.
         let sound = self.engine.read_tls(&self.incoming).is_ok();
         if handshaking && !self.engine.is_handshaking() {
             self.certificates = self.engine.peer_chain().into_iter().map(<[u8]>::to_vec).collect();
@@ -273,7 +282,7 @@ impl TlsConnection {
         self.engine.write_tls(&mut self.out);
         self.work += self.engine.take_work();
         if self.hellos[0].is_none() {
-            self.hellos[0] = TlsHello::from_flight(&self.out);
+            self.hellos[0] = TlsHelloRandom::parse_hello_from_flight(&self.out);
         }
     }
 
@@ -284,7 +293,7 @@ impl TlsConnection {
         Some((error.fault(), said))
     }
 
-    pub(crate) fn is_13(&self) -> bool {
+    pub(crate) fn is_tls13(&self) -> bool {
         self.engine.version() == Some(TlsVersion::Tls13)
     }
 
@@ -292,7 +301,7 @@ impl TlsConnection {
     /// TLS 1.3: RFC 9190 §2.3 and RFC 9427 §2.1, with the type as context.
     pub(crate) fn export_keys(&self, kind: EapType) -> Option<EapKeys> {
         let mut material = SecretValue::new([0; 128]);
-        let exported = if self.is_13() {
+        let exported = if self.is_tls13() {
             self.engine.export_keying_material(
                 "EXPORTER_EAP_TLS_Key_Material",
                 Some(&[kind.0]),
@@ -303,6 +312,7 @@ impl TlsConnection {
             self.engine.export_keying_material(label, None, &mut *material)
         };
         exported.ok()?;
+        // RFC 3748, 7.10: MSK and EMSK have 64 octets each.
         let (msk, emsk) = material.split_at(64);
         let key = |half: &[u8]| <[u8; 64]>::try_from(half).ok().map(SecretValue::new);
         Some(EapKeys { msk: key(msk)?, emsk: key(emsk)?, session_id: self.session_id(kind) })
@@ -312,7 +322,7 @@ impl TlsConnection {
     /// exporter's output (RFC 9190 §2.3).
     fn session_id(&self, kind: EapType) -> Option<Vec<u8>> {
         let mut id = vec![kind.0];
-        if self.is_13() {
+        if self.is_tls13() {
             let mut method_id = [0; 2 * RANDOM];
             self.engine
                 .export_keying_material("EXPORTER_EAP_TLS_Method-Id", Some(&[kind.0]), &mut method_id)
@@ -328,9 +338,9 @@ impl TlsConnection {
     }
 
     /// The user of the session that the client resumed.
-    pub(crate) fn session_user(&self) -> Option<SessionUser> {
-        let SessionNote { subject, credential, data } = self.engine.session_note()?;
-        Some(SessionUser { name: subject, credential, inner: read_inner(&data) })
+    pub(crate) fn session_user(&self) -> Option<TlsSessionUser> {
+        let TlsSessionMetadata { subject, credential, data } = self.engine.session_note()?;
+        Some(TlsSessionUser { name: subject, credential, inner: decode_inner_method(&data) })
     }
 
     /// Lets the session admit the user of this login again.
@@ -340,8 +350,12 @@ impl TlsConnection {
         credential: &CredentialDigest,
         inner: Option<InnerMethod>,
     ) {
-        let data = inner.map_or(Vec::new(), |inner| note_inner(inner).to_vec());
-        self.engine.keep_session(SessionNote { subject: name.to_vec(), credential: *credential, data });
+        let data = inner.map_or(Vec::new(), |inner| encode_inner_method(inner).to_vec());
+        self.engine.keep_session(TlsSessionMetadata {
+            subject: name.to_vec(),
+            credential: *credential,
+            data,
+        });
     }
 
     /// Encrypts data and appends it to the pending output. Returns false if TLS failed.
@@ -352,7 +366,7 @@ impl TlsConnection {
     }
 
     /// Takes the whole pending output.
-    pub(crate) fn take_out(&mut self) -> Vec<u8> {
+    pub(crate) fn take_pending_output(&mut self) -> Vec<u8> {
         self.sent = 0;
         core::mem::take(&mut self.out)
     }
@@ -394,14 +408,17 @@ impl TlsConnection {
 
 /// The reason for the failure of a server's run: TLS's fault, or `otherwise`. Without an engine TLS refused the
 /// configuration.
-pub(crate) fn server_fault(conn: Option<&TlsConnection>, otherwise: MethodFault) -> MethodFault {
+pub(crate) fn server_fault(
+    conn: Option<&TlsConnection>,
+    otherwise: ServerMethodFailure,
+) -> ServerMethodFailure {
     match conn {
-        None => MethodFault::Tls(TlsFault::Internal),
-        Some(conn) => conn.tls_fault().map_or(otherwise, |(fault, _)| MethodFault::Tls(fault)),
+        None => ServerMethodFailure::Tls(TlsFault::Internal),
+        Some(conn) => conn.tls_fault().map_or(otherwise, |(fault, _)| ServerMethodFailure::Tls(fault)),
     }
 }
 
 /// The engine's description of TLS's fault.
-pub(crate) fn server_detail(conn: Option<&TlsConnection>) -> Option<String> {
+pub(crate) fn tls_fault_description(conn: Option<&TlsConnection>) -> Option<String> {
     conn?.tls_fault().map(|(_, said)| said).filter(|said| !said.is_empty())
 }

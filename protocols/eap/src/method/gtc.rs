@@ -2,8 +2,8 @@
 //! a TLS tunnel.
 
 use super::{
-    MethodContext, MethodFault, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict,
-    UserAnswer, UserQuery, UserSecret,
+    EapMethodContext, PeerMethod, PeerMethodFactory, PeerMethodResult, ServerMethod, ServerMethodFactory,
+    ServerMethodFailure, ServerMethodResult, UserQuery, UserQueryAnswer, UserSecret,
 };
 use crate::packet::EapType;
 use alloc::boxed::Box;
@@ -33,11 +33,11 @@ impl fmt::Debug for GtcToken {
     }
 }
 
-impl PeerOffer for GtcToken {
+impl PeerMethodFactory for GtcToken {
     fn kind(&self) -> EapType {
         EapType::GTC
     }
-    fn start_peer_method(&self, _: MethodContext<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, _: EapMethodContext<'_>) -> Box<dyn PeerMethod> {
         Box::new(GtcPeer(self.clone()))
     }
 }
@@ -46,19 +46,19 @@ impl PeerOffer for GtcToken {
 struct GtcPeer(GtcToken);
 
 impl PeerMethod for GtcPeer {
-    fn handle_request(&mut self, _: u8, _: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+    fn handle_request(&mut self, _: u8, _: &[u8], out: &mut Vec<u8>) -> PeerMethodResult {
         out.extend_from_slice(&self.0.0);
         // The server decides; another prompt may follow.
-        PeerVerdict::MayEnd
+        PeerMethodResult::MayEnd
     }
 }
 
 /// The server's side for a user with this secret. If only the host can compare, the method sends
 /// [`UserQuery::Password`].
 #[derive(Clone, Debug)]
-pub struct GtcPrompt(UserSecret);
+pub struct GtcServerFactory(UserSecret);
 
-impl GtcPrompt {
+impl GtcServerFactory {
     /// Returns the method for a user with this secret.
     #[must_use]
     pub const fn new(secret: UserSecret) -> Self {
@@ -66,11 +66,11 @@ impl GtcPrompt {
     }
 }
 
-impl ServerOffer for GtcPrompt {
+impl ServerMethodFactory for GtcServerFactory {
     fn kind(&self) -> EapType {
         EapType::GTC
     }
-    fn start_server_method(&self, _: MethodContext<'_>) -> Box<dyn ServerMethod> {
+    fn start_server_method(&self, _: EapMethodContext<'_>) -> Box<dyn ServerMethod> {
         Box::new(GtcServer { secret: self.0.clone(), pending_password: None, is_host_undecided: false })
     }
 }
@@ -89,32 +89,32 @@ impl fmt::Debug for GtcServer {
     }
 }
 
-const fn proof_verdict(right: bool) -> ServerVerdict {
-    if right { ServerVerdict::Success } else { ServerVerdict::Failure }
+const fn password_proof_result(right: bool) -> ServerMethodResult {
+    if right { ServerMethodResult::Success } else { ServerMethodResult::Failure }
 }
 
 impl ServerMethod for GtcServer {
     fn build_request(&mut self, _: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(PROMPT);
     }
-    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerMethodResult {
         match self.secret.matches_password(data) {
-            Some(right) => proof_verdict(right),
+            Some(right) => password_proof_result(right),
             None => {
                 self.pending_password = Some(data.into());
-                ServerVerdict::QueryPending
+                ServerMethodResult::QueryPending
             }
         }
     }
     fn take_query(&mut self) -> Option<UserQuery> {
         self.pending_password.take().map(|password| UserQuery::Password { password })
     }
-    fn apply_answer(&mut self, answer: UserAnswer) -> ServerVerdict {
-        self.is_host_undecided = !matches!(answer, UserAnswer::Password(_));
-        proof_verdict(answer == UserAnswer::Password(true))
+    fn apply_answer(&mut self, answer: UserQueryAnswer) -> ServerMethodResult {
+        self.is_host_undecided = !matches!(answer, UserQueryAnswer::Password(_));
+        password_proof_result(answer == UserQueryAnswer::Password(true))
     }
-    fn fault(&self) -> MethodFault {
-        if self.is_host_undecided { MethodFault::Host } else { MethodFault::Proof }
+    fn fault(&self) -> ServerMethodFailure {
+        if self.is_host_undecided { ServerMethodFailure::Host } else { ServerMethodFailure::Proof }
     }
 }
 
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
     use usher_core::{SecureRng, Seed, WallTime};
 
-    fn test_context(rng: &mut SecureRng) -> MethodContext<'_> {
-        MethodContext {
+    fn test_context(rng: &mut SecureRng) -> EapMethodContext<'_> {
+        EapMethodContext {
             rng,
             wall: WallTime::from_unix_secs(0),
             mtu: None,
@@ -134,15 +134,16 @@ mod tests {
 
     fn gtc_server(secret: UserSecret) -> Box<dyn ServerMethod> {
         let mut rng = Seed::new(1).derive_secure_rng("gtc", 0);
-        ServerOffer::start_server_method(&GtcPrompt::new(secret), test_context(&mut rng))
+        ServerMethodFactory::start_server_method(&GtcServerFactory::new(secret), test_context(&mut rng))
     }
 
     #[test]
     fn the_password_goes_as_it_is() {
         let mut rng = Seed::new(1).derive_secure_rng("gtc", 0);
-        let mut peer = PeerOffer::start_peer_method(&GtcToken::new(b"pencil"), test_context(&mut rng));
+        let mut peer =
+            PeerMethodFactory::start_peer_method(&GtcToken::new(b"pencil"), test_context(&mut rng));
         let mut out = Vec::new();
-        assert_eq!(peer.handle_request(7, b"Password", &mut out), PeerVerdict::MayEnd);
+        assert_eq!(peer.handle_request(7, b"Password", &mut out), PeerMethodResult::MayEnd);
         assert_eq!(out, b"pencil");
     }
 
@@ -152,20 +153,20 @@ mod tests {
             UserSecret::Clear(b"pencil"[..].into()),
             UserSecret::NtHash(usher_crypto::legacy::nt_hash(b"pencil").into()),
         ] {
-            assert_eq!(gtc_server(secret.clone()).handle_response(1, b"pencil"), ServerVerdict::Success);
-            assert_eq!(gtc_server(secret).handle_response(1, b"pen"), ServerVerdict::Failure);
+            assert_eq!(gtc_server(secret.clone()).handle_response(1, b"pencil"), ServerMethodResult::Success);
+            assert_eq!(gtc_server(secret).handle_response(1, b"pen"), ServerMethodResult::Failure);
         }
     }
 
     #[test]
     fn what_only_the_host_can_compare_is_asked() {
         for (answer, want) in [
-            (UserAnswer::Password(true), ServerVerdict::Success),
-            (UserAnswer::Password(false), ServerVerdict::Failure),
-            (UserAnswer::Unavailable, ServerVerdict::Failure),
+            (UserQueryAnswer::Password(true), ServerMethodResult::Success),
+            (UserQueryAnswer::Password(false), ServerMethodResult::Failure),
+            (UserQueryAnswer::Unavailable, ServerMethodResult::Failure),
         ] {
             let mut server = gtc_server(UserSecret::Hashed);
-            assert_eq!(server.handle_response(1, b"pencil"), ServerVerdict::QueryPending);
+            assert_eq!(server.handle_response(1, b"pencil"), ServerMethodResult::QueryPending);
             let Some(UserQuery::Password { password }) = server.take_query() else { panic!("no question") };
             assert_eq!(*password, b"pencil");
             assert!(server.take_query().is_none());

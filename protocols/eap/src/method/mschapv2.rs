@@ -8,8 +8,8 @@
 //! - Success and Failure requests: a text. Their responses are the OpCode alone.
 
 use super::{
-    MethodContext, MethodFault, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict,
-    UserSecret,
+    EapMethodContext, PeerMethod, PeerMethodFactory, PeerMethodResult, ServerMethod, ServerMethodFactory,
+    ServerMethodFailure, ServerMethodResult, UserSecret,
 };
 use crate::EapKeys;
 use crate::packet::EapType;
@@ -42,7 +42,7 @@ const REFUSAL: &[u8] = b"E=691 R=0 V=3 M=Authentication failed";
 const WORK: WorkRecord = WorkRecord { label: crate::work::MSCHAPV2, units: 1 };
 
 /// The session key of EAP-MSCHAPv2: the server's receive key, its send key and zeros.
-fn keys_from_mppe(of: &MppeKeys) -> EapKeys {
+fn eap_keys_from_mppe(of: &MppeKeys) -> EapKeys {
     let mut keys = EapKeys { msk: [0; 64].into(), emsk: [0; 64].into(), session_id: None };
     keys.msk[..16].copy_from_slice(&*of.recv);
     keys.msk[16..32].copy_from_slice(&*of.send);
@@ -86,11 +86,11 @@ impl fmt::Debug for MsChapV2Account {
     }
 }
 
-impl PeerOffer for MsChapV2Account {
+impl PeerMethodFactory for MsChapV2Account {
     fn kind(&self) -> EapType {
         EapType::MSCHAPV2
     }
-    fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, context: EapMethodContext<'_>) -> Box<dyn PeerMethod> {
         Box::new(MsChapV2Peer {
             account: self.clone(),
             challenge: context.rng.random_array(),
@@ -138,31 +138,31 @@ impl MsChapV2Peer {
 }
 
 impl PeerMethod for MsChapV2Peer {
-    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
-        let Some((op, id, value)) = parse_message(data) else { return PeerVerdict::Ignore };
+    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerMethodResult {
+        let Some((op, id, value)) = parse_message(data) else { return PeerMethodResult::Ignore };
         match op {
             CHALLENGE if !self.done => match self.answer_challenge(id, value, out) {
-                Some(()) => PeerVerdict::Continue,
-                None => PeerVerdict::Ignore,
+                Some(()) => PeerMethodResult::Continue,
+                None => PeerMethodResult::Ignore,
             },
             SUCCESS if self.sent.is_some() => {
                 if !self.is_proof_valid(value) {
-                    return PeerVerdict::Failed;
+                    return PeerMethodResult::Failed;
                 }
                 self.done = true;
                 out.push(SUCCESS);
-                PeerVerdict::Done
+                PeerMethodResult::Done
             }
             FAILURE if self.sent.is_some() && !self.done => {
                 out.push(FAILURE);
-                PeerVerdict::Failed
+                PeerMethodResult::Failed
             }
-            _ => PeerVerdict::Ignore,
+            _ => PeerMethodResult::Ignore,
         }
     }
     fn keys(&self) -> Option<EapKeys> {
         let (_, response) = self.sent.as_ref().filter(|_| self.done)?;
-        Some(keys_from_mppe(&mschap::mppe_keys(&self.account.hash, response)))
+        Some(eap_keys_from_mppe(&mschap::mppe_keys(&self.account.hash, response)))
     }
     fn poll_work(&mut self) -> Option<WorkRecord> {
         self.worked = self.worked.checked_sub(1)?;
@@ -173,7 +173,7 @@ impl PeerMethod for MsChapV2Peer {
 /// The server's side for one user. It computes a missing NT hash only when the method starts, since a peer may refuse
 /// the method.
 #[derive(Clone)]
-pub struct MsChapV2Verifier(NtHashSource);
+pub struct MsChapV2ServerFactory(NtHashSource);
 
 #[derive(Clone)]
 enum NtHashSource {
@@ -181,7 +181,7 @@ enum NtHashSource {
     Password(SecretValue),
 }
 
-impl MsChapV2Verifier {
+impl MsChapV2ServerFactory {
     /// Returns the method for a user with this secret. `None` if only the host can compare, since the handshake needs
     /// the hash.
     #[must_use]
@@ -194,17 +194,17 @@ impl MsChapV2Verifier {
     }
 }
 
-impl fmt::Debug for MsChapV2Verifier {
+impl fmt::Debug for MsChapV2ServerFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hash(..)")
     }
 }
 
-impl ServerOffer for MsChapV2Verifier {
+impl ServerMethodFactory for MsChapV2ServerFactory {
     fn kind(&self) -> EapType {
         EapType::MSCHAPV2
     }
-    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+    fn start_server_method(&self, context: EapMethodContext<'_>) -> Box<dyn ServerMethod> {
         let stage = MsChapV2Stage::Challenge;
         let hash = match &self.0 {
             NtHashSource::Hash(hash) => hash.clone(),
@@ -269,37 +269,42 @@ impl ServerMethod for MsChapV2Server {
             MsChapV2Stage::Failure => emit_message(out, FAILURE, self.id, &[REFUSAL]),
         }
     }
-    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerMethodResult {
         match (self.stage, data.first()) {
             (MsChapV2Stage::Challenge, Some(&RESPONSE)) => {
                 let value =
                     parse_message(data).filter(|(_, id, _)| *id == self.id).map(|(_, _, value)| value);
                 let Some(stage) = value.and_then(|v| self.check_response(v)) else {
-                    return ServerVerdict::Ignore;
+                    return ServerMethodResult::Ignore;
                 };
                 self.stage = stage;
-                ServerVerdict::Continue
+                ServerMethodResult::Continue
             }
-            (MsChapV2Stage::Success(..), Some(&SUCCESS)) => ServerVerdict::Success,
-            // A Failure request ends the run whatever the peer responds. So does a peer that rejects the server's
-            // proof.
+            (MsChapV2Stage::Success(..), Some(&SUCCESS)) => ServerMethodResult::Success,
+            // After a Failure request the run fails, whatever the peer responds. It also fails if the peer rejects the
+            // server's proof.
             (MsChapV2Stage::Failure, _) | (MsChapV2Stage::Success(..), Some(&FAILURE)) => {
-                ServerVerdict::Failure
+                ServerMethodResult::Failure
             }
-            _ => ServerVerdict::Ignore,
+            _ => ServerMethodResult::Ignore,
         }
     }
     fn is_refusing(&self) -> bool {
         self.stage == MsChapV2Stage::Failure
     }
-    fn fault(&self) -> MethodFault {
-        // The server accepted the peer, but the peer did not agree.
-        if matches!(self.stage, MsChapV2Stage::Success(..)) { MethodFault::Rules } else { MethodFault::Proof }
+    fn fault(&self) -> ServerMethodFailure {
+        // In the stage Success the peer's proof was right, but the peer did not agree. So the password is not the
+        // fault.
+        if matches!(self.stage, MsChapV2Stage::Success(..)) {
+            ServerMethodFailure::Rules
+        } else {
+            ServerMethodFailure::Proof
+        }
     }
     fn keys(&self) -> Option<EapKeys> {
         match &self.stage {
             MsChapV2Stage::Success(_, response) => {
-                Some(keys_from_mppe(&mschap::mppe_keys(&self.hash, response)))
+                Some(eap_keys_from_mppe(&mschap::mppe_keys(&self.hash, response)))
             }
             MsChapV2Stage::Challenge | MsChapV2Stage::Failure => None,
         }
@@ -317,8 +322,8 @@ mod tests {
     use proptest::prelude::*;
     use usher_core::{SecureRng, Seed, WallTime};
 
-    fn test_context(rng: &mut SecureRng) -> MethodContext<'_> {
-        MethodContext {
+    fn test_context(rng: &mut SecureRng) -> EapMethodContext<'_> {
+        EapMethodContext {
             rng,
             wall: WallTime::from_unix_secs(0),
             mtu: None,
@@ -326,22 +331,26 @@ mod tests {
         }
     }
 
-    fn method_pair(user: &str, right: &[u8], given: &[u8]) -> (Box<dyn PeerMethod>, Box<dyn ServerMethod>) {
+    fn start_mschapv2_pair(
+        user: &str,
+        right: &[u8],
+        given: &[u8],
+    ) -> (Box<dyn PeerMethod>, Box<dyn ServerMethod>) {
         let mut rng = Seed::new(1).derive_secure_rng("mschapv2", 0);
-        let peer = PeerOffer::start_peer_method(
+        let peer = PeerMethodFactory::start_peer_method(
             &MsChapV2Account::new(user.as_bytes(), given),
             test_context(&mut rng),
         );
-        let hash = MsChapV2Verifier::new(&UserSecret::Clear(right[..].into())).unwrap();
-        (peer, ServerOffer::start_server_method(&hash, test_context(&mut rng)))
+        let hash = MsChapV2ServerFactory::new(&UserSecret::Clear(right[..].into())).unwrap();
+        (peer, ServerMethodFactory::start_server_method(&hash, test_context(&mut rng)))
     }
 
     /// Runs one request and its response.
-    fn run_round(
+    fn run_mschapv2_round(
         id: u8,
         peer: &mut dyn PeerMethod,
         server: &mut dyn ServerMethod,
-    ) -> (PeerVerdict, ServerVerdict) {
+    ) -> (PeerMethodResult, ServerMethodResult) {
         let (mut request, mut response) = (Vec::new(), Vec::new());
         server.build_request(id, &mut request);
         let verdict = peer.handle_request(id, &request, &mut response);
@@ -350,10 +359,16 @@ mod tests {
 
     #[test]
     fn both_sides_prove_the_password_and_share_a_key() {
-        let (mut peer, mut server) = method_pair("DOMAIN\\User", b"clientPass", b"clientPass");
+        let (mut peer, mut server) = start_mschapv2_pair("DOMAIN\\User", b"clientPass", b"clientPass");
         assert!(peer.keys().is_none() && server.keys().is_none());
-        assert_eq!(run_round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
-        assert_eq!(run_round(6, &mut *peer, &mut *server), (PeerVerdict::Done, ServerVerdict::Success));
+        assert_eq!(
+            run_mschapv2_round(5, &mut *peer, &mut *server),
+            (PeerMethodResult::Continue, ServerMethodResult::Continue)
+        );
+        assert_eq!(
+            run_mschapv2_round(6, &mut *peer, &mut *server),
+            (PeerMethodResult::Done, ServerMethodResult::Success)
+        );
         let key = server.keys().unwrap();
         assert_eq!(peer.keys().as_ref(), Some(&key));
         assert!(key.msk[..32] != [0; 32] && key.msk[32..] == [0; 32]);
@@ -363,49 +378,55 @@ mod tests {
 
     #[test]
     fn a_wrong_password_is_refused_and_gives_no_key() {
-        let (mut peer, mut server) = method_pair("User", b"right", b"wrong");
-        assert_eq!(run_round(5, &mut *peer, &mut *server), (PeerVerdict::Continue, ServerVerdict::Continue));
-        assert_eq!(run_round(6, &mut *peer, &mut *server), (PeerVerdict::Failed, ServerVerdict::Failure));
+        let (mut peer, mut server) = start_mschapv2_pair("User", b"right", b"wrong");
+        assert_eq!(
+            run_mschapv2_round(5, &mut *peer, &mut *server),
+            (PeerMethodResult::Continue, ServerMethodResult::Continue)
+        );
+        assert_eq!(
+            run_mschapv2_round(6, &mut *peer, &mut *server),
+            (PeerMethodResult::Failed, ServerMethodResult::Failure)
+        );
         assert!(peer.keys().is_none() && server.keys().is_none());
     }
 
     #[test]
     fn a_server_without_the_password_does_not_convince() {
-        let (mut peer, mut server) = method_pair("User", b"right", b"right");
-        run_round(5, &mut *peer, &mut *server);
+        let (mut peer, mut server) = start_mschapv2_pair("User", b"right", b"right");
+        run_mschapv2_round(5, &mut *peer, &mut *server);
         let mut request = Vec::new();
         server.build_request(6, &mut request);
         request[10] ^= 1;
-        assert_eq!(peer.handle_request(6, &request, &mut Vec::new()), PeerVerdict::Failed);
+        assert_eq!(peer.handle_request(6, &request, &mut Vec::new()), PeerMethodResult::Failed);
         assert!(peer.keys().is_none());
     }
 
     #[test]
     fn a_success_without_a_challenge_is_ignored() {
-        let (mut peer, _) = method_pair("User", b"right", b"right");
+        let (mut peer, _) = start_mschapv2_pair("User", b"right", b"right");
         let mut request = Vec::new();
         emit_message(&mut request, SUCCESS, 1, &[b"S=0000000000000000000000000000000000000000"]);
-        assert_eq!(peer.handle_request(1, &request, &mut Vec::new()), PeerVerdict::Ignore);
+        assert_eq!(peer.handle_request(1, &request, &mut Vec::new()), PeerMethodResult::Ignore);
     }
 
     #[test]
     fn a_hash_that_only_the_host_knows_cannot_be_offered() {
-        assert!(MsChapV2Verifier::new(&UserSecret::Hashed).is_none());
-        assert!(MsChapV2Verifier::new(&UserSecret::NtHash([1; 16].into())).is_some());
+        assert!(MsChapV2ServerFactory::new(&UserSecret::Hashed).is_none());
+        assert!(MsChapV2ServerFactory::new(&UserSecret::NtHash([1; 16].into())).is_some());
     }
 
     proptest! {
         #[test]
         fn nothing_from_outside_upsets_either_side(data in vec(any::<u8>(), 0..120), op in 0_u8..8, rounds in 0_u8..2) {
-            let (mut peer, mut server) = method_pair("User", b"right", b"right");
+            let (mut peer, mut server) = start_mschapv2_pair("User", b"right", b"right");
             for id in 0..rounds {
-                run_round(id, &mut *peer, &mut *server);
+                run_mschapv2_round(id, &mut *peer, &mut *server);
             }
             let mut framed = Vec::new();
             emit_message(&mut framed, op, rounds, &[&data]);
             for bytes in [&data, &framed] {
                 let _ = peer.handle_request(9, bytes, &mut Vec::new());
-                prop_assert!(server.handle_response(9, bytes) != ServerVerdict::Success || bytes.first() == Some(&SUCCESS) && rounds == 1);
+                prop_assert!(server.handle_response(9, bytes) != ServerMethodResult::Success || bytes.first() == Some(&SUCCESS) && rounds == 1);
             }
         }
     }

@@ -10,9 +10,11 @@ pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
-use super::connection::{PeerTls, ServerTls, TlsConnection};
+use super::connection::{PeerTlsBackend, ServerTlsBackend, TlsConnection};
 use super::tunnel::{TunnelPeer, TunnelServer};
-use super::{InnerMethod, MethodContext, PeerMethod, PeerOffer, ServerMethod, ServerOffer};
+use super::{
+    EapMethodContext, InnerMethod, PeerMethod, PeerMethodFactory, ServerMethod, ServerMethodFactory,
+};
 use crate::packet::EapType;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,7 +25,7 @@ use usher_crypto::SecretValue;
 
 /// A peer's proof inside the tunnel. Passwords are in clear.
 #[derive(Clone)]
-pub enum TtlsProof {
+pub enum TtlsInnerCredential {
     /// PAP: the password itself.
     Pap(SecretValue),
     /// CHAP.
@@ -33,10 +35,10 @@ pub enum TtlsProof {
     /// MS-CHAP-V2. The server proves that it knows the password, too.
     MsChapV2(SecretValue),
     /// EAP with these methods, preferred first.
-    Eap(Arc<[Box<dyn PeerOffer>]>),
+    Eap(Arc<[Box<dyn PeerMethodFactory>]>),
 }
 
-impl fmt::Debug for TtlsProof {
+impl fmt::Debug for TtlsInnerCredential {
     /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -51,48 +53,48 @@ impl fmt::Debug for TtlsProof {
 
 /// EAP-TTLS for a peer.
 #[derive(Clone, Debug)]
-pub struct PeerMethodTtls {
+pub struct TtlsPeerFactory {
     /// The TLS configuration or recording.
-    pub tls: PeerTls,
+    pub tls: PeerTlsBackend,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
     /// The identity inside the tunnel. The outer identity may be anonymous.
     pub identity: Vec<u8>,
     /// The proof of that identity.
-    pub proof: TtlsProof,
+    pub proof: TtlsInnerCredential,
 }
 
 /// EAP-TTLS for a server. It looks users up by [`UserQuery::User`](super::UserQuery::User) with the inner name.
 #[derive(Clone, Debug)]
-pub struct ServerMethodTtls {
+pub struct TtlsServerFactory {
     /// The TLS configuration or recording. A host with a new certificate or revocation list makes a new offer. Logins
     /// in progress keep the old one, and earlier sessions are not resumed.
-    pub tls: ServerTls,
+    pub tls: ServerTlsBackend,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
     /// The accepted inner methods; of EAP methods, preferred first.
     pub inner: Arc<[InnerMethod]>,
 }
 
-impl PeerOffer for PeerMethodTtls {
+impl PeerMethodFactory for TtlsPeerFactory {
     fn kind(&self) -> EapType {
         EapType::TTLS
     }
-    fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, context: EapMethodContext<'_>) -> Box<dyn PeerMethod> {
         let rng = SecureRng::from_seed(context.rng.random_array());
         let phase = peer::TtlsPeerPhase::new(self.identity.clone(), &self.proof, rng, context.wall);
         Box::new(TunnelPeer::new(EapType::TTLS, &self.tls, self.fragment, phase, &context))
     }
 }
 
-impl ServerOffer for ServerMethodTtls {
+impl ServerMethodFactory for TtlsServerFactory {
     fn kind(&self) -> EapType {
         EapType::TTLS
     }
     fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
         self.tls.end_sessions(whose);
     }
-    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+    fn start_server_method(&self, context: EapMethodContext<'_>) -> Box<dyn ServerMethod> {
         let phase = server::TtlsServerPhase::new(self.inner.clone());
         Box::new(TunnelServer::new(EapType::TTLS, &self.tls, self.fragment, phase, context))
     }

@@ -6,11 +6,11 @@ mod server;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use peer::{PeerPhase, TunnelPeer};
-pub(crate) use server::{PhaseVerdict, ServerPhase, TunnelContext, TunnelServer};
+pub(crate) use peer::{TunnelPeer, TunnelPeerPhase};
+pub(crate) use server::{InnerPhaseResult, TunnelContext, TunnelServer, TunnelServerPhase};
 
 use super::connection::TlsConnection;
-use super::{MethodFault, ServerOffer, UserSecret, gtc, md5, mschapv2};
+use super::{ServerMethodFactory, ServerMethodFailure, UserSecret, gtc, md5, mschapv2};
 use crate::packet::EapType;
 use crate::server::EapServer;
 use alloc::boxed::Box;
@@ -20,12 +20,12 @@ use alloc::vec::Vec;
 pub(crate) const MAX_NAME: usize = 253;
 
 /// The EAP methods that can verify a user with this secret, in the order given.
-pub(crate) fn server_offers(kinds: &[EapType], secret: &UserSecret) -> Vec<Box<dyn ServerOffer>> {
-    let offer = |kind: &EapType| -> Option<Box<dyn ServerOffer>> {
+pub(crate) fn server_offers(kinds: &[EapType], secret: &UserSecret) -> Vec<Box<dyn ServerMethodFactory>> {
+    let offer = |kind: &EapType| -> Option<Box<dyn ServerMethodFactory>> {
         match (*kind, secret) {
-            (EapType::MSCHAPV2, secret) => Some(Box::new(mschapv2::MsChapV2Verifier::new(secret)?)),
-            (EapType::GTC, secret) => Some(Box::new(gtc::GtcPrompt::new(secret.clone()))),
-            (EapType::MD5, UserSecret::Clear(password)) => Some(Box::new(md5::Md5Password::new(password))),
+            (EapType::MSCHAPV2, secret) => Some(Box::new(mschapv2::MsChapV2ServerFactory::new(secret)?)),
+            (EapType::GTC, secret) => Some(Box::new(gtc::GtcServerFactory::new(secret.clone()))),
+            (EapType::MD5, UserSecret::Clear(password)) => Some(Box::new(md5::EapMd5Password::new(password))),
             _ => None,
         }
     };
@@ -34,13 +34,15 @@ pub(crate) fn server_offers(kinds: &[EapType], secret: &UserSecret) -> Vec<Box<d
 
 /// The reason for the failure of the inner conversation. `kinds` are the configured methods. If none could run with the
 /// user's secret, or the peer wanted a configured one, the reason is the secret.
-pub(crate) fn inner_fault(server: &EapServer, kinds: &[EapType]) -> MethodFault {
+pub(crate) fn inner_method_failure_reason(server: &EapServer, kinds: &[EapType]) -> ServerMethodFailure {
     let wished = server.wanted_types();
     match server.fault() {
         Some(fault) => fault,
-        None if kinds.is_empty() => MethodFault::NoInner,
-        None if wished.is_empty() || kinds.iter().any(|kind| wished.contains(&kind.0)) => MethodFault::Secret,
-        None => MethodFault::NoInner,
+        None if kinds.is_empty() => ServerMethodFailure::NoInner,
+        None if wished.is_empty() || kinds.iter().any(|kind| wished.contains(&kind.0)) => {
+            ServerMethodFailure::Secret
+        }
+        None => ServerMethodFailure::NoInner,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Each arrow of RFC 4137's figure 3.
 
 use super::*;
-use crate::method::md5::Md5Password;
+use crate::method::md5::EapMd5Password;
 use usher_core::Seed;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -9,7 +9,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 fn test_peer() -> EapPeer {
     let config = EapPeerConfig {
         identity: b"bob".to_vec(),
-        methods: [Box::new(Md5Password::new(b"secret")) as Box<dyn PeerOffer>].into(),
+        methods: [Box::new(EapMd5Password::new(b"secret")) as Box<dyn PeerMethodFactory>].into(),
         timeout: TIMEOUT,
         wall: WallTime::from_unix_secs(0),
     };
@@ -23,7 +23,7 @@ fn request_packet(id: u8, kind: EapType, data: &[u8]) -> Vec<u8> {
 }
 fn end_packet(success: bool, id: u8) -> Vec<u8> {
     let mut out = Vec::new();
-    packet::emit_end(&mut out, success, id);
+    packet::emit_success_or_failure(&mut out, success, id);
     out
 }
 const CHALLENGE: &[u8] = &[4, 1, 2, 3, 4];
@@ -140,17 +140,17 @@ fn silence_ends_in_a_timeout() {
 
 /// A method whose verdict the test chooses.
 #[derive(Debug)]
-struct ScriptedMethod(PeerVerdict);
-impl PeerOffer for ScriptedMethod {
+struct ScriptedMethod(PeerMethodResult);
+impl PeerMethodFactory for ScriptedMethod {
     fn kind(&self) -> EapType {
         EapType(200)
     }
-    fn start_peer_method(&self, _: MethodContext<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, _: EapMethodContext<'_>) -> Box<dyn PeerMethod> {
         Box::new(ScriptedMethod(self.0))
     }
 }
 impl PeerMethod for ScriptedMethod {
-    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerMethodResult {
         out.extend_from_slice(data);
         self.0
     }
@@ -159,9 +159,9 @@ impl PeerMethod for ScriptedMethod {
     }
 }
 
-fn scripted_peer(verdict: PeerVerdict) -> EapPeer {
+fn scripted_peer(verdict: PeerMethodResult) -> EapPeer {
     let mut p = test_peer();
-    p.config.methods = [Box::new(ScriptedMethod(verdict)) as Box<dyn PeerOffer>].into();
+    p.config.methods = [Box::new(ScriptedMethod(verdict)) as Box<dyn PeerMethodFactory>].into();
     p
 }
 
@@ -173,12 +173,12 @@ fn a_methods_verdict_decides_what_ends_the_conversation() {
     });
     for (verdict, data, sends, on_success, on_failure) in [
         // Success while the method continues is a failure; Failure meanwhile is discarded.
-        (PeerVerdict::Continue, &b"x"[..], true, None, None),
-        (PeerVerdict::MayEnd, b"x", true, success.clone(), Some(EapPeerEvent::Failure)),
+        (PeerMethodResult::Continue, &b"x"[..], true, None, None),
+        (PeerMethodResult::MayEnd, b"x", true, success.clone(), Some(EapPeerEvent::Failure)),
         // A method that is certain discards a Failure.
-        (PeerVerdict::Done, b"x", true, success, None),
-        (PeerVerdict::Failed, b"alert", true, Some(EapPeerEvent::Failure), Some(EapPeerEvent::Failure)),
-        (PeerVerdict::Failed, b"", false, Some(EapPeerEvent::Failure), Some(EapPeerEvent::Failure)),
+        (PeerMethodResult::Done, b"x", true, success, None),
+        (PeerMethodResult::Failed, b"alert", true, Some(EapPeerEvent::Failure), Some(EapPeerEvent::Failure)),
+        (PeerMethodResult::Failed, b"", false, Some(EapPeerEvent::Failure), Some(EapPeerEvent::Failure)),
     ] {
         for (end_is_success, expected) in [(true, on_success), (false, on_failure)] {
             let mut p = scripted_peer(verdict);
@@ -192,7 +192,7 @@ fn a_methods_verdict_decides_what_ends_the_conversation() {
 
 #[test]
 fn a_sure_peer_that_hears_nothing_more_is_in() {
-    let mut p = scripted_peer(PeerVerdict::Done);
+    let mut p = scripted_peer(PeerMethodResult::Done);
     let _ = feed_packet(&mut p, &request_packet(5, EapType(200), b"x"));
     p.handle_timeout(Instant::ZERO + TIMEOUT);
     assert!(matches!(p.poll_event(), Some(EapPeerEvent::Success { .. })));

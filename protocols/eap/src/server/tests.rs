@@ -1,18 +1,18 @@
 //! Each arrow of RFC 4137's figure 5.
 
 use super::*;
-use crate::method::md5::Md5Password;
+use crate::method::md5::EapMd5Password;
 use usher_core::Seed;
 use usher_crypto::digest::md5;
 
 /// A method whose verdict is the first octet of a response.
 #[derive(Debug)]
 struct PeerDrivenMethod(EapType);
-impl ServerOffer for PeerDrivenMethod {
+impl ServerMethodFactory for PeerDrivenMethod {
     fn kind(&self) -> EapType {
         self.0
     }
-    fn start_server_method(&self, _: MethodContext<'_>) -> Box<dyn ServerMethod> {
+    fn start_server_method(&self, _: EapMethodContext<'_>) -> Box<dyn ServerMethod> {
         Box::new(PeerDrivenMethod(self.0))
     }
 }
@@ -20,28 +20,28 @@ impl ServerMethod for PeerDrivenMethod {
     fn build_request(&mut self, _: u8, out: &mut Vec<u8>) {
         out.push(b'?');
     }
-    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerMethodResult {
         match data.first() {
-            Some(b'c') => ServerVerdict::Continue,
-            Some(b's') => ServerVerdict::Success,
-            Some(b'f') => ServerVerdict::Failure,
-            Some(b'a') => ServerVerdict::QueryPending,
-            _ => ServerVerdict::Ignore,
+            Some(b'c') => ServerMethodResult::Continue,
+            Some(b's') => ServerMethodResult::Success,
+            Some(b'f') => ServerMethodResult::Failure,
+            Some(b'a') => ServerMethodResult::QueryPending,
+            _ => ServerMethodResult::Ignore,
         }
     }
     fn take_query(&mut self) -> Option<UserQuery> {
         Some(UserQuery::User { name: b"alice".to_vec() })
     }
-    fn apply_answer(&mut self, answer: UserAnswer) -> ServerVerdict {
+    fn apply_answer(&mut self, answer: UserQueryAnswer) -> ServerMethodResult {
         match answer {
-            UserAnswer::User(Some(_)) => ServerVerdict::QueryPending,
-            UserAnswer::Password(true) => ServerVerdict::Success,
-            UserAnswer::Password(false) => ServerVerdict::Continue,
-            UserAnswer::User(None)
-            | UserAnswer::Restricted(..)
-            | UserAnswer::Refused(..)
-            | UserAnswer::Resume(_)
-            | UserAnswer::Unavailable => ServerVerdict::Failure,
+            UserQueryAnswer::User(Some(_)) => ServerMethodResult::QueryPending,
+            UserQueryAnswer::Password(true) => ServerMethodResult::Success,
+            UserQueryAnswer::Password(false) => ServerMethodResult::Continue,
+            UserQueryAnswer::User(None)
+            | UserQueryAnswer::Restricted(..)
+            | UserQueryAnswer::Refused(..)
+            | UserQueryAnswer::Resume(_)
+            | UserQueryAnswer::Unavailable => ServerMethodResult::Failure,
         }
     }
     fn keys(&self) -> Option<EapKeys> {
@@ -50,16 +50,18 @@ impl ServerMethod for PeerDrivenMethod {
 }
 
 fn test_server(kinds: &[u8]) -> EapServer {
-    let offers =
-        kinds.iter().map(|k| Box::new(PeerDrivenMethod(EapType(*k))) as Box<dyn ServerOffer>).collect();
+    let offers = kinds
+        .iter()
+        .map(|k| Box::new(PeerDrivenMethod(EapType(*k))) as Box<dyn ServerMethodFactory>)
+        .collect();
     new(offers, 10)
 }
-fn new(offers: Vec<Box<dyn ServerOffer>>, identifier: u8) -> EapServer {
+fn new(offers: Vec<Box<dyn ServerMethodFactory>>, identifier: u8) -> EapServer {
     let mut rng = Seed::new(1).derive_secure_rng("server", 0);
     EapServer::new(
         offers,
         identifier,
-        MethodContext {
+        EapMethodContext {
             rng: &mut rng,
             wall: WallTime::from_unix_secs(0),
             mtu: None,
@@ -110,7 +112,7 @@ fn nothing_goes_on_until_the_hosts_answer() {
                 && !s.handle_packet(&response_packet(11, 50, b"s"))
         );
     };
-    let user = || UserAnswer::User(Some(crate::method::UserSecret::Hashed));
+    let user = || UserQueryAnswer::User(Some(crate::method::UserSecret::Hashed));
     for (password, then) in
         [(true, (EapCode::Success, 11, None)), (false, (EapCode::Request, 12, Some(EapType(50))))]
     {
@@ -120,11 +122,11 @@ fn nothing_goes_on_until_the_hosts_answer() {
         assert!(s.apply_answer(user()));
         assert!(matches!(s.poll_event(), Some(EapServerEvent::Query(_))));
         assert_eq!(take_sent(&mut s), None);
-        assert!(s.apply_answer(UserAnswer::Password(password)));
+        assert!(s.apply_answer(UserQueryAnswer::Password(password)));
         assert_eq!(take_sent(&mut s), Some(then));
-        assert!(!s.apply_answer(UserAnswer::Password(true)));
+        assert!(!s.apply_answer(UserQueryAnswer::Password(true)));
     }
-    for answer in [UserAnswer::User(None), UserAnswer::Unavailable] {
+    for answer in [UserQueryAnswer::User(None), UserQueryAnswer::Unavailable] {
         let mut s = test_server(&[50]);
         asked(&mut s);
         assert!(s.apply_answer(answer));
@@ -136,7 +138,7 @@ fn nothing_goes_on_until_the_hosts_answer() {
 #[test]
 fn secrets_are_not_shown() {
     let password = UserQuery::Password { password: b"pencil"[..].into() };
-    let secret = UserAnswer::User(Some(crate::method::UserSecret::Clear(b"pencil"[..].into())));
+    let secret = UserQueryAnswer::User(Some(crate::method::UserSecret::Clear(b"pencil"[..].into())));
     assert_eq!(format!("{password:?} {secret:?}"), "Password(..) User(Some(Clear(..)))");
 }
 
@@ -192,7 +194,7 @@ fn without_a_method_in_common_the_peer_is_turned_away() {
 
 #[test]
 fn md5_is_spoken_as_the_rfc_writes_it() {
-    let offers = vec![Box::new(Md5Password::new(b"pencil")) as Box<dyn ServerOffer>];
+    let offers = vec![Box::new(EapMd5Password::new(b"pencil")) as Box<dyn ServerMethodFactory>];
     let mut s = new(offers, 0);
     let mut out = Vec::new();
     assert!(s.poll_transmit(&mut out));

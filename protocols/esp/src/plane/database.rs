@@ -1,11 +1,11 @@
 //! The security association database (RFC 4301 §4.4.2): finds the pair of a packet, inbound and outbound.
 
-use super::{IpsecMode, OuterPath, SaPair, SaUsage};
+use super::{IpsecMode, OuterAddresses, SaPair, SaUsage};
 use crate::ip::PacketFlow;
-use crate::policy::{PolicyId, selects_flow};
+use crate::policy::{SecurityPolicyId, selects_flow};
 use crate::sa::{InboundSa, OutboundSa};
 use crate::selector::TrafficSelector;
-use crate::transform::TransformError;
+use crate::transform::EspTransformError;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::collections::{HashMap, hash_state};
@@ -19,8 +19,8 @@ pub(super) struct SaPairEntry {
     pub(super) mode: IpsecMode,
     pub(super) local: Vec<TrafficSelector>,
     pub(super) remote: Vec<TrafficSelector>,
-    pub(super) outer: OuterPath,
-    pub(super) policy: Option<PolicyId>,
+    pub(super) outer: OuterAddresses,
+    pub(super) policy: Option<SecurityPolicyId>,
     /// The pair that it replaces, and the pair that replaces it.
     replaces: Option<u32>,
     replaced_by: Option<u32>,
@@ -33,7 +33,7 @@ pub(super) struct SaPairEntry {
 }
 
 impl SaPairEntry {
-    pub(super) fn new(pair: &SaPair, seed: [u8; 32]) -> Result<Self, TransformError> {
+    pub(super) fn new(pair: &SaPair, seed: [u8; 32]) -> Result<Self, EspTransformError> {
         let (transform, lifetime) = (pair.transform, pair.lifetime);
         Ok(Self {
             outbound: OutboundSa::new(pair.outbound, transform, &pair.outbound_keys, lifetime, seed)?,
@@ -104,8 +104,9 @@ impl SaDatabase {
     }
     pub(super) fn insert(&mut self, mut entry: SaPairEntry) {
         let spi = entry.inbound.spi();
-        // A pair with the same traffic of another IKE_SA, for example during a reauthentication.
-        entry.replaces = entry.replaces.or_else(|| self.of_same_traffic(&entry));
+        // The new pair also replaces a pair with the same traffic of another IKE_SA, for example during a
+        // reauthentication.
+        entry.replaces = entry.replaces.or_else(|| self.find_pair_of_same_traffic(&entry));
         match entry.replaces.and_then(|old| self.entries.get_mut(&old)) {
             Some(old) => old.replaced_by = Some(spi),
             None => entry.waits = false,
@@ -117,7 +118,7 @@ impl SaDatabase {
         self.entries.insert(spi, entry);
     }
     /// Returns the newest pair with the same traffic and policy.
-    fn of_same_traffic(&self, entry: &SaPairEntry) -> Option<u32> {
+    fn find_pair_of_same_traffic(&self, entry: &SaPairEntry) -> Option<u32> {
         let host = entry.remote.first().map(|selector| selector.start);
         let of_host = host.and_then(|host| self.hosts.get(&host)).map_or(&[][..], Vec::as_slice);
         let same = |spi: &&u32| {
@@ -145,18 +146,18 @@ impl SaDatabase {
             None => self.networks.retain(|spi| *spi != inbound),
         }
         if let Some(new) = entry.replaced_by {
-            self.peer_has(new);
+            self.mark_pair_ready(new);
         }
         Some(entry)
     }
     /// Marks a pair as ready: the peer sends on it, or the pair that it replaces has gone.
-    pub(super) fn peer_has(&mut self, inbound: u32) {
+    pub(super) fn mark_pair_ready(&mut self, inbound: u32) {
         if let Some(entry) = self.entries.get_mut(&inbound) {
             entry.waits = false;
         }
     }
     /// Finds the newest pair of a policy that has this traffic.
-    pub(super) fn find_pair(&self, flow: &PacketFlow, policy: Option<PolicyId>) -> Option<u32> {
+    pub(super) fn find_pair(&self, flow: &PacketFlow, policy: Option<SecurityPolicyId>) -> Option<u32> {
         let of_host = self.hosts.get(&flow.destination).map_or(&[][..], Vec::as_slice);
         let fits = |spi: &&u32| {
             self.entries.get(*spi).is_some_and(|entry| {
@@ -165,7 +166,7 @@ impl SaDatabase {
         };
         let all = || of_host.iter().rev().chain(self.networks.iter().rev()).filter(fits);
         let waits = |spi: &&u32| self.entries.get(*spi).is_some_and(|entry| entry.waits);
-        // A pair that still waits for the peer is better than none.
+        // If all fitting pairs still wait for the peer, one of them is used: it is better than none.
         all().find(|spi| !waits(spi)).or_else(|| all().next()).copied()
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn any_octets_are_read(octets in vec(any::<u8>(), 0..200)) {
-        prop_assert!(fuzz::check_ip(&octets));
+        prop_assert!(fuzz::fuzz_ip_packet(&octets));
     }
 
     #[test]
@@ -14,6 +14,6 @@ proptest! {
         if let Some(first) = octets.get_mut(2) {
             *first = if v4 { 0x45 } else { 0x60 };
         }
-        prop_assert!(fuzz::check_plane(&octets));
+        prop_assert!(fuzz::fuzz_data_plane(&octets));
     }
 }

@@ -3,8 +3,8 @@
 
 use super::{all_transforms, gcm_transform, test_keys};
 use crate::packet::{EncapsulatedDatagram, EspHeader, HEADER_LEN, KEEPALIVE};
-use crate::sa::{OpenError, OpenedPacket, SaExpiry, SealError, TrafficVolume};
-use crate::transform::TransformError;
+use crate::sa::{DecryptedPacket, EspInboundError, EspOutboundError, SaExpiry, TrafficVolume};
+use crate::transform::EspTransformError;
 use crate::{EspKeys, EspTransform, InboundSa, IntegrityAlgorithm, OutboundSa, SaLifetime};
 use proptest::prelude::*;
 use usher_crypto::cipher::CipherAlgorithm;
@@ -32,7 +32,7 @@ proptest! {
     ) {
         let (transform, cipher) = all_transforms()[which];
         let (mut out, mut inward) = matching_sas(transform, cipher, SaLifetime::default());
-        out.set_sequence(skipped);
+        out.set_sequence_number(skipped);
         let packet = seal_data(&mut out, &data, next);
         prop_assert_eq!(packet.len(), transform.packet_len(data.len()));
         prop_assert!(transform.payload_len(packet.len()).unwrap() >= data.len());
@@ -45,17 +45,17 @@ proptest! {
         altered[at] ^= flip;
         let refused = inward.open(&mut altered);
         let number = at < HEADER_LEN;
-        prop_assert!(refused == Err(OpenError::Integrity) || number && refused == Err(OpenError::BelowWindow), "{:?}", refused);
+        prop_assert!(refused == Err(EspInboundError::Integrity) || number && refused == Err(EspInboundError::BelowWindow), "{:?}", refused);
         let mut short = packet[..cut.index(packet.len())].to_vec();
-        prop_assert!(matches!(inward.open(&mut short), Err(OpenError::Length | OpenError::Integrity)));
+        prop_assert!(matches!(inward.open(&mut short), Err(EspInboundError::Length | EspInboundError::Integrity)));
         let mut buf = packet.clone();
         let opened = inward.open(&mut buf);
         let payload = transform.headroom()..transform.headroom() + data.len();
-        let want = OpenedPacket { payload: payload.clone(), next_header: next, sequence: skipped + 1, newest: true };
+        let want = DecryptedPacket { payload: payload.clone(), next_header: next, sequence: skipped + 1, newest: true };
         prop_assert_eq!(opened, Ok(want));
         prop_assert_eq!(&buf[payload], &data[..]);
         prop_assert_eq!(inward.volume(), TrafficVolume { packets: 1, octets: data.len() as u64 });
-        prop_assert_eq!(inward.open(&mut packet.clone()), Err(OpenError::Replayed));
+        prop_assert_eq!(inward.open(&mut packet.clone()), Err(EspInboundError::Replayed));
     }
 }
 
@@ -76,11 +76,11 @@ fn initialization_vectors_are_not_used_twice() {
 #[test]
 fn without_extended_numbers_sealing_stops_at_the_last_number() {
     let (mut out, mut inward) = matching_sas(gcm_transform(), 20, SaLifetime::default());
-    out.set_sequence(u64::from(u32::MAX) - 1);
+    out.set_sequence_number(u64::from(u32::MAX) - 1);
     let mut last = seal_data(&mut out, b"last", 4);
     assert_eq!(out.poll_expiry(), Some(SaExpiry::Soft), "the numbers are nearly used up");
     let mut buf = [0; 64];
-    assert_eq!(out.seal(&mut buf, 4, 4), Err(SealError::Expired));
+    assert_eq!(out.seal(&mut buf, 4, 4), Err(EspOutboundError::Expired));
     assert_eq!((buf, out.poll_expiry(), out.poll_expiry()), ([0; 64], Some(SaExpiry::Hard), None));
     assert_eq!(inward.open(&mut last).map(|opened| opened.sequence), Ok(u32::MAX.into()));
 }
@@ -90,9 +90,9 @@ fn with_extended_numbers_both_count_on_over_the_low_half() {
     for (transform, cipher) in all_transforms().into_iter().filter(|(t, _)| t.extended_sequence_numbers) {
         let (mut out, mut inward) = matching_sas(transform, cipher, SaLifetime::default());
         // Before its first packet, a receiver takes numbers near the end as older than the first.
-        out.set_sequence(1 << 31);
+        out.set_sequence_number(1 << 31);
         assert!(inward.open(&mut seal_data(&mut out, b"data", 4)).is_ok());
-        out.set_sequence(u64::from(u32::MAX) - 2);
+        out.set_sequence_number(u64::from(u32::MAX) - 2);
         for n in 0..5 {
             let mut packet = seal_data(&mut out, b"data", 4);
             let want = u64::from(u32::MAX) - 1 + n;
@@ -107,14 +107,14 @@ fn a_sender_that_is_ahead_by_a_whole_half_is_found_again() {
     for (transform, cipher) in all_transforms().into_iter().filter(|(t, _)| t.extended_sequence_numbers) {
         let (mut out, mut inward) = matching_sas(transform, cipher, SaLifetime::default());
         assert!(inward.open(&mut seal_data(&mut out, b"data", 4)).is_ok());
-        out.set_sequence(3 << 32);
+        out.set_sequence_number(3 << 32);
         let found = (0..200).find_map(|_| inward.open(&mut seal_data(&mut out, b"data", 4)).ok());
         assert_eq!(found.map(|opened| opened.sequence >> 32), Some(3), "{transform:?}");
         assert!(inward.open(&mut seal_data(&mut out, b"data", 4)).is_ok());
         // A forged packet alone has no effect.
         let mut forged = seal_data(&mut out, b"data", 4);
         forged[20] ^= 1;
-        assert!((0..200).all(|_| inward.open(&mut forged.clone()) == Err(OpenError::Integrity)));
+        assert!((0..200).all(|_| inward.open(&mut forged.clone()) == Err(EspInboundError::Integrity)));
         assert!(inward.open(&mut seal_data(&mut out, b"data", 4)).is_ok());
     }
 }
@@ -136,7 +136,7 @@ fn lifetimes_end_softly_and_hard() {
     let (_, mut limited) = matching_sas(gcm_transform(), 20, lifetime);
     let packets: Vec<_> = (0..3).map(|_| seal_data(&mut out, b"data", 4)).collect();
     let taken: Vec<_> = packets.iter().map(|packet| limited.open(&mut packet.clone()).err()).collect();
-    assert_eq!(taken, [None, None, Some(OpenError::Expired)]);
+    assert_eq!(taken, [None, None, Some(EspInboundError::Expired)]);
     assert_eq!((limited.poll_expiry(), limited.poll_expiry()), (hard, None));
     assert!(packets.iter().all(|packet| inward.open(&mut packet.clone()).is_ok()));
 }
@@ -162,13 +162,13 @@ fn padding_is_read_as_it_must_be() {
     assert_eq!(take(&[7, 1, 1, 4]), Ok(1));
     assert_eq!(take(&[7, 7, 7, 1, 2, 3, 3, 4]), Ok(3));
     // Padding other than 1, 2, 3; more padding than octets; a partial block; no room for a trailer.
-    assert_eq!(take(&[7, 0, 1, 4]), Err(OpenError::Padding));
-    assert_eq!(take(&[1, 2, 3, 4]), Err(OpenError::Padding));
-    assert_eq!(take(&[7, 7, 7, 0, 4]), Err(OpenError::Length));
-    assert_eq!(take(&[]), Err(OpenError::Length));
+    assert_eq!(take(&[7, 0, 1, 4]), Err(EspInboundError::Padding));
+    assert_eq!(take(&[1, 2, 3, 4]), Err(EspInboundError::Padding));
+    assert_eq!(take(&[7, 7, 7, 0, 4]), Err(EspInboundError::Length));
+    assert_eq!(take(&[]), Err(EspInboundError::Length));
     // Only padding, and a dummy packet.
     assert_eq!(take(&[1, 2, 2, 4]), Ok(0));
-    assert_eq!(take(&[9, 9, 0, 59]), Err(OpenError::Dummy));
+    assert_eq!(take(&[9, 9, 0, 59]), Err(EspInboundError::Dummy));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_dummy_is_dropped_when_it_was_found_authentic() {
     let (mut out, mut inward) = matching_sas(gcm_transform(), 20, SaLifetime::default());
     let mut buf = [0; 128];
     let length = out.seal_dummy(&mut buf, 50).unwrap();
-    assert_eq!(inward.open(&mut buf[..length]), Err(OpenError::Dummy));
+    assert_eq!(inward.open(&mut buf[..length]), Err(EspInboundError::Dummy));
     assert_eq!(inward.open(&mut seal_data(&mut out, b"data", 4)).map(|opened| opened.sequence), Ok(2));
 }
 
@@ -190,28 +190,28 @@ fn an_sa_without_a_transform_that_authenticates_is_not_made() {
     let code = |mac, len| EspTransform { integrity: Some(IntegrityAlgorithm { mac, len }), ..cbc };
     let sha1 = code(MacAlgorithm::HmacSha1, 12);
     assert_eq!(made(sha1, 16, 20), None);
-    assert_eq!(made(cbc, 16, 0), Some(TransformError::Authentication));
+    assert_eq!(made(cbc, 16, 0), Some(EspTransformError::Authentication));
     assert_eq!(
         made(EspTransform { integrity: sha1.integrity, ..gcm_transform() }, 20, 20),
-        Some(TransformError::Authentication)
+        Some(EspTransformError::Authentication)
     );
     assert_eq!(
         made(EspTransform { cipher: None, integrity: None, ..gcm_transform() }, 0, 0),
-        Some(TransformError::Authentication)
+        Some(EspTransformError::Authentication)
     );
-    assert_eq!(made(sha1, 17, 20), Some(TransformError::CipherKey(CipherAlgorithm::AesCbc, 17)));
-    assert_eq!(made(gcm_transform(), 16, 0), Some(TransformError::CipherKey(CipherAlgorithm::AesGcm, 16)));
-    assert_eq!(made(sha1, 16, 19), Some(TransformError::IntegrityKey(MacAlgorithm::HmacSha1)));
+    assert_eq!(made(sha1, 17, 20), Some(EspTransformError::CipherKey(CipherAlgorithm::AesCbc, 17)));
+    assert_eq!(made(gcm_transform(), 16, 0), Some(EspTransformError::CipherKey(CipherAlgorithm::AesGcm, 16)));
+    assert_eq!(made(sha1, 16, 19), Some(EspTransformError::IntegrityKey(MacAlgorithm::HmacSha1)));
     for length in [0, 11, 33] {
         let wrong = code(MacAlgorithm::HmacSha512, length);
-        assert_eq!(made(wrong, 16, 64), Some(TransformError::IntegrityKey(MacAlgorithm::HmacSha512)));
+        assert_eq!(made(wrong, 16, 64), Some(EspTransformError::IntegrityKey(MacAlgorithm::HmacSha512)));
     }
 }
 
 #[test]
 fn a_buffer_that_is_too_short_is_the_callers_mistake() {
     let (mut out, _) = matching_sas(gcm_transform(), 20, SaLifetime::default());
-    assert_eq!(out.seal(&mut [0; 39], 4, 4), Err(SealError::BufferTooShort { needed: 40, is: 39 }));
+    assert_eq!(out.seal(&mut [0; 39], 4, 4), Err(EspOutboundError::BufferTooShort { needed: 40, is: 39 }));
     assert_eq!(out.volume(), TrafficVolume::default());
     assert_eq!(
         (gcm_transform().payload_len(39), gcm_transform().payload_len(36), gcm_transform().payload_len(31)),

@@ -3,13 +3,13 @@
 use super::{gcm_transform, ipv4_address, mirror_pair, network_selector, test_pair, udp_packet};
 use crate::ip::{self, IpPacket};
 use crate::plane::{
-    EspDataPlaneConfig, IpsecMode, OperationError, OutboundDecision, OutboundPayload, OuterPath,
+    EspDataPlaneConfig, IpsecMode, IpsecOperationError, OutboundDecision, OutboundPayload, OuterAddresses,
     PacketArrival, ReceivedPacket,
 };
 use crate::sa::SaExpiry;
 use crate::{
-    EspDataPlane, EspEvent, IpsecOperation, PolicyAction, PolicyId, SaLifetime, SaPair, SecurityPolicy,
-    TrafficSelector,
+    EspDataPlane, EspEvent, IpsecOperation, PolicyAction, SaLifetime, SaPair, SecurityPolicy,
+    SecurityPolicyId, TrafficSelector,
 };
 use std::net::SocketAddr;
 use usher_core::{Duration, Instant, SecureRng};
@@ -54,14 +54,14 @@ fn send_packet(plane: &mut EspDataPlane, packet: &[u8]) -> Option<(Vec<u8>, Outb
 /// Receives it at the other end.
 fn receive_packet(plane: &mut EspDataPlane, sent: &(Vec<u8>, OutboundPayload)) -> Option<Vec<u8>> {
     let outer = sent.1.outer;
-    let outer = OuterPath { local: outer.remote, remote: outer.local, ..outer };
+    let outer = OuterAddresses { local: outer.remote, remote: outer.local, ..outer };
     open_packet(plane, sent.0.clone(), outer, sent.1.traffic_class)
 }
 
 fn open_packet(
     plane: &mut EspDataPlane,
     mut octets: Vec<u8>,
-    outer: OuterPath,
+    outer: OuterAddresses,
     traffic_class: u8,
 ) -> Option<Vec<u8>> {
     match plane.open(NOW, &PacketArrival { outer, traffic_class }, &mut octets)? {
@@ -77,7 +77,7 @@ fn open_packet(
 
 fn test_policy(id: u32, local: &str, remote: &str, action: PolicyAction) -> SecurityPolicy {
     SecurityPolicy {
-        id: PolicyId(id),
+        id: SecurityPolicyId(id),
         local: vec![network_selector(local)],
         remote: vec![network_selector(remote)],
         action,
@@ -200,7 +200,10 @@ fn the_first_policy_that_a_packet_is_of_decides() {
         test_policy(3, "10.1.0.0/16", "10.2.0.0/16", PolicyAction::Protect),
     ];
     assert_eq!(plane.apply_operation(NOW, IpsecOperation::Policies(policies)), Ok(()));
-    install_pair(&mut plane, SaPair { policy: Some(PolicyId(3)), ..test_pair(true, gcm_transform(), 20) });
+    install_pair(
+        &mut plane,
+        SaPair { policy: Some(SecurityPolicyId(3)), ..test_pair(true, gcm_transform(), 20) },
+    );
     for (source, destination, decision) in [
         ("10.1.9.1", "10.2.5.1", OutboundDecision::Forward),
         ("10.1.9.1", "10.2.6.1", OutboundDecision::Discard),
@@ -217,7 +220,7 @@ fn the_first_policy_that_a_packet_is_of_decides() {
     let other = vec![test_policy(4, "10.1.0.0/16", "10.2.0.0/16", PolicyAction::Protect)];
     assert_eq!(plane.apply_operation(NOW, IpsecOperation::Policies(other)), Ok(()));
     let packet = udp_packet("10.1.8.1", "10.2.6.1", (1, 2), b"data");
-    assert_eq!(decide_packet(&mut plane, &packet), OutboundDecision::Queue(PolicyId(4)));
+    assert_eq!(decide_packet(&mut plane, &packet), OutboundDecision::Queue(SecurityPolicyId(4)));
 }
 
 /// Like a ping: the first packet requests an SA, and is sent when the SA is there.
@@ -228,21 +231,24 @@ fn the_first_packet_asks_for_an_sa_and_waits_for_it() {
     assert_eq!(plane.apply_operation(NOW, IpsecOperation::Policies(policies)), Ok(()));
     let packets: Vec<_> = (0..3).map(|n| udp_packet("10.1.0.7", "10.2.0.9", (1, n), b"first")).collect();
     for packet in &packets {
-        assert_eq!(decide_packet(&mut plane, packet), OutboundDecision::Queue(PolicyId(7)));
-        plane.queue_packet(NOW, PolicyId(7), packet);
+        assert_eq!(decide_packet(&mut plane, packet), OutboundDecision::Queue(SecurityPolicyId(7)));
+        plane.queue_packet(NOW, SecurityPolicyId(7), packet);
     }
     let flow = IpPacket::parse(&packets[0]).unwrap().flow;
     assert_eq!(
         drain_events(&mut plane),
-        [EspEvent::Acquire { policy: PolicyId(7), flow }],
+        [EspEvent::Acquire { policy: SecurityPolicyId(7), flow }],
         "it is asked for once"
     );
-    assert_eq!(plane.poll_released(), None);
-    install_pair(&mut plane, SaPair { policy: Some(PolicyId(7)), ..test_pair(true, gcm_transform(), 20) });
-    let released: Vec<_> = std::iter::from_fn(|| plane.poll_released()).collect();
+    assert_eq!(plane.poll_released_packet(), None);
+    install_pair(
+        &mut plane,
+        SaPair { policy: Some(SecurityPolicyId(7)), ..test_pair(true, gcm_transform(), 20) },
+    );
+    let released: Vec<_> = std::iter::from_fn(|| plane.poll_released_packet()).collect();
     assert_eq!(released, packets);
     assert_eq!(decide_packet(&mut plane, &packets[0]), OutboundDecision::Protect(0x1001));
-    assert_eq!((plane.counters().held, plane.counters().not_held), (3, 0));
+    assert_eq!((plane.counters().queued, plane.counters().queue_dropped), (3, 0));
 }
 
 #[test]
@@ -256,9 +262,9 @@ fn what_waits_is_bounded_in_number_size_and_time() {
     let wait = |plane: &mut EspDataPlane, at: u64, packet: &[u8]| {
         let now = NOW + Duration::from_secs(at);
         let parsed = IpPacket::parse(packet).unwrap();
-        assert_eq!(plane.decide_outbound(now, &parsed), OutboundDecision::Queue(PolicyId(7)));
-        plane.queue_packet(now, PolicyId(7), packet);
-        plane.counters().held - plane.counters().not_held
+        assert_eq!(plane.decide_outbound(now, &parsed), OutboundDecision::Queue(SecurityPolicyId(7)));
+        plane.queue_packet(now, SecurityPolicyId(7), packet);
+        plane.counters().queued - plane.counters().queue_dropped
     };
     assert_eq!((0..5).map(|n| wait(&mut plane, 0, &packet(n, 1))).collect::<Vec<_>>(), [1, 2, 3, 3, 3]);
     assert_eq!(wait(&mut plane, 1, &packet(9, 150)), 1, "an octet more than fits beside it");
@@ -268,15 +274,15 @@ fn what_waits_is_bounded_in_number_size_and_time() {
     let asked = drain_events(&mut plane);
     assert_eq!(asked.len(), 2, "asked again after five seconds, not before: {asked:?}");
     // The reply is that there will be no SA.
-    assert_eq!(plane.apply_operation(NOW, IpsecOperation::Abandon(PolicyId(7))), Ok(()));
-    assert_eq!(plane.counters().held, plane.counters().not_held);
+    assert_eq!(plane.apply_operation(NOW, IpsecOperation::Abandon(SecurityPolicyId(7))), Ok(()));
+    assert_eq!(plane.counters().queued, plane.counters().queue_dropped);
     wait(&mut plane, 41, &packet(12, 1));
     assert_eq!(drain_events(&mut plane).len(), 1, "and the next packet asks again");
     // Another policy may release queued packets.
     let forward = vec![test_policy(8, "10.1.0.0/16", "10.2.0.0/16", PolicyAction::Forward)];
     let later = NOW + Duration::from_secs(42);
     assert_eq!(plane.apply_operation(later, IpsecOperation::Policies(forward)), Ok(()));
-    assert_eq!(plane.poll_released(), Some(packet(12, 1)));
+    assert_eq!(plane.poll_released_packet(), Some(packet(12, 1)));
 }
 
 #[test]
@@ -356,7 +362,7 @@ fn a_pair_of_no_policy_serves_one() {
     let protect = vec![test_policy(7, "10.1.0.0/16", "10.2.0.0/16", PolicyAction::Protect)];
     assert_eq!(plane.apply_operation(NOW, IpsecOperation::Policies(protect)), Ok(()));
     let packet = udp_packet("10.1.0.7", "10.2.0.9", (1, 2), b"data");
-    assert_eq!(decide_packet(&mut plane, &packet), OutboundDecision::Queue(PolicyId(7)));
+    assert_eq!(decide_packet(&mut plane, &packet), OutboundDecision::Queue(SecurityPolicyId(7)));
     install_pair(&mut plane, test_pair(true, gcm_transform(), 20));
     assert_eq!(decide_packet(&mut plane, &packet), OutboundDecision::Protect(0x1001));
 }
@@ -393,7 +399,7 @@ fn a_pair_moves_with_its_other_side() {
     let packet = udp_packet("10.1.0.7", "10.2.0.9", (1, 2), b"data");
     let back = udp_packet("10.2.0.9", "10.1.0.7", (2, 1), b"back");
     let elsewhere: SocketAddr = "198.51.100.9:40000".parse().unwrap();
-    let from = |local, remote| OuterPath { local, remote, encapsulated: true };
+    let from = |local, remote| OuterAddresses { local, remote, encapsulated: true };
     let first = send_packet(&mut b, &back).unwrap().0;
     let second = send_packet(&mut b, &back).unwrap().0;
     // A NAT has changed the peer's address. An old packet does not change it back.
@@ -403,16 +409,16 @@ fn a_pair_moves_with_its_other_side() {
     assert_eq!(send_packet(&mut a, &packet).unwrap().1.outer.remote, elsewhere);
     assert_eq!(drain_events(&mut a), []);
     // MOBIKE reports the address, possibly an IPv6 one.
-    let outer = OuterPath {
+    let outer = OuterAddresses {
         local: "[2001:db8::1]:4500".parse().unwrap(),
         remote: "[2001:db8::2]:4500".parse().unwrap(),
         encapsulated: false,
     };
     assert_eq!(a.apply_operation(NOW, IpsecOperation::Move { inbound: 0x1001, outer }), Ok(()));
     assert_eq!(send_packet(&mut a, &packet).unwrap().1.outer, outer);
-    let mixed = OuterPath { remote: elsewhere, ..outer };
+    let mixed = OuterAddresses { remote: elsewhere, ..outer };
     let moved = a.apply_operation(NOW, IpsecOperation::Move { inbound: 0x1001, outer: mixed });
-    assert_eq!(moved, Err(OperationError::UnusablePair(0x1001)));
+    assert_eq!(moved, Err(IpsecOperationError::UnusablePair(0x1001)));
 }
 
 #[test]
@@ -449,7 +455,7 @@ fn transport_mode_carries_payloads_between_the_two_ends() {
     install_pair(&mut b, theirs);
     let packet = udp_packet("10.0.0.5", "192.0.2.1", (9, 10), b"from behind");
     let sent = send_packet(&mut b, &packet).unwrap();
-    let nat = OuterPath {
+    let nat = OuterAddresses {
         local: one.outer.local,
         remote: "198.51.100.1:4500".parse().unwrap(),
         encapsulated: true,
@@ -497,22 +503,25 @@ fn operations_that_cannot_be_change_nothing() {
     let refused = |a: &mut EspDataPlane, pair: SaPair| {
         a.apply_operation(NOW, IpsecOperation::Install(pair.into())).unwrap_err()
     };
-    assert_eq!(refused(&mut a, one.clone()), OperationError::SpiTaken(0x1001));
+    assert_eq!(refused(&mut a, one.clone()), IpsecOperationError::SpiTaken(0x1001));
     let other = SaPair { inbound: 0x3001, ..one.clone() };
-    assert_eq!(refused(&mut a, SaPair { outbound: 255, ..other.clone() }), OperationError::ReservedSpi(255));
+    assert_eq!(
+        refused(&mut a, SaPair { outbound: 255, ..other.clone() }),
+        IpsecOperationError::ReservedSpi(255)
+    );
     assert_eq!(
         refused(&mut a, SaPair { local: Vec::new(), ..other.clone() }),
-        OperationError::UnusablePair(0x3001)
+        IpsecOperationError::UnusablePair(0x3001)
     );
-    let outer = OuterPath { local: "[::1]:4500".parse().unwrap(), ..one.outer };
-    assert_eq!(refused(&mut a, SaPair { outer, ..other.clone() }), OperationError::UnusablePair(0x3001));
+    let outer = OuterAddresses { local: "[::1]:4500".parse().unwrap(), ..one.outer };
+    assert_eq!(refused(&mut a, SaPair { outer, ..other.clone() }), IpsecOperationError::UnusablePair(0x3001));
     let mut keyless = other;
     keyless.inbound_keys.cipher = Vec::new().into();
-    assert!(matches!(refused(&mut a, keyless), OperationError::Transform(0x3001, _)));
+    assert!(matches!(refused(&mut a, keyless), IpsecOperationError::Transform(0x3001, _)));
     for unknown in
         [IpsecOperation::Remove { inbound: 9 }, IpsecOperation::Move { inbound: 9, outer: one.outer }]
     {
-        assert_eq!(a.apply_operation(NOW, unknown), Err(OperationError::UnknownSpi(9)));
+        assert_eq!(a.apply_operation(NOW, unknown), Err(IpsecOperationError::UnknownSpi(9)));
     }
     assert_eq!(a.inbound_spis(), [0x1001]);
 }
@@ -524,9 +533,9 @@ fn what_is_no_packet_of_ours_is_counted() {
     for octets in [&[0; 7][..], &[0, 0, 0x10, 1, 0, 0, 0, 1], &[9; 40]] {
         assert_eq!(a.open(NOW, &arrival, &mut octets.to_vec()), None);
     }
-    assert_eq!(a.handle_non_esp(&[0xff]), None);
-    assert_eq!(a.handle_non_esp(&[1, 2]), None);
-    assert_eq!(a.handle_non_esp(&[0, 0, 0, 0, 7]), Some(&[7][..]));
+    assert_eq!(a.handle_non_esp_datagram(&[0xff]), None);
+    assert_eq!(a.handle_non_esp_datagram(&[1, 2]), None);
+    assert_eq!(a.handle_non_esp_datagram(&[0, 0, 0, 0, 7]), Some(&[7][..]));
     let counted = a.counters();
     assert_eq!((counted.length, counted.unknown_spi, counted.keepalives, counted.not_esp), (2, 1, 1, 1));
 }
@@ -538,7 +547,7 @@ fn the_first_spi_that_may_be_is_256() {
     let mut plane = test_plane(EspDataPlaneConfig::default());
     for outbound in [255, 0] {
         let reserved = IpsecOperation::Install(SaPair { outbound, ..first.clone() }.into());
-        assert_eq!(plane.apply_operation(NOW, reserved), Err(OperationError::ReservedSpi(outbound)));
+        assert_eq!(plane.apply_operation(NOW, reserved), Err(IpsecOperationError::ReservedSpi(outbound)));
     }
     install_pair(&mut plane, first);
     assert_eq!(plane.inbound_spis(), [256]);
@@ -556,7 +565,7 @@ fn a_missing_sa_is_requested_again_after_a_timeout() {
     let parsed = IpPacket::parse(&packet).unwrap();
     for (millis, asked) in [(0, 1), (4999, 0), (5000, 1), (5001, 0), (9999, 0), (10_000, 1)] {
         let now = NOW + Duration::from_millis(millis);
-        assert_eq!(plane.decide_outbound(now, &parsed), OutboundDecision::Queue(PolicyId(7)));
+        assert_eq!(plane.decide_outbound(now, &parsed), OutboundDecision::Queue(SecurityPolicyId(7)));
         assert_eq!(drain_events(&mut plane).len(), asked, "at {millis} ms");
     }
 }

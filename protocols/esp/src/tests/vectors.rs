@@ -1,7 +1,7 @@
 //! Test vectors of the RFCs, octet by octet.
 
 use super::octets_from_hex;
-use crate::sa::OpenedPacket;
+use crate::sa::DecryptedPacket;
 use crate::{EspKeys, EspTransform, InboundSa, IntegrityAlgorithm, OutboundSa, SaLifetime};
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
@@ -27,12 +27,19 @@ fn chacha20_poly1305_is_that_of_rfc_7634_appendix_a() {
     let iv = octets_from_hex("1011121314151617");
     let mut buf = vec![0; transform.packet_len(source.len())];
     buf[16..16 + source.len()].copy_from_slice(&source);
-    let length = outbound_sa(0x01020304, transform, &keys).seal_as(&mut buf, source.len(), 4, 5, &iv);
+    let length = outbound_sa(0x01020304, transform, &keys).seal_with_sequence_and_iv(
+        &mut buf,
+        source.len(),
+        4,
+        5,
+        &iv,
+    );
     assert_eq!(buf[..16], [octets_from_hex("0102030400000005"), iv].concat());
     assert_eq!(buf[16..length - 16], ciphertext);
     assert_eq!(buf[length - 16..], octets_from_hex("76aaa8266b7fb0f7b11b369907e1ad43"));
     let mut sa = InboundSa::new(0x01020304, transform, &keys, SaLifetime::default(), 64).unwrap();
-    let opened = OpenedPacket { payload: 16..16 + source.len(), next_header: 4, sequence: 5, newest: true };
+    let opened =
+        DecryptedPacket { payload: 16..16 + source.len(), next_header: 4, sequence: 5, newest: true };
     assert_eq!(sa.open(&mut buf), Ok(opened));
     assert_eq!(buf[16..16 + source.len()], source);
 }
@@ -76,8 +83,13 @@ fn aes_cbc_is_that_of_rfc_3602() {
         let (data, iv, encrypted) = (octets_from_hex(data), octets_from_hex(iv), octets_from_hex(encrypted));
         let mut buf = vec![0; transform.packet_len(data.len())];
         buf[24..24 + data.len()].copy_from_slice(&data);
-        let length =
-            outbound_sa(spi, transform, &keys).seal_as(&mut buf, data.len(), next_header, sequence, &iv);
+        let length = outbound_sa(spi, transform, &keys).seal_with_sequence_and_iv(
+            &mut buf,
+            data.len(),
+            next_header,
+            sequence,
+            &iv,
+        );
         assert_eq!(buf[..8], (u64::from(spi) << 32 | sequence).to_be_bytes());
         assert_eq!((&buf[8..24], &buf[24..length - 12]), (&iv[..], &encrypted[..]), "{sequence}");
     }

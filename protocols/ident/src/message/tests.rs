@@ -36,10 +36,10 @@ fn single_line(octets: &[u8]) -> Vec<u8> {
 proptest! {
     #[test]
     fn what_is_written_is_read(server in 0..=MAX_INTEGER, client in 0..=MAX_INTEGER, answer in any_body()) {
-        let ports = PortPair::of_integers(server, client).unwrap();
+        let ports = IdentPortPair::from_port_integers(server, client).unwrap();
         let mut buf = Vec::new();
         ports.emit(&mut buf);
-        prop_assert_eq!(PortPair::parse(&single_line(&buf)), Ok(ports));
+        prop_assert_eq!(IdentPortPair::parse(&single_line(&buf)), Ok(ports));
         let reply = IdentResponse { ports, answer };
         buf.clear();
         reply.emit(&mut buf);
@@ -60,7 +60,7 @@ proptest! {
         prop_assert_eq!(user.name(), b"ann");
         prop_assert_eq!(reply.answer, ResponseBody::UserId { opsys, charset, user });
         let text = format!("{a}6195{b},{c}23{a}:{b}ERROR{c}:{a}NO-USER{b}");
-        let reply = IdentResponse { ports: PortPair::new(6195, 23), answer: ResponseBody::Error(ErrorType::NoUser) };
+        let reply = IdentResponse { ports: IdentPortPair::new(6195, 23), answer: ResponseBody::Error(ErrorType::NoUser) };
         prop_assert_eq!(IdentResponse::parse(text.as_bytes()), Ok(reply));
     }
 }
@@ -68,7 +68,7 @@ proptest! {
 /// §4: the identifier has the blank, which is no part of the name.
 #[test]
 fn the_examples_of_the_rfc() {
-    assert_eq!(PortPair::parse(b"6191, 23"), Ok(PortPair::new(6191, 23)));
+    assert_eq!(IdentPortPair::parse(b"6191, 23"), Ok(IdentPortPair::new(6191, 23)));
     let reply = IdentResponse::parse(b"6193, 23 : USERID : UNIX : stjohns").unwrap();
     assert_eq!(reply.ports.valid_ports(), Some((6193, 23)));
     let ResponseBody::UserId { opsys, charset: None, user } = reply.answer else { panic!("it names a user") };
@@ -82,7 +82,7 @@ fn the_examples_of_the_rfc() {
 
 #[test]
 fn ports_are_1_to_65535_and_integers_have_five_digits() {
-    let ports = |line: &str| PortPair::parse(line.as_bytes()).map(PortPair::valid_ports);
+    let ports = |line: &str| IdentPortPair::parse(line.as_bytes()).map(IdentPortPair::valid_ports);
     assert_eq!(ports("1,65535"), Ok(Some((1, 65535))));
     assert_eq!(ports("00001,00023"), Ok(Some((1, 23))));
     for out_of_range in ["0,1", "1,0", "65536,1", "1,99999"] {
@@ -91,33 +91,33 @@ fn ports_are_1_to_65535_and_integers_have_five_digits() {
     for wrong in
         ["", ",", "1", "1,", ",1", "1 2,3", "-1,2", "+1,2", "1.5,2", "100000,1", "1,2,3", "1;2", "a,b"]
     {
-        assert_eq!(ports(wrong), Err(QueryError::NotAPair), "{wrong}");
+        assert_eq!(ports(wrong), Err(QueryParseError::NotAPair), "{wrong}");
     }
-    assert_eq!(PortPair::of_integers(1, 100_000), None);
+    assert_eq!(IdentPortPair::from_port_integers(1, 100_000), None);
 }
 
 #[test]
 fn a_reply_that_is_none_has_its_reason() {
     let long = "x".repeat(MAX_TOKEN + 1);
     for (text, error) in [
-        ("", ReplyError::NoPair),
-        ("6193, 23", ReplyError::NoPair),
-        ("6193 : USERID : UNIX : a", ReplyError::NoPair),
-        ("1,2:USERID", ReplyError::ResponseType),
-        ("1,2:userid:UNIX:a", ReplyError::ResponseType),
-        ("1,2:USER ID:UNIX:a", ReplyError::ResponseType),
-        ("1,2:USERID:UNIX", ReplyError::OpSys),
-        ("1,2:USERID::a", ReplyError::OpSys),
-        ("1,2:USERID:UN IX:a", ReplyError::OpSys),
-        (&format!("1,2:USERID:{long}:a"), ReplyError::OpSys),
-        ("1,2:USERID:UNIX,:a", ReplyError::Charset),
-        ("1,2:USERID:UNIX,a,b:a", ReplyError::Charset),
-        ("1,2:USERID:UNIX:", ReplyError::UserId(NotAUserId)),
-        ("1,2:USERID:UNIX:a\rb", ReplyError::UserId(NotAUserId)),
-        ("1,2:ERROR:", ReplyError::ErrorType),
-        ("1,2:ERROR:NOBODY", ReplyError::ErrorType),
-        ("1,2:ERROR:X", ReplyError::ErrorType),
-        ("1,2:ERROR:NO-USER:X", ReplyError::ErrorType),
+        ("", ResponseParseError::NoPair),
+        ("6193, 23", ResponseParseError::NoPair),
+        ("6193 : USERID : UNIX : a", ResponseParseError::NoPair),
+        ("1,2:USERID", ResponseParseError::ResponseType),
+        ("1,2:userid:UNIX:a", ResponseParseError::ResponseType),
+        ("1,2:USER ID:UNIX:a", ResponseParseError::ResponseType),
+        ("1,2:USERID:UNIX", ResponseParseError::OpSys),
+        ("1,2:USERID::a", ResponseParseError::OpSys),
+        ("1,2:USERID:UN IX:a", ResponseParseError::OpSys),
+        (&format!("1,2:USERID:{long}:a"), ResponseParseError::OpSys),
+        ("1,2:USERID:UNIX,:a", ResponseParseError::Charset),
+        ("1,2:USERID:UNIX,a,b:a", ResponseParseError::Charset),
+        ("1,2:USERID:UNIX:", ResponseParseError::UserId(InvalidUserId)),
+        ("1,2:USERID:UNIX:a\rb", ResponseParseError::UserId(InvalidUserId)),
+        ("1,2:ERROR:", ResponseParseError::ErrorType),
+        ("1,2:ERROR:NOBODY", ResponseParseError::ErrorType),
+        ("1,2:ERROR:X", ResponseParseError::ErrorType),
+        ("1,2:ERROR:NO-USER:X", ResponseParseError::ErrorType),
     ] {
         assert_eq!(IdentResponse::parse(text.as_bytes()), Err(error), "{text}");
     }
@@ -129,7 +129,7 @@ fn a_reply_that_is_none_has_its_reason() {
 fn of_a_long_identifier_the_first_512_octets_are_sent() {
     let user = UserId::new("a".repeat(MAX_USER_ID + 1)).unwrap();
     let opsys = IdentToken::new("OTHER").unwrap();
-    let ports = PortPair::new(65535, 65535);
+    let ports = IdentPortPair::new(65535, 65535);
     let mut buf = Vec::new();
     IdentResponse { ports, answer: ResponseBody::UserId { opsys, charset: None, user } }.emit(&mut buf);
     let ResponseBody::UserId { user, .. } = IdentResponse::parse(&single_line(&buf)).unwrap().answer else {

@@ -3,11 +3,11 @@
 pub(super) mod initiator;
 pub(super) mod responder;
 
-use super::config::{IkeConnection, IkeEndpointConfig, LocalAuth, RemoteAuth};
+use super::config::{IkeConnectionConfig, IkeEndpointConfig, LocalAuth, RemoteAuth};
 use super::event::{CertificateName, EndReason, IkeJob};
-use super::sa::{IkeSa, SaPhase, StepContext};
+use super::sa::{IkeEndpointContext, IkeSa, SaPhase};
 use crate::code::{AuthMethod, CertificateEncoding, HashAlgorithm, KeyExchangeMethod, NotifyType};
-use crate::keys::{self, shared_key_code, signed_octets};
+use crate::keys::{self, shared_key_auth_data, signed_octets};
 use crate::message::notify_payloads;
 use crate::payload::{
     ConfigurationPayload, Identification, NotifyPayload, Payload, Proposal, TrafficSelectors,
@@ -16,7 +16,7 @@ use crate::work;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use usher_core::{CommandError, Instant, JobOrigin, JobRequest, WallTime};
+use usher_core::{CommandError, Instant, JobRequest, JobRequester, WallTime};
 use usher_crypto::SecretValue;
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::exchange::KeyExchange;
@@ -38,7 +38,7 @@ const MAX_RETAINED_OCTETS: usize = 8192;
 
 /// The use of a pending job's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PendingReply {
+pub(super) enum PendingAuthJob {
     /// No job is pending.
     Idle,
     Signature(SignatureScheme),
@@ -77,7 +77,7 @@ pub(super) struct AuthenticationState {
     pub(super) hashes: Vec<HashAlgorithm>,
     /// The responder supports an IKE_SA without a CHILD_SA.
     pub(super) childless: bool,
-    pub(super) waits: PendingReply,
+    pub(super) waits: PendingAuthJob,
     pub(super) eap: EapConversation,
     /// The peer has authenticated, apart from EAP.
     pub(super) verified: bool,
@@ -126,7 +126,7 @@ impl AuthenticationState {
             nonces: (initiator, responder),
             hashes: Vec::new(),
             childless: false,
-            waits: PendingReply::Idle,
+            waits: PendingAuthJob::Idle,
             eap: EapConversation::None,
             verified: false,
             proof: None,
@@ -186,6 +186,7 @@ fn build_signed_octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> 
     } else {
         signed_octets(prf, &state.first.1, &state.nonces.0, &keys.sk_pr, &id)
     };
+    // RFC 9242, 3.3.2: AUTH covers IKE_INTERMEDIATE as well.
     if let Some((initiator, responder)) = &state.between {
         octets.extend_from_slice(initiator);
         octets.extend_from_slice(responder);
@@ -203,11 +204,11 @@ fn compute_auth_data(
 ) -> Option<SecretValue> {
     let octets = build_signed_octets(sa, initiator, id)?;
     let prf = sa.session.as_ref()?.algorithms.prf;
-    Some(shared_key_code(prf, key, &octets))
+    Some(shared_key_auth_data(prf, key, &octets))
 }
 
 /// Returns the key of AUTH after EAP: the method's, or SK_p if it has none (§2.16).
-fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<SecretValue> {
+fn eap_auth_key(sa: &mut IkeSa, initiator: bool) -> Option<SecretValue> {
     let keys = sa.session.as_ref()?.keys.clone();
     match &authentication_state(sa)?.eap {
         EapConversation::Done(Some(msk)) => Some(msk.clone()),
@@ -217,16 +218,16 @@ fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<SecretValue> {
 }
 
 /// Returns this side's AUTH payload by a shared key.
-pub(super) fn shared_proof(sa: &mut IkeSa, key: &[u8]) -> Option<Payload> {
+pub(super) fn shared_key_auth_payload(sa: &mut IkeSa, key: &[u8]) -> Option<Payload> {
     let (id, initiator) = (sa.connection.local.clone(), sa.initiator);
     let data = compute_auth_data(sa, initiator, &id, key)?.to_vec();
     Some(Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, data })
 }
 
 /// Returns this side's AUTH payload after EAP.
-pub(super) fn eap_proof(sa: &mut IkeSa) -> Option<Payload> {
-    let key = eap_key(sa, sa.initiator)?;
-    shared_proof(sa, &key)
+pub(super) fn eap_auth_payload(sa: &mut IkeSa) -> Option<Payload> {
+    let key = eap_auth_key(sa, sa.initiator)?;
+    shared_key_auth_payload(sa, &key)
 }
 
 /// True if the peer's AUTH payload is valid for this shared key.
@@ -243,7 +244,7 @@ pub(super) fn is_shared_proof_valid(sa: &mut IkeSa, payload: &Payload, key: &[u8
 /// True if the peer's AUTH payload after EAP is valid.
 pub(super) fn is_eap_proof_valid(sa: &mut IkeSa, payload: &Payload) -> bool {
     let initiator = !sa.initiator;
-    eap_key(sa, initiator).is_some_and(|key| is_shared_proof_valid(sa, payload, &key))
+    eap_auth_key(sa, initiator).is_some_and(|key| is_shared_proof_valid(sa, payload, &key))
 }
 
 /// True if the IKE_SA resumes by a ticket.
@@ -252,7 +253,7 @@ pub(super) fn is_resumed(sa: &mut IkeSa) -> bool {
 }
 
 /// Computes AUTH data of a resumed IKE_SA (RFC 5723 §4.3.3).
-fn resumed_code(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<SecretValue> {
+fn resumption_auth_data(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<SecretValue> {
     let octets = build_signed_octets(sa, initiator, id)?;
     let session = sa.session.as_ref()?;
     let key = if initiator { &session.keys.sk_pi } else { &session.keys.sk_pr };
@@ -263,12 +264,16 @@ fn is_resumed_proof_valid(sa: &mut IkeSa, proof: &Payload) -> bool {
     let method = AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE;
     let Payload::Authentication { method: theirs, data } = proof else { return false };
     let (Some(id), initiator) = (sa.remote.clone(), !sa.initiator) else { return false };
-    *theirs == method && resumed_code(sa, initiator, &id).is_some_and(|code| constant_time_eq(&code, data))
+    *theirs == method
+        && resumption_auth_data(sa, initiator, &id).is_some_and(|code| constant_time_eq(&code, data))
 }
 
 /// Returns the certificate requests (§3.7). The OCSP request has an empty list: any responder that the issuer trusts
 /// (RFC 4806 §3.1).
-pub(super) fn certificate_requests(config: &IkeEndpointConfig, connection: &IkeConnection) -> Vec<Payload> {
+pub(super) fn certificate_requests(
+    config: &IkeEndpointConfig,
+    connection: &IkeConnectionConfig,
+) -> Vec<Payload> {
     let authorities = match &connection.remote_auth {
         RemoteAuth::Certificate { authorities } => authorities.concat(),
         _ => Vec::new(),
@@ -295,12 +300,13 @@ pub(super) fn certificate_payloads(sa: &mut IkeSa) -> Vec<Payload> {
     payloads
 }
 
-fn chain_payloads(connection: &IkeConnection) -> Vec<Payload> {
+fn chain_payloads(connection: &IkeConnectionConfig) -> Vec<Payload> {
     let LocalAuth::Certificate { chain, .. } = &connection.local_auth else { return Vec::new() };
     let payload = |der: &Vec<u8>| Payload::Certificate {
         encoding: CertificateEncoding::X509_SIGNATURE,
         data: der.clone(),
     };
+    // RFC 7296, 3.6: the signing key's certificate comes first.
     chain.iter().map(payload).collect()
 }
 
@@ -368,14 +374,16 @@ fn is_pss(scheme: SignatureScheme, identifier: &[u8]) -> bool {
 }
 
 /// Chooses the signature scheme of a key for a peer that accepts these hashes. `None` if there is none.
-fn scheme_for(kind: KeyKind, pss: bool, hashes: &[HashAlgorithm]) -> Option<SignatureScheme> {
+fn choose_signature_scheme(kind: KeyKind, pss: bool, hashes: &[HashAlgorithm]) -> Option<SignatureScheme> {
     match (kind, hashes.is_empty()) {
         (KeyKind::EcdsaP256, true) => return Some(SignatureScheme::EcdsaP256Sha256Fixed),
         (KeyKind::EcdsaP384, true) => return Some(SignatureScheme::EcdsaP384Sha384Fixed),
-        // The RSA method of RFC 7296 uses SHA-1 for peers without hash notifications. SHA-1 is not supported here.
+        // For a peer without hash notifications, the RSA method of RFC 7296 would use SHA-1, which is not supported
+        // here. That RFC has no method for Ed25519.
         (KeyKind::Rsa | KeyKind::Ed25519, true) => return None,
         _ => {}
     }
+    // RFC 7427, 4; RFC 8247, 3.2: only hashes that the peer names, and never SHA-1.
     let fits = |(scheme, hash, _): &&(SignatureScheme, HashAlgorithm, &[u8])| {
         scheme.required_key_kind() == kind
             && hashes.contains(hash)
@@ -392,7 +400,7 @@ fn signature_payload(scheme: SignatureScheme, signature: &[u8]) -> Payload {
         (SignatureScheme::EcdsaP384Sha384Fixed, _) => (AuthMethod::ECDSA_SHA384_P384, signature.to_vec()),
         (_, identifier) => {
             let identifier = identifier.unwrap_or(&[]);
-            // An identifier has at most 72 octets.
+            // RFC 7427, 3: the algorithm in DER, at most 72 octets, before the signature.
             let data = [&[identifier.len() as u8], identifier, signature].concat();
             (AuthMethod::DIGITAL_SIGNATURE, data)
         }
@@ -401,7 +409,7 @@ fn signature_payload(scheme: SignatureScheme, signature: &[u8]) -> Payload {
 }
 
 /// Returns the scheme and the signature of an AUTH payload; `None` if the scheme is not supported.
-fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
+fn parse_auth_signature(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
     let Payload::Authentication { method, data } = payload else { return None };
     match *method {
         AuthMethod::RSA_DIGITAL_SIGNATURE => Some((SignatureScheme::RsaPkcs1Sha1, data)),
@@ -420,12 +428,12 @@ fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
 }
 
 /// Starts this side's proof: at once by a shared key, by a job with a certificate's key. False if it is impossible.
-pub(super) fn create_own_proof(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
+pub(super) fn create_own_proof(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) -> bool {
     let connection = sa.connection.clone();
     if is_resumed(sa) {
         cx.count_work(work::DERIVE);
         let initiator = sa.initiator;
-        let Some(code) = resumed_code(sa, initiator, &connection.local) else { return false };
+        let Some(code) = resumption_auth_data(sa, initiator, &connection.local) else { return false };
         let Some(state) = authentication_state(sa) else { return false };
         let method = AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE;
         state.proof = Some(Payload::Authentication { method, data: code.to_vec() });
@@ -434,7 +442,7 @@ pub(super) fn create_own_proof(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool
     match &connection.local_auth {
         LocalAuth::Psk(key) => {
             cx.count_work(work::DERIVE);
-            let proof = shared_proof(sa, key);
+            let proof = shared_key_auth_payload(sa, key);
             let Some(state) = authentication_state(sa) else { return false };
             state.proof = proof;
             state.proof.is_some()
@@ -443,28 +451,28 @@ pub(super) fn create_own_proof(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool
             let initiator = sa.initiator;
             let Some(octets) = build_signed_octets(sa, initiator, &connection.local) else { return false };
             let Some(state) = authentication_state(sa) else { return false };
-            let Some(scheme) = scheme_for(*kind, *pss, &state.hashes) else { return false };
-            state.waits = PendingReply::Signature(scheme);
+            let Some(scheme) = choose_signature_scheme(*kind, *pss, &state.hashes) else { return false };
+            state.waits = PendingAuthJob::Signature(scheme);
             cx.count_work(work::SIGN);
             let ocsp = state.ocsp_wanted;
             queue_job(sa, cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets, ocsp });
             true
         }
-        // No proof before EAP, or by EAP alone.
+        // A side that uses EAP sends no proof before EAP, and with EAP-only authentication none at all.
         LocalAuth::Eap { .. } | LocalAuth::EapOnly => true,
     }
 }
 
 /// Queues a job that lives as long as the IKE_SA.
-fn queue_job(sa: &mut IkeSa, cx: &mut StepContext<'_>, what: IkeJob) {
-    let origin = JobOrigin::from_address(sa.proved).awaited_by(sa.waiter.get_or_insert_default());
+fn queue_job(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, what: IkeJob) {
+    let origin = JobRequester::from_address(sa.proved).with_waiter(sa.waiter.get_or_insert_default());
     cx.outputs.push_job(JobRequest::new(sa.id.0, what).with_origin(origin));
 }
 
 /// Verifies the peer's proof: at once by a shared key, by a job with a certificate. `None` while a job runs.
 pub(super) fn verify_peer_proof(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     payloads: &[Payload],
     proof: &Payload,
 ) -> Option<bool> {
@@ -488,9 +496,9 @@ pub(super) fn verify_peer_proof(
             };
             let certificates = all(CertificateEncoding::X509_SIGNATURE, CERTIFICATES);
             let ocsp = all(CertificateEncoding::OCSP_CONTENT, RESPONSES);
-            // A peer that names hashes must sign by one of them. SHA-1 is not supported.
+            // RFC 7427, 4; RFC 8247, 3.2: a peer that names hashes must sign by one of them. SHA-1 is not supported.
             let names_none = authentication_state(sa)?.hashes.is_empty();
-            let signed = signature_of(proof)
+            let signed = parse_auth_signature(proof)
                 .filter(|(scheme, _)| names_none || *scheme != SignatureScheme::RsaPkcs1Sha1);
             let Some((scheme, signature)) = signed else { return Some(false) };
             let (signature, initiator) = (signature.to_vec(), !sa.initiator);
@@ -499,7 +507,7 @@ pub(super) fn verify_peer_proof(
             if certificates.is_empty() {
                 return Some(false);
             }
-            authentication_state(sa)?.waits = PendingReply::Verification;
+            authentication_state(sa)?.waits = PendingAuthJob::Verification;
             cx.count_work(work::VERIFY);
             let connection = connection.name.clone();
             let verify =
@@ -512,36 +520,37 @@ pub(super) fn verify_peer_proof(
 }
 
 /// Applies the result of a signature job.
-pub(super) fn apply_signature(
+pub(super) fn apply_signature_result(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     signature: Option<Vec<u8>>,
     ocsp: Option<Vec<u8>>,
 ) -> Result<(), CommandError> {
-    let waiting = authentication_state(sa).filter(|state| matches!(state.waits, PendingReply::Signature(_)));
-    let state = waiting.ok_or(CommandError::WrongState("it waits for no signature"))?;
-    let PendingReply::Signature(scheme) = state.waits else { return Ok(()) };
-    state.waits = PendingReply::Idle;
+    let waiting =
+        authentication_state(sa).filter(|state| matches!(state.waits, PendingAuthJob::Signature(_)));
+    let state = waiting.ok_or(CommandError::WrongState("no signature is pending"))?;
+    let PendingAuthJob::Signature(scheme) = state.waits else { return Ok(()) };
+    state.waits = PendingAuthJob::Idle;
     state.proof = signature.map(|signature| signature_payload(scheme, &signature));
     state.ocsp = ocsp.filter(|response| response.len() <= LONGEST_RESPONSE);
     match (state.proof.is_some(), sa.initiator) {
         (true, true) => initiator::send_auth_request(sa, cx),
         (true, false) => responder::go_on(sa, cx),
-        (false, _) => end_without_worker(sa, cx),
+        (false, _) => end_sa_for_failed_job(sa, cx),
     }
     Ok(())
 }
 
 /// Handles a job that cannot be done now.
-pub(super) fn fail_pending_job(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> Result<(), CommandError> {
-    let waiting = authentication_state(sa).filter(|state| state.waits != PendingReply::Idle);
-    let state = waiting.ok_or(CommandError::WrongState("it waits for no helper"))?;
-    state.waits = PendingReply::Idle;
-    end_without_worker(sa, cx);
+pub(super) fn fail_pending_job(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) -> Result<(), CommandError> {
+    let waiting = authentication_state(sa).filter(|state| state.waits != PendingAuthJob::Idle);
+    let state = waiting.ok_or(CommandError::WrongState("no job is pending"))?;
+    state.waits = PendingAuthJob::Idle;
+    end_sa_for_failed_job(sa, cx);
     Ok(())
 }
 
-fn end_without_worker(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+fn end_sa_for_failed_job(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     match sa.initiator {
         true => sa.end_sa(cx, EndReason::Helper),
         false => responder::reject_authentication(sa, cx, EndReason::Helper),
@@ -549,20 +558,20 @@ fn end_without_worker(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
 }
 
 /// Applies the result of a verification job.
-pub(super) fn apply_verification(
+pub(super) fn apply_verification_result(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     until: Option<WallTime>,
     certificates: Vec<CertificateName>,
 ) -> Result<(), CommandError> {
-    let waiting = authentication_state(sa).filter(|state| state.waits == PendingReply::Verification);
-    let state = waiting.ok_or(CommandError::WrongState("it waits for no verification"))?;
+    let waiting = authentication_state(sa).filter(|state| state.waits == PendingAuthJob::Verification);
+    let state = waiting.ok_or(CommandError::WrongState("no verification is pending"))?;
     let holds = until.is_some();
-    state.waits = PendingReply::Idle;
+    state.waits = PendingAuthJob::Idle;
     state.verified = holds;
     (sa.proof_until, sa.certificates) = (until, certificates.into());
     match (sa.initiator, holds) {
-        (true, _) => initiator::finish_verification(sa, cx, holds),
+        (true, _) => initiator::continue_after_verification(sa, cx, holds),
         (false, true) => responder::go_on(sa, cx),
         (false, false) => responder::reject_authentication(sa, cx, EndReason::AuthenticationFailed),
     }
@@ -570,8 +579,8 @@ pub(super) fn apply_verification(
 }
 
 /// True if this EAP packet's method may authenticate a responder alone. The method must be mutual, give a key and
-/// resist dictionary attacks. Of the list in RFC 5998 §4, EAP-TLS and EAP-TTLS are supported.
-pub(super) fn is_safe_eap_only(packet: &[u8]) -> bool {
+/// resist dictionary attacks. EAP-TLS and EAP-TTLS of the list in RFC 5998 §4 are supported.
+pub(super) fn is_safe_for_eap_only(packet: &[u8]) -> bool {
     EapPacket::parse(packet).is_ok_and(|packet| {
         let safe = [EapType::IDENTITY, EapType::NOTIFICATION, EapType::TLS, EapType::TTLS];
         packet.code() != EapCode::Request || packet.kind().is_some_and(|kind| safe.contains(&kind))
@@ -641,7 +650,7 @@ mod tests {
             let data = [&[identifier.len() as u8], &identifier[..], b"signature"].concat();
             let payload = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data };
             let found = (SignatureScheme::RsaPssSha256, &b"signature"[..]);
-            assert_eq!(signature_of(&payload), Some(found), "{form}");
+            assert_eq!(parse_auth_signature(&payload), Some(found), "{form}");
         }
         // Another salt, and empty parameters, which mean SHA-1.
         let (salt, empty) =
@@ -649,7 +658,7 @@ mod tests {
         for form in [salt, empty] {
             let data = [&[(form.len() / 2) as u8], &octets_from_hex(&form)[..]].concat();
             let payload = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data };
-            assert_eq!(signature_of(&payload), None, "{form}");
+            assert_eq!(parse_auth_signature(&payload), None, "{form}");
         }
     }
 
@@ -658,21 +667,21 @@ mod tests {
         for kind in KeyKind::ALL {
             for hashes in [&[][..], &[HashAlgorithm::SHA2_256, HashAlgorithm::SHA2_384]] {
                 for pss in [false, true] {
-                    let Some(scheme) = scheme_for(kind, pss, hashes) else { continue };
+                    let Some(scheme) = choose_signature_scheme(kind, pss, hashes) else { continue };
                     let payload = signature_payload(scheme, b"signature");
-                    assert_eq!(signature_of(&payload), Some((scheme, &b"signature"[..])), "{scheme}");
+                    assert_eq!(parse_auth_signature(&payload), Some((scheme, &b"signature"[..])), "{scheme}");
                 }
             }
         }
-        assert_eq!(scheme_for(KeyKind::Rsa, true, &[]), None);
-        assert_eq!(scheme_for(KeyKind::EcdsaP384, false, &[HashAlgorithm::SHA2_256]), None);
-        let of = |kind, pss| scheme_for(kind, pss, &[HashAlgorithm::SHA2_384]);
+        assert_eq!(choose_signature_scheme(KeyKind::Rsa, true, &[]), None);
+        assert_eq!(choose_signature_scheme(KeyKind::EcdsaP384, false, &[HashAlgorithm::SHA2_256]), None);
+        let of = |kind, pss| choose_signature_scheme(kind, pss, &[HashAlgorithm::SHA2_384]);
         assert_eq!(of(KeyKind::Rsa, false), Some(SignatureScheme::RsaPkcs1Sha384));
         assert_eq!(of(KeyKind::Rsa, true), Some(SignatureScheme::RsaPssSha384));
         assert_eq!(of(KeyKind::EcdsaP384, true), Some(SignatureScheme::EcdsaP384Sha384));
         let sha1 = signature_payload(SignatureScheme::RsaPkcs1Sha1, b"signature");
-        assert_eq!(signature_of(&sha1), None, "a digital signature by SHA-1 is not taken");
+        assert_eq!(parse_auth_signature(&sha1), None, "a digital signature by SHA-1 is not taken");
         let cut = Payload::Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data: [9, 1].into() };
-        assert_eq!(signature_of(&cut), None);
+        assert_eq!(parse_auth_signature(&cut), None);
     }
 }

@@ -2,11 +2,11 @@
 
 use super::authenticate::InitialChildRequest;
 use super::collision::ChildState;
-use super::config::{ChildConfig, IpsecMode, ShardIndex};
-use super::create::{NoncePair, SharedSecrets};
-use super::event::{ChildSa, IkeEvent, SaId};
-use super::followup::PendingSa;
-use super::sa::{IkeSa, SaTask, StepContext, with_jitter};
+use super::config::{ChildSaConfig, IpsecMode, ShardIndex};
+use super::create::{KeyExchangeSecrets, NoncePair};
+use super::event::{ChildSa, IkeEvent, IkeSaId};
+use super::followup::PendingFollowupSa;
+use super::sa::{IkeEndpointContext, IkeSa, IkeSaTask, with_jitter};
 use crate::code::{NotifyType, ProtocolId, TransformType};
 use crate::message::notify_payloads;
 use crate::payload::{NotifyPayload, Payload, Proposal, TrafficSelector, TrafficSelectors};
@@ -38,7 +38,7 @@ pub(super) struct ChildSaEntry {
 }
 
 impl ChildSaEntry {
-    pub(super) fn remove(self, cx: &mut StepContext<'_>, sa: SaId) {
+    pub(super) fn remove(self, cx: &mut IkeEndpointContext<'_>, sa: IkeSaId) {
         if !matches!(self.state, ChildState::Gone | ChildState::Bereft) {
             cx.remove_child_sa(sa, self.sa.inbound, self.sa.outbound);
         }
@@ -46,17 +46,17 @@ impl ChildSaEntry {
 }
 
 /// Returns an inbound SPI that no CHILD_SA of any IKE_SA uses.
-pub(super) fn new_spi(sa: &IkeSa, cx: &mut StepContext<'_>) -> u32 {
+pub(super) fn new_spi(sa: &IkeSa, cx: &mut IkeEndpointContext<'_>) -> u32 {
     let granted = sa.expected_keys.as_ref().and_then(|expected| match &expected.makes {
-        PendingSa::Child { granted, .. } => Some(granted.inbound),
-        PendingSa::Ike { .. } => None,
+        PendingFollowupSa::Child { granted, .. } => Some(granted.inbound),
+        PendingFollowupSa::Ike { .. } => None,
     });
     let inbound = &*cx.inbound;
-    free_spi(cx.rng, cx.config.shard, |spi| inbound.contains(&spi) || granted == Some(spi))
+    generate_unused_spi(cx.rng, cx.config.shard, |spi| inbound.contains(&spi) || granted == Some(spi))
 }
 
 /// Returns a free SPI of this shard.
-fn free_spi(rng: &mut SecureRng, shard: ShardIndex, is_taken: impl Fn(u32) -> bool) -> u32 {
+fn generate_unused_spi(rng: &mut SecureRng, shard: ShardIndex, is_taken: impl Fn(u32) -> bool) -> u32 {
     loop {
         let [first, rest @ ..] = rng.next_u32().to_be_bytes();
         let [a, b, c] = rest;
@@ -82,7 +82,10 @@ pub(super) fn narrow_selectors(ours: &[TrafficSelector], theirs: &TrafficSelecto
 }
 
 /// Returns the traffic selectors of this side and of the peer.
-fn child_selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
+fn local_and_remote_selectors(
+    sa: &IkeSa,
+    config: &ChildSaConfig,
+) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
     let hosts = |addresses: &[IpAddr]| -> Vec<TrafficSelector> {
         addresses.iter().copied().map(TrafficSelector::from_address).collect()
     };
@@ -94,17 +97,19 @@ fn child_selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, V
     };
     let dynamic = |of: &Option<Vec<TrafficSelector>>, given: bool, address: IpAddr| match of {
         Some(selectors) => selectors.clone(),
-        // The peer knows the address that it will assign. Without an assigned address there is no traffic here.
+        // Until the peer assigns an address, the initiator offers everything and the peer narrows it. A responder that
+        // has assigned no address has no traffic here.
         None if given && sa.assigned_addresses.is_empty() && sa.initiator => everything(),
         None if given => hosts(&sa.assigned_addresses),
-        // The peer knows an address of a host that does not know its own.
+        // A host that does not know its own address offers everything, and the peer, which knows it, narrows it.
         None if address.is_unspecified() => everything(),
         None => hosts(&[address]),
     };
     let address = sa.connection.address;
     (
         dynamic(&config.local, address && sa.initiator, sa.path.local.ip()),
-        // Not the source of its last request: a NAT may have changed it, or an attacker may have forged it.
+        // The source of the peer's last request is not used: a NAT may have changed it, or an attacker may have forged
+        // it.
         dynamic(&config.remote, address && !sa.initiator, sa.proved),
     )
 }
@@ -112,11 +117,11 @@ fn child_selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, V
 /// Returns the payloads that request a CHILD_SA with this inbound SPI.
 pub(super) fn build_child_offer(
     sa: &IkeSa,
-    config: &ChildConfig,
+    config: &ChildSaConfig,
     proposals: &[Proposal],
     spi: u32,
 ) -> [Payload; 3] {
-    let (local, remote) = child_selectors(sa, config);
+    let (local, remote) = local_and_remote_selectors(sa, config);
     [
         Payload::SecurityAssociation(number_proposals(proposals.iter().cloned(), &spi.to_be_bytes())),
         Payload::TrafficSelectorsInitiator(local.into()),
@@ -124,20 +129,20 @@ pub(super) fn build_child_offer(
     ]
 }
 
-fn spi_of(proposal: &Proposal) -> Option<u32> {
+fn proposal_esp_spi(proposal: &Proposal) -> Option<u32> {
     let spi = u32::from_be_bytes(proposal.spi[..].try_into().ok()?);
     (proposal.protocol == ProtocolId::ESP && spi >= FIRST_SPI).then_some(spi)
 }
 
 /// The inputs of a CHILD_SA's installation.
-struct ChildSaParts<'a> {
+struct ChildSaInputs<'a> {
     config: usize,
     proposal: &'a Proposal,
     /// The inbound and the outbound SPI.
     spis: (u32, u32),
     local: Vec<TrafficSelector>,
     remote: Vec<TrafficSelector>,
-    secrets: &'a SharedSecrets,
+    secrets: &'a KeyExchangeSecrets,
     nonces: &'a NoncePair,
     replaces: Option<u32>,
     mode: IpsecMode,
@@ -147,7 +152,7 @@ struct ChildSaParts<'a> {
 
 /// Installs a CHILD_SA. False if its SPI is taken by another IKE_SA meanwhile, or if an algorithm is unknown, which a
 /// chosen proposal rules out.
-fn install_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, parts: ChildSaParts<'_>) -> bool {
+fn install_child(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, parts: ChildSaInputs<'_>) -> bool {
     let (Some(algorithms), Some(session)) = (PacketAlgorithms::from_proposal(parts.proposal), &sa.session)
     else {
         return false;
@@ -160,7 +165,7 @@ fn install_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, parts: ChildSaParts<'
     let keys = session.keys.derive_child_keys(
         session.algorithms.prf,
         &algorithms,
-        parts.secrets.key_inputs(),
+        parts.secrets.key_derivation_secrets(),
         nonces,
     );
     let (outbound_keys, inbound_keys) =
@@ -185,7 +190,7 @@ fn install_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, parts: ChildSaParts<'
         encapsulated: sa.nat.0 || sa.nat.1,
         replaces: parts.replaces,
         initiator: parts.initiator,
-        follow: sa.follows_peer(),
+        follow: sa.follows_peer_address(),
     };
     let rekey_after = config.rekey_after;
     let rekey_at = rekey_after.map(|after| cx.now + with_jitter(cx, after));
@@ -197,7 +202,7 @@ fn install_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, parts: ChildSaParts<'
 }
 
 /// A configured CHILD_SA that matches the peer's request.
-pub(super) struct SelectedChild {
+pub(super) struct SelectedChildSa {
     config: usize,
     pub(super) proposal: Proposal,
     local: Vec<TrafficSelector>,
@@ -211,24 +216,25 @@ pub(super) struct SelectedChild {
 /// The error notification for the peer.
 pub(super) fn select_child(
     sa: &IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     asked: &InitialChildRequest,
     first: bool,
-) -> Result<SelectedChild, NotifyType> {
+) -> Result<SelectedChildSa, NotifyType> {
     if sa.children.len() >= MOST {
         return Err(NotifyType::NO_ADDITIONAL_SAS);
     }
     let connection = sa.connection.clone();
     let mut why = NotifyType::TS_UNACCEPTABLE;
     for (number, config) in connection.children.iter().enumerate() {
-        let (ours, theirs) = child_selectors(sa, config);
+        let (ours, theirs) = local_and_remote_selectors(sa, config);
+        // RFC 7296, 2.9: the responder narrows the selectors; without common ones, TS_UNACCEPTABLE.
         let local = narrow_selectors(&ours, &asked.responder);
         let remote = narrow_selectors(&theirs, &asked.initiator);
         if local.is_empty() || remote.is_empty() {
             continue;
         }
-        match choose_proposal(&proposals_of(config, first), &asked.proposals) {
-            Some(proposal) => return Ok(SelectedChild { config: number, proposal, local, remote }),
+        match choose_proposal(&child_proposals(config, first), &asked.proposals) {
+            Some(proposal) => return Ok(SelectedChildSa { config: number, proposal, local, remote }),
             None => why = NotifyType::NO_PROPOSAL_CHOSEN,
         }
     }
@@ -236,7 +242,7 @@ pub(super) fn select_child(
     Err(why)
 }
 
-fn proposals_of(config: &ChildConfig, first: bool) -> Vec<Proposal> {
+fn child_proposals(config: &ChildSaConfig, first: bool) -> Vec<Proposal> {
     match first {
         true => config.proposals.iter().map(Proposal::without_key_exchange).collect(),
         false => config.proposals.clone(),
@@ -245,7 +251,7 @@ fn proposals_of(config: &ChildConfig, first: bool) -> Vec<Proposal> {
 
 /// A CHILD_SA that a responder has granted, not yet installed.
 #[derive(Debug)]
-pub(super) struct GrantedChild {
+pub(super) struct GrantedChildSa {
     config: usize,
     proposal: Proposal,
     pub(super) inbound: u32,
@@ -257,17 +263,17 @@ pub(super) struct GrantedChild {
 }
 
 /// Installs a granted CHILD_SA. False if an algorithm is unknown, which a chosen proposal rules out.
-pub(super) fn install_granted(
+pub(super) fn install_granted_child(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    granted: GrantedChild,
-    secrets: &SharedSecrets,
+    cx: &mut IkeEndpointContext<'_>,
+    granted: GrantedChildSa,
+    secrets: &KeyExchangeSecrets,
     nonces: &NoncePair,
 ) -> bool {
-    let GrantedChild { config, proposal, inbound, outbound, local, remote, mode, replaces } = granted;
+    let GrantedChildSa { config, proposal, inbound, outbound, local, remote, mode, replaces } = granted;
     let spis = (inbound, outbound);
     let proposal = &proposal;
-    let parts = ChildSaParts {
+    let parts = ChildSaInputs {
         config,
         proposal,
         spis,
@@ -288,15 +294,15 @@ pub(super) fn install_granted(
 /// The error notification for the peer.
 pub(super) fn grant_child(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    selected: SelectedChild,
+    cx: &mut IkeEndpointContext<'_>,
+    selected: SelectedChildSa,
     transport: bool,
-    secrets: &SharedSecrets,
+    secrets: &KeyExchangeSecrets,
     nonces: &NoncePair,
     replaces: Option<u32>,
 ) -> Result<Vec<Payload>, NotifyType> {
-    let (granted, payloads) = prepare_grant(sa, cx, selected, transport, replaces)?;
-    match install_granted(sa, cx, granted, secrets, nonces) {
+    let (granted, payloads) = prepare_child_grant(sa, cx, selected, transport, replaces)?;
+    match install_granted_child(sa, cx, granted, secrets, nonces) {
         true => Ok(payloads),
         false => Err(NotifyType::NO_PROPOSAL_CHOSEN),
     }
@@ -306,23 +312,23 @@ pub(super) fn grant_child(
 ///
 /// # Errors
 /// The error notification for the peer.
-pub(super) fn prepare_grant(
+pub(super) fn prepare_child_grant(
     sa: &IkeSa,
-    cx: &mut StepContext<'_>,
-    selected: SelectedChild,
+    cx: &mut IkeEndpointContext<'_>,
+    selected: SelectedChildSa,
     transport: bool,
     replaces: Option<u32>,
-) -> Result<(GrantedChild, Vec<Payload>), NotifyType> {
-    let SelectedChild { config, mut proposal, local, remote } = selected;
-    let Some(outbound) = spi_of(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
+) -> Result<(GrantedChildSa, Vec<Payload>), NotifyType> {
+    let SelectedChildSa { config, mut proposal, local, remote } = selected;
+    let Some(outbound) = proposal_esp_spi(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
     let inbound = new_spi(sa, cx);
-    // Transport mode needs both sides; either side may insist on tunnel mode (§1.3.1).
+    // RFC 7296, 1.3.1: transport mode needs both sides; either side may insist on tunnel mode.
     let transport = transport && sa.connection.children[config].mode == IpsecMode::Transport;
     let mode = if transport { IpsecMode::Transport } else { IpsecMode::Tunnel };
     let (initiator, responder) = (remote.clone().into(), local.clone().into());
     proposal.spi = inbound.to_be_bytes().to_vec();
     let chosen = proposal.clone();
-    let granted = GrantedChild { config, proposal, inbound, outbound, local, remote, mode, replaces };
+    let granted = GrantedChildSa { config, proposal, inbound, outbound, local, remote, mode, replaces };
     let mut payloads = Vec::new();
     if transport {
         payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::USE_TRANSPORT_MODE)));
@@ -334,10 +340,10 @@ pub(super) fn prepare_grant(
 }
 
 /// This side's request for a CHILD_SA.
-pub(super) struct RequestedChild<'a> {
+pub(super) struct RequestedChildSa<'a> {
     pub(super) config: usize,
     pub(super) spi: u32,
-    pub(super) secrets: &'a SharedSecrets,
+    pub(super) secrets: &'a KeyExchangeSecrets,
     pub(super) nonces: &'a NoncePair,
     pub(super) replaces: Option<u32>,
     /// True for the CHILD_SA of IKE_AUTH.
@@ -346,13 +352,13 @@ pub(super) struct RequestedChild<'a> {
 
 /// Installs the CHILD_SA of the peer's response. False if the peer refused it, or if the response is invalid; an
 /// event reports it.
-pub(super) fn accept_child(
+pub(super) fn install_child_from_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    made: &RequestedChild<'_>,
+    cx: &mut IkeEndpointContext<'_>,
+    made: &RequestedChildSa<'_>,
     payloads: &[Payload],
 ) -> bool {
-    let why = match try_accept(sa, cx, made, payloads) {
+    let why = match try_install_child_from_response(sa, cx, made, payloads) {
         Ok(()) => return true,
         Err(why) => why,
     };
@@ -360,16 +366,16 @@ pub(super) fn accept_child(
     let name = sa.connection.children[made.config].name.clone();
     cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.id, name, why });
     if payloads.iter().any(|payload| matches!(payload, Payload::SecurityAssociation(_))) {
-        // The peer has installed it and would send on it.
-        sa.plan_task(SaTask::Disown(made.spi));
+        // The peer has installed the CHILD_SA already and would send on it, so this side deletes it.
+        sa.plan_task(IkeSaTask::Disown(made.spi));
     }
     false
 }
 
-fn try_accept(
+fn try_install_child_from_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    made: &RequestedChild<'_>,
+    cx: &mut IkeEndpointContext<'_>,
+    made: &RequestedChildSa<'_>,
     payloads: &[Payload],
 ) -> Result<(), NotifyType> {
     let asked = super::authenticate::responder::parse_child_request(payloads);
@@ -379,26 +385,28 @@ fn try_accept(
     };
     let connection = sa.connection.clone();
     let config = &connection.children[made.config];
-    let offered = number_proposals(proposals_of(config, made.first), &[]);
+    let offered = number_proposals(child_proposals(config, made.first), &[]);
     let [chosen] = &granted.proposals[..] else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
     let fits = is_offered(&offered, chosen) && PacketAlgorithms::from_proposal(chosen).is_some();
-    let (true, Some(outbound)) = (fits, spi_of(chosen)) else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
-    let (local, remote) = child_selectors(sa, config);
+    let (true, Some(outbound)) = (fits, proposal_esp_spi(chosen)) else {
+        return Err(NotifyType::NO_PROPOSAL_CHOSEN);
+    };
+    let (local, remote) = local_and_remote_selectors(sa, config);
     let within = |granted: &TrafficSelectors, asked: &[TrafficSelector]| {
         let all = granted.selectors.iter().all(|one| asked.iter().any(|whole| whole.contains(one)));
         all && !granted.selectors.is_empty() && granted.unknown_selectors.is_empty()
     };
-    // RFC 7296 2.9: a responder may only narrow the selectors.
+    // RFC 7296, 2.9: a responder may only narrow the selectors.
     if !within(&granted.initiator, &local) || !within(&granted.responder, &remote) {
         return Err(NotifyType::TS_UNACCEPTABLE);
     }
-    // The assigned address comes from the peer: it must be a valid host address.
+    // The peer has assigned this address, so it is checked: it must be the address of a host.
     let is_of_a_host = |one: &TrafficSelector| one.start != one.end || is_host_address(one.start);
     if connection.address && !granted.initiator.selectors.iter().all(is_of_a_host) {
         return Err(NotifyType::TS_UNACCEPTABLE);
     }
     let transport = granted.transport && config.mode == IpsecMode::Transport;
-    let parts = ChildSaParts {
+    let parts = ChildSaInputs {
         config: made.config,
         proposal: chosen,
         spis: (made.spi, outbound),
@@ -423,8 +431,8 @@ mod tests {
 
     #[test]
     fn an_spi_that_is_taken_is_not_given_again() {
-        let first = free_spi(&mut seeded_rng(), ShardIndex::default(), |_| false);
-        let second = free_spi(&mut seeded_rng(), ShardIndex::default(), |spi| spi == first);
+        let first = generate_unused_spi(&mut seeded_rng(), ShardIndex::default(), |_| false);
+        let second = generate_unused_spi(&mut seeded_rng(), ShardIndex::default(), |spi| spi == first);
         assert_ne!(first, second);
         assert_eq!(first, seeded_rng().next_u32(), "where there is one shard it is as chance has it");
     }
@@ -436,10 +444,10 @@ mod tests {
             let shard = ShardIndex { number, shard_count: of };
             let mut firsts = alloc::collections::BTreeSet::new();
             for _ in 0..200 {
-                let spi = free_spi(&mut rng, shard, |_| false);
+                let spi = generate_unused_spi(&mut rng, shard, |_| false);
                 assert!(spi >= FIRST_SPI);
                 let first = spi.to_be_bytes()[0];
-                assert!(shard.owns_spi(first), "{spi:08x} of {shard:?}");
+                assert!(shard.owns_spi_octet(first), "{spi:08x} of {shard:?}");
                 firsts.insert(first);
             }
             assert_eq!(firsts.len() > 1, of < 255, "{shard:?}");

@@ -8,22 +8,22 @@ names! {
     pub(super) ChildState {
         Installed = "installed",
         /// Our request to replace it is out.
-        Rekeying = "our rekeying is out",
+        Rekeying = "our rekeying is pending",
         /// Both have asked to replace it.
         Collided = "both rekey",
         /// Both have, and the other side has deleted it already.
         Bereft = "both rekey, deleted by the peer",
         /// Another of ours has taken its place.
-        Outdated = "ours has taken its place",
+        Outdated = "replaced by ours",
         /// Another of the other side's has taken its place.
-        Replaced = "the peer's has taken its place",
-        Deleting = "our deletion is out",
+        Replaced = "replaced by the peer's",
+        Deleting = "our deletion is pending",
         Gone = "gone",
     }
 }
 
 names! {
-    /// What happens to a CHILD_SA.
+    /// The events of a CHILD_SA.
     pub(super) ChildEvent {
         Rekey = "it is time to rekey",
         PeerRekeys = "request to rekey",
@@ -37,14 +37,14 @@ names! {
 }
 
 names! {
-    /// What decides between two that were made at the same time.
+    /// The condition between two that were made at the same time.
     pub(super) Lowest {
         Ours = "the lowest of the four nonces is of our exchange",
     }
 }
 
 names! {
-    /// What is done with a CHILD_SA.
+    /// The actions on a CHILD_SA.
     pub(super) ChildAction {
         Request = "request rekeying",
         Answer = "answer with a new SA",
@@ -60,7 +60,7 @@ names! {
 }
 
 automaton! {
-    /// A CHILD_SA that is replaced or deleted. What the RFC leaves to whoever implements it:
+    /// A CHILD_SA that is replaced or deleted. Choices that the RFC leaves open:
     ///
     /// - A CHILD_SA that has been replaced is not replaced once more: TEMPORARY_FAILURE, as for one that is being closed.
     /// - Of a pair that was made at the same time, whoever made the one with the lowest nonce deletes that, and the other
@@ -72,7 +72,7 @@ automaton! {
         PeerRekeys => [Answer] Replaced;
         Delete => [RequestDelete] Deleting;
         PeerDeletes => [Remove, AnswerDelete] Gone;
-        ! never [Answered, Refused, NotFound, DeleteAnswered]: "no request about it is out";
+        ! never [Answered, Refused, NotFound, DeleteAnswered]: "no request about it is pending";
     }
     Rekeying {
         PeerRekeys => [Answer, Remember] Collided;
@@ -80,7 +80,7 @@ automaton! {
         Refused => [] Installed;
         NotFound => [Remove] Gone;
         PeerDeletes => [Remove, AnswerDelete] Gone;
-        ! never [Rekey, Delete, DeleteAnswered]: "one request is out at a time";
+        ! never [Rekey, Delete, DeleteAnswered]: "one request is pending at a time";
     }
     Collided {
         Answered if Ours => [DeleteOurs] Replaced;
@@ -89,36 +89,36 @@ automaton! {
         NotFound => [] Replaced;
         PeerDeletes => [Remove, AnswerDelete] Bereft;
         PeerRekeys => [TemporaryFailure] Collided;
-        ! never [Rekey, Delete, DeleteAnswered]: "one request is out at a time";
+        ! never [Rekey, Delete, DeleteAnswered]: "one request is pending at a time";
     }
     Bereft {
         Answered if Ours => [DeleteOurs] Gone;
         Answered => [] Gone;
         Refused => [] Gone;
         NotFound => [] Gone;
-        ! never [Rekey, Delete, DeleteAnswered]: "one request is out at a time";
-        ! never [PeerRekeys, PeerDeletes]: "nobody finds it any more";
+        ! never [Rekey, Delete, DeleteAnswered]: "one request is pending at a time";
+        ! never [PeerRekeys, PeerDeletes]: "it can no longer be found";
     }
     Outdated {
         Delete => [RequestDelete] Deleting;
         PeerDeletes => [Remove, AnswerDelete] Gone;
         PeerRekeys => [TemporaryFailure] Outdated;
-        ! ignored [Rekey]: "another has taken its place";
-        ! never [Answered, Refused, NotFound, DeleteAnswered]: "no request about it is out";
+        ! ignored [Rekey]: "it has been replaced";
+        ! never [Answered, Refused, NotFound, DeleteAnswered]: "no request about it is pending";
     }
     Replaced {
         PeerDeletes => [Remove, AnswerDelete] Gone;
         PeerRekeys => [TemporaryFailure] Replaced;
         Delete => [RequestDelete] Deleting;
-        ! ignored [Rekey]: "another has taken its place";
-        ! never [Answered, Refused, NotFound, DeleteAnswered]: "no request about it is out";
+        ! ignored [Rekey]: "it has been replaced";
+        ! never [Answered, Refused, NotFound, DeleteAnswered]: "no request about it is pending";
     }
     Deleting {
         DeleteAnswered => [Remove] Gone;
         PeerDeletes => [AnswerEmpty] Deleting;
         PeerRekeys => [TemporaryFailure] Deleting;
         ! ignored [Rekey]: "it ends";
-        ! never [Answered, Refused, NotFound, Delete]: "one request is out at a time";
+        ! never [Answered, Refused, NotFound, Delete]: "one request is pending at a time";
     }
     Gone {
         ! never [Rekey, PeerRekeys, Answered, Refused, NotFound, Delete, PeerDeletes, DeleteAnswered]: "it is forgotten";
@@ -129,17 +129,17 @@ names! {
     /// Where an IKE_SA stands that is established.
     pub(super) SaState {
         Established = "established",
-        Rekeying = "our rekeying is out",
+        Rekeying = "our rekeying is pending",
         Collided = "both rekey",
-        Outdated = "ours has taken its place",
-        Replaced = "the peer's has taken its place",
-        Deleting = "our deletion is out",
+        Outdated = "replaced by ours",
+        Replaced = "replaced by the peer's",
+        Deleting = "our deletion is pending",
         Gone = "gone",
     }
 }
 
 names! {
-    /// What happens to it.
+    /// The events of an IKE_SA.
     pub(super) SaEvent {
         Rekey = "it is time to rekey",
         PeerRekeys = "request to rekey",
@@ -152,7 +152,7 @@ names! {
 }
 
 names! {
-    /// What is done with it.
+    /// The actions on an IKE_SA.
     pub(super) SaAction {
         Request = "request rekeying",
         Answer = "answer with a new IKE_SA",
@@ -179,14 +179,14 @@ automaton! {
         PeerRekeys => [Answer, InheritTheirs] Replaced;
         Delete => [RequestDelete] Deleting;
         PeerDeletes => [AnswerDelete, End] Gone;
-        ! never [Answered, Refused, DeleteAnswered]: "no request about it is out";
+        ! never [Answered, Refused, DeleteAnswered]: "no request about it is pending";
     }
     Rekeying {
         PeerRekeys => [Answer, Hold] Collided;
         Answered => [InheritOurs, DeleteOld] Outdated;
         Refused => [] Established;
         PeerDeletes => [AnswerDelete, End] Gone;
-        ! never [Rekey, Delete, DeleteAnswered]: "one request is out at a time";
+        ! never [Rekey, Delete, DeleteAnswered]: "one request is pending at a time";
     }
     Collided {
         Answered if Ours => [InheritTheirs, DeleteOurs] Replaced;
@@ -194,11 +194,11 @@ automaton! {
         Refused => [InheritTheirs] Replaced;
         PeerDeletes => [InheritTheirs, AnswerDelete, End] Gone;
         PeerRekeys => [TemporaryFailure] Collided;
-        ! never [Rekey, Delete, DeleteAnswered]: "one request is out at a time";
+        ! never [Rekey, Delete, DeleteAnswered]: "one request is pending at a time";
     }
     Outdated {
         Delete => [RequestDelete] Deleting;
-        ! never [PeerRekeys, PeerDeletes]: "its deletion goes out at once";
+        ! never [PeerRekeys, PeerDeletes]: "its deletion is sent at once";
         ! never [Rekey, Answered, Refused, DeleteAnswered]: "nothing more is planned for it";
     }
     Replaced {
@@ -211,7 +211,7 @@ automaton! {
         DeleteAnswered => [End] Gone;
         PeerDeletes => [AnswerDelete, End] Gone;
         PeerRekeys => [TemporaryFailure] Deleting;
-        ! never [Rekey, Answered, Refused, Delete]: "one request is out at a time";
+        ! never [Rekey, Answered, Refused, Delete]: "one request is pending at a time";
     }
     Gone {
         ! never [Rekey, PeerRekeys, Answered, Refused, Delete, PeerDeletes, DeleteAnswered]: "it is forgotten";

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use usher_core::Duration;
 use usher_crypto::SecretValue;
 use usher_crypto::signature::KeyKind;
-use usher_eap::method::PeerOffer;
+use usher_eap::method::PeerMethodFactory;
 pub use usher_esp::plane::IpsecMode;
 
 /// The retransmission of requests (RFC 7296 §2.4).
@@ -32,7 +32,7 @@ impl Default for RetransmissionConfig {
 impl RetransmissionConfig {
     /// Returns the timeout after this number of retransmissions.
     #[must_use]
-    pub fn timeout_after(&self, retransmissions: u32) -> Duration {
+    pub fn retransmission_timeout_after(&self, retransmissions: u32) -> Duration {
         (0..retransmissions.min(32)).fold(self.first, |wait, _| wait * u64::from(self.tenths) / 10)
     }
 }
@@ -60,12 +60,12 @@ impl ShardIndex {
     pub const fn first_spi_octet(self, chance: u8) -> u8 {
         let of = if self.shard_count == 0 { 1 } else { self.shard_count };
         let octet = (chance - chance % of) as u16 + self.number as u16;
-        // Above the last whole multiple, subtract one step, so that the octet fits.
+        // If the result exceeds 255, one step is subtracted so that it fits an octet and keeps its remainder.
         if octet > u8::MAX as u16 { (octet - of as u16) as u8 } else { octet as u8 }
     }
     /// True if this shard owns SPIs with this first octet.
     #[must_use]
-    pub const fn owns_spi(self, first: u8) -> bool {
+    pub const fn owns_spi_octet(self, first: u8) -> bool {
         self.shard_count <= 1 || first % self.shard_count == self.number
     }
 }
@@ -86,7 +86,7 @@ pub struct IkeEndpointConfig {
     pub cookies_from_network: usize,
     /// Most half-open IKE_SAs of one host (an IPv4 address or an IPv6 /64), once there are `cookies_from` in all. A
     /// site (an IPv6 /56) may have eight times as many, and a network an eighth of `half_open`.
-    pub half_open_per_network: usize,
+    pub half_open_per_host: usize,
     /// The time in which an initiator has to authenticate.
     pub proof_timeout: Duration,
     /// Failed proofs a minute by the shared key of a connection. Beyond it, a network with a failure in the last ten
@@ -142,7 +142,7 @@ impl Default for IkeEndpointConfig {
             half_open: 10_000,
             cookies_from: 1000,
             cookies_from_network: 64,
-            half_open_per_network: 16,
+            half_open_per_host: 16,
             proof_timeout: Duration::from_secs(30),
             failed_proofs_per_minute: 60,
             requests_per_minute: 6000,
@@ -182,7 +182,7 @@ pub enum LocalAuth {
         /// The response to an Identity request.
         identity: Vec<u8>,
         /// The methods, the preferred first.
-        methods: Arc<[alloc::boxed::Box<dyn PeerOffer>]>,
+        methods: Arc<[alloc::boxed::Box<dyn PeerMethodFactory>]>,
     },
     /// The EAP method alone, if the initiator supports it (RFC 5998): this side is the responder.
     EapOnly,
@@ -222,7 +222,7 @@ pub enum ChildlessPolicy {
 
 /// The configuration of a CHILD_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ChildConfig {
+pub struct ChildSaConfig {
     /// Its name, for events.
     pub name: String,
     /// The proposals, the preferred first.
@@ -239,7 +239,7 @@ pub struct ChildConfig {
 
 /// The configuration of a peer, or of a group of peers.
 #[derive(Clone, Debug)]
-pub struct IkeConnection {
+pub struct IkeConnectionConfig {
     /// Its name, for events.
     pub name: String,
     /// The local identity.
@@ -255,7 +255,7 @@ pub struct IkeConnection {
     /// The proposals of the IKE_SA, the preferred first.
     pub proposals: Vec<Proposal>,
     /// The CHILD_SAs. An initiator begins with the first.
-    pub children: Vec<ChildConfig>,
+    pub children: Vec<ChildSaConfig>,
     /// Whether the IKE_SA begins with a CHILD_SA.
     pub childless: ChildlessPolicy,
     /// The initiator may move its SAs to other addresses (MOBIKE, RFC 4555). An initiator then always uses port 4500.
@@ -273,7 +273,7 @@ pub struct IkeConnection {
     pub unique: bool,
 }
 
-impl IkeConnection {
+impl IkeConnectionConfig {
     /// True if a peer at this address may initiate.
     pub(super) fn is_for(&self, place: IpAddr) -> bool {
         let place = place.to_canonical();

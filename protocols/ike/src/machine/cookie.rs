@@ -34,11 +34,11 @@ impl CookieSecrets {
     }
 
     /// Renews the secret when it is as old as a cookie's lifetime. The previous one stays valid.
-    fn renew_secret(&mut self, now: Instant, config: &IkeEndpointConfig, rng: &mut SecureRng) {
+    fn renew_cookie_secret_if_due(&mut self, now: Instant, config: &IkeEndpointConfig, rng: &mut SecureRng) {
         if self.renew_at.is_some_and(|at| at > now) {
             return;
         }
-        // After two idle lifetimes both secrets have expired.
+        // The secrets were last renewed two lifetimes ago or more, so every cookie of theirs has expired.
         if self.renew_at.is_some_and(|at| at + config.cookie_lifetime <= now) {
             self.secrets.clear();
         }
@@ -57,7 +57,7 @@ impl CookieSecrets {
         rng: &mut SecureRng,
         of: CookieInputs<'_>,
     ) -> Vec<u8> {
-        self.renew_secret(now, config, rng);
+        self.renew_cookie_secret_if_due(now, config, rng);
         let newest = self.secrets.first();
         newest
             .map(|(number, secret)| [&[*number][..], &Self::compute_code(secret, of)].concat())
@@ -72,7 +72,7 @@ impl CookieSecrets {
         of: CookieInputs<'_>,
         cookie: &[u8],
     ) -> bool {
-        self.renew_secret(now, config, rng);
+        self.renew_cookie_secret_if_due(now, config, rng);
         let Some((number, code)) = cookie.split_first() else { return false };
         let secret = self.secrets.iter().find(|(n, _)| n == number);
         secret.is_some_and(|(_, secret)| constant_time_eq(&Self::compute_code(secret, of), code))

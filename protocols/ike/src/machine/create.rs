@@ -1,16 +1,16 @@
 //! CREATE_CHILD_SA (RFC 7296 §1.3): creates a CHILD_SA, or rekeys a CHILD_SA or the IKE_SA.
 
 use super::authenticate::{InitialChildRequest, responder::parse_child_request};
-use super::child::{self, RequestedChild};
+use super::child::{self, RequestedChildSa};
 use super::collision::{
     ChildAction, ChildEvent, ChildRekeying, ChildState, Lowest, SaAction, SaEvent, SaRekeying, SaState,
 };
 use super::config::IpsecMode;
 use super::event::{EndReason, IkeEvent};
-use super::followup::{self, PendingSa};
+use super::followup::{self, PendingFollowupSa};
 use super::initial::NONCE;
 use super::resumption;
-use super::sa::{IkeSa, PendingExchange, SaKeyState, SaTask, StepContext, with_jitter};
+use super::sa::{IkeEndpointContext, IkeSa, IkeSaKeyState, IkeSaTask, PendingExchange, with_jitter};
 use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType, ProtocolId};
 use crate::header::Spi;
 use crate::keys::KeyDerivationInputs;
@@ -37,38 +37,38 @@ pub(super) type NoncePair = (Vec<u8>, Vec<u8>);
 
 /// The shared secrets of an exchange: of its own key exchange, if any, and of the additional ones.
 #[derive(Debug)]
-pub(super) struct SharedSecrets {
+pub(super) struct KeyExchangeSecrets {
     first: Option<SecretValue>,
     /// The secrets of the additional key exchanges, concatenated.
     further: SecretValue,
 }
 
-impl Default for SharedSecrets {
+impl Default for KeyExchangeSecrets {
     fn default() -> Self {
         Self { first: None, further: SecretValue::new(Vec::new()) }
     }
 }
 
-impl SharedSecrets {
-    fn from_first_secret(first: Option<SecretValue>) -> Self {
+impl KeyExchangeSecrets {
+    fn with_initial_shared_secret(first: Option<SecretValue>) -> Self {
         Self { first, ..Self::default() }
     }
-    pub(super) fn add_secret(&mut self, further: &SecretValue) {
-        // The old buffer is zeroed when it is replaced.
+    pub(super) fn append_further_secret(&mut self, further: &SecretValue) {
+        // A buffer that grew in place could leave a copy of the secret behind. A buffer that is replaced is zeroed.
         self.further = SecretValue::new([&self.further[..], further].concat());
     }
     /// Returns the secrets as the key derivation takes them.
-    pub(super) fn key_inputs(&self) -> (Option<&[u8]>, &[u8]) {
+    pub(super) fn key_derivation_secrets(&self) -> (Option<&[u8]>, &[u8]) {
         (self.first.as_deref().map(Vec::as_slice), &self.further)
     }
 }
 
 /// The result of this side's request, after its response.
 #[derive(Debug)]
-pub(super) struct AnsweredRequest {
+pub(super) struct CreateChildResult {
     pub(super) request: CreateChildRequest,
     nonces: NoncePair,
-    pub(super) secrets: SharedSecrets,
+    pub(super) secrets: KeyExchangeSecrets,
     /// The payloads of the response.
     payloads: Vec<Payload>,
 }
@@ -79,7 +79,7 @@ const REPLACED: usize = 8;
 /// A CREATE_CHILD_SA request of this side.
 #[derive(Debug)]
 pub(super) struct CreateChildRequest {
-    task: SaTask,
+    task: IkeSaTask,
     exchange: Option<(KeyExchangeMethod, Box<dyn KeyExchange>)>,
     nonce: [u8; NONCE],
     /// True if the peer has already asked for another key exchange method.
@@ -98,12 +98,12 @@ struct AnsweredKeyExchange {
     secret: SecretValue,
 }
 
-pub(super) fn start_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, task: SaTask) {
+pub(super) fn start_create_exchange(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, task: IkeSaTask) {
     let connection = sa.connection.clone();
     let rekeying = proposals_to_rekey(sa);
     let (proposals, child) = match &task {
-        SaTask::CreateChild(number) => (&connection.children[*number].proposals, Some((*number, None))),
-        SaTask::RekeyChild(spi) => {
+        IkeSaTask::CreateChild(number) => (&connection.children[*number].proposals, Some((*number, None))),
+        IkeSaTask::RekeyChild(spi) => {
             let found = sa.children.iter_mut().find(|child| child.sa.inbound == *spi);
             let Some(found) = found else { return };
             let Some(row) = ChildRekeying::step(found.state, ChildEvent::Rekey, |_| false) else { return };
@@ -125,8 +125,8 @@ pub(super) fn start_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, ta
 
 fn send_create_request(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    task: SaTask,
+    cx: &mut IkeEndpointContext<'_>,
+    task: IkeSaTask,
     child: Option<(usize, Option<u32>)>,
     proposals: &[Proposal],
     method: Option<KeyExchangeMethod>,
@@ -199,7 +199,7 @@ fn find_proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
 /// Handles the response to this side's request.
 pub(super) fn handle_create_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     mut request: CreateChildRequest,
     payloads: Vec<Payload>,
 ) {
@@ -214,7 +214,7 @@ pub(super) fn handle_create_response(
         _ => None,
     };
     let chosen = find_proposals(&payloads).and_then(|all| all.first());
-    // A requested key exchange is neither dropped nor added by the response.
+    // RFC 7296, 1.3: a response neither drops nor adds a key exchange.
     let exchanged = chosen.is_some_and(|chosen| chosen.key_exchange().is_some());
     let theirs = find_nonce(&payloads).cloned();
     let (Some(theirs), true) = (theirs, exchanged == secret.is_some()) else {
@@ -224,23 +224,32 @@ pub(super) fn handle_create_response(
     let methods = chosen.map(|chosen| chosen.additional_exchanges().collect()).unwrap_or_default();
     let link = followup::find_link_notify(&payloads).cloned().map(Payload::Notify);
     let nonces = (request.nonce.to_vec(), theirs);
-    let gathered =
-        AnsweredRequest { request, nonces, secrets: SharedSecrets::from_first_secret(secret), payloads };
+    let gathered = CreateChildResult {
+        request,
+        nonces,
+        secrets: KeyExchangeSecrets::with_initial_shared_secret(secret),
+        payloads,
+    };
     followup::start_next_followup(sa, cx, gathered, methods, link.as_slice());
 }
 
 /// Finishes a request whose key exchanges are all done: installs the result, or rejects it.
-pub(super) fn finish_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, gathered: AnsweredRequest) {
-    let AnsweredRequest { request: CreateChildRequest { task, spi, ike, .. }, nonces, secrets, payloads } =
+pub(super) fn finish_create_exchange(
+    sa: &mut IkeSa,
+    cx: &mut IkeEndpointContext<'_>,
+    gathered: CreateChildResult,
+) {
+    let CreateChildResult { request: CreateChildRequest { task, spi, ike, .. }, nonces, secrets, payloads } =
         gathered;
     let chosen = find_proposals(&payloads).and_then(|all| all.first());
     match task {
-        SaTask::CreateChild(config) => {
+        IkeSaTask::CreateChild(config) => {
             let secrets = &secrets;
-            let made = RequestedChild { config, spi, secrets, nonces: &nonces, replaces: None, first: false };
-            child::accept_child(sa, cx, &made, &payloads);
+            let made =
+                RequestedChildSa { config, spi, secrets, nonces: &nonces, replaces: None, first: false };
+            child::install_child_from_response(sa, cx, &made, &payloads);
         }
-        SaTask::RekeyChild(old) => {
+        IkeSaTask::RekeyChild(old) => {
             let Some(config) =
                 sa.children.iter().find(|child| child.sa.inbound == old).map(|child| child.config)
             else {
@@ -248,19 +257,19 @@ pub(super) fn finish_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, g
             };
             let secrets = &secrets;
             let made =
-                RequestedChild { config, spi, secrets, nonces: &nonces, replaces: Some(old), first: false };
-            let event = if child::accept_child(sa, cx, &made, &payloads) {
+                RequestedChildSa { config, spi, secrets, nonces: &nonces, replaces: Some(old), first: false };
+            let event = if child::install_child_from_response(sa, cx, &made, &payloads) {
                 ChildEvent::Answered
             } else {
                 ChildEvent::Refused
             };
-            child_event(sa, cx, old, event, Some((spi, &nonces)));
+            apply_child_rekey_event(sa, cx, old, event, Some((spi, &nonces)));
         }
         _ => {
             if secrets.first.is_none() {
-                // A new IKE_SA needs a new shared secret, so this response is invalid.
+                // RFC 7296, 2.18: a new IKE_SA needs a new shared secret, so this response is invalid.
                 cx.counters.syntax += 1;
-                sa_event(sa, cx, SaEvent::Refused, None);
+                apply_sa_rekey_event(sa, cx, SaEvent::Refused, None);
                 return sa.end_sa(cx, EndReason::Protocol);
             }
             let chosen = chosen.filter(|chosen| {
@@ -270,10 +279,10 @@ pub(super) fn finish_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, g
             let (Some(peer), Some(chosen)) =
                 (peer, chosen.filter(|one| IkeAlgorithms::from_proposal(one).is_some()))
             else {
-                return sa_event(sa, cx, SaEvent::Refused, None);
+                return apply_sa_rekey_event(sa, cx, SaEvent::Refused, None);
             };
-            let born = create_successor(sa, cx, true, (ike, peer), chosen, &secrets, &nonces);
-            sa_event(sa, cx, SaEvent::Answered, born.map(|born| (born, lowest_nonce(&nonces))));
+            let born = create_replacement_ike_sa(sa, cx, true, (ike, peer), chosen, &secrets, &nonces);
+            apply_sa_rekey_event(sa, cx, SaEvent::Answered, born.map(|born| (born, lowest_nonce(&nonces))));
         }
     }
 }
@@ -285,18 +294,19 @@ pub(super) fn lowest_nonce(nonces: &NoncePair) -> Vec<u8> {
 /// Handles the peer's refusal of a request.
 pub(super) fn handle_create_refusal(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     request: CreateChildRequest,
     error: &NotifyPayload,
 ) {
     let later = error.kind == NotifyType::TEMPORARY_FAILURE;
     if later {
+        // RFC 7296, 2.25: after TEMPORARY_FAILURE this side waits before it tries again.
         let rest = with_jitter(cx, REST);
         sa.rest_until = Some(cx.now + rest);
     }
-    // The peer may ask once for another of the offered key exchange methods.
+    // With INVALID_KE_PAYLOAD, the peer may ask once for another of the key exchange methods that this side offered.
     let wanted = (error.kind == NotifyType::INVALID_KE_PAYLOAD)
-        .then(|| error.numeric_data())
+        .then(|| error.notification_number())
         .flatten()
         .map(KeyExchangeMethod);
     let other = wanted.filter(|wanted| {
@@ -307,8 +317,8 @@ pub(super) fn handle_create_refusal(
     let connection = sa.connection.clone();
     let rekeying = proposals_to_rekey(sa);
     let (child, proposals) = match &request.task {
-        SaTask::CreateChild(number) => (Some((*number, None)), &connection.children[*number].proposals),
-        SaTask::RekeyChild(spi) => match sa.children.iter().find(|child| child.sa.inbound == *spi) {
+        IkeSaTask::CreateChild(number) => (Some((*number, None)), &connection.children[*number].proposals),
+        IkeSaTask::RekeyChild(spi) => match sa.children.iter().find(|child| child.sa.inbound == *spi) {
             Some(child) => (Some((child.config, Some(*spi))), &connection.children[child.config].proposals),
             None => return,
         },
@@ -324,17 +334,17 @@ pub(super) fn handle_create_refusal(
         return send_create_request(sa, cx, request.task, child, proposals, Some(method), true);
     }
     match request.task {
-        SaTask::CreateChild(number) if !later => {
+        IkeSaTask::CreateChild(number) if !later => {
             cx.counters.children_refused += 1;
             let name = connection.children[number].name.clone();
             cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.id, name, why: error.kind });
         }
-        SaTask::RekeyChild(spi) => {
+        IkeSaTask::RekeyChild(spi) => {
             let gone = error.kind == NotifyType::CHILD_SA_NOT_FOUND;
             let event = if gone { ChildEvent::NotFound } else { ChildEvent::Refused };
-            child_event(sa, cx, spi, event, None);
+            apply_child_rekey_event(sa, cx, spi, event, None);
         }
-        SaTask::Rekey => sa_event(sa, cx, SaEvent::Refused, None),
+        IkeSaTask::Rekey => apply_sa_rekey_event(sa, cx, SaEvent::Refused, None),
         _ => {}
     }
     if later {
@@ -343,9 +353,9 @@ pub(super) fn handle_create_refusal(
 }
 
 /// Applies an event of rekeying to a CHILD_SA, with the new inbound SPI and the lowest nonce.
-fn child_event(
+fn apply_child_rekey_event(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     spi: u32,
     event: ChildEvent,
     made: Option<(u32, &NoncePair)>,
@@ -354,16 +364,17 @@ fn child_event(
     let child = &mut sa.children[at];
     let ours = made.map(|(_, nonces)| lowest_nonce(nonces));
     let rival = child.rival.as_ref().map(|(_, lowest)| lowest.clone());
+    // RFC 7296, 2.8.1: the side whose nonce is the lowest closes its CHILD_SA.
     let guard = |Lowest::Ours| matches!((&ours, &rival), (Some(ours), Some(theirs)) if ours < theirs);
     let Some(row) = ChildRekeying::step(child.state, event, guard) else { return };
     child.state = row.to;
     for action in row.actions {
         match action {
-            ChildAction::DeleteOld => sa.plan_task(SaTask::DeleteChild(spi)),
+            ChildAction::DeleteOld => sa.plan_task(IkeSaTask::DeleteChild(spi)),
             ChildAction::DeleteOurs => {
                 if let Some((new, _)) = made {
                     cx.counters.collisions += 1;
-                    sa.plan_task(SaTask::DeleteChild(new));
+                    sa.plan_task(IkeSaTask::DeleteChild(new));
                 }
             }
             ChildAction::Remove => {
@@ -379,7 +390,7 @@ fn child_event(
         }
         ChildState::Replaced => sa.children[at].rekey_at = Some(cx.now + LEFT_OVER),
         ChildState::Installed => {
-            // The rekeying was refused. It is tried again while the old CHILD_SA lasts.
+            // The peer has refused the rekeying. It is tried again while the old CHILD_SA lasts.
             let config = &sa.connection.children[sa.children[at].config];
             sa.children[at].rekey_at = config.rekey_after.map(|_| cx.now + LEFT_OVER);
         }
@@ -388,18 +399,18 @@ fn child_event(
 }
 
 /// Handles a request of the peer.
-pub(super) fn handle_create_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+pub(super) fn handle_create_request(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, payloads: &[Payload]) {
     let (Some(proposed), Some(theirs)) = (find_proposals(payloads), find_nonce(payloads)) else {
         return sa.reject_request(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
-    // Each may cost a key exchange.
+    // Each request may cost a key exchange, so their rate is limited.
     let most = cx.config.creates_per_minute;
-    if sa.create_debt.is_of_a_minute(cx.now, most) {
-        cx.counters.creates_held_back += 1;
+    if sa.create_debt.is_minute_limit_reached(cx.now, most) {
+        cx.counters.creates_rate_limited += 1;
         cx.counters.temporary_failures += 1;
         return sa.respond_notify(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
-    sa.create_debt.add_of_a_minute(cx.now, most);
+    sa.create_debt.charge_minute_share(cx.now, most);
     if proposed.first().is_some_and(|proposal| proposal.protocol == ProtocolId::IKE) {
         return respond_to_rekey(sa, cx, payloads, proposed, theirs);
     }
@@ -421,14 +432,15 @@ pub(super) fn handle_create_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, pa
 /// Creates the CHILD_SA of the peer's request.
 fn create_requested_child(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     payloads: &[Payload],
     asked: &InitialChildRequest,
     theirs: &[u8],
 ) -> Result<Vec<Payload>, NotifyPayload> {
     let temporary = || NotifyPayload::new(NotifyType::TEMPORARY_FAILURE);
-    // While the IKE_SA is rekeyed or closed (§2.25.2), or additional key exchanges of another request are open.
-    if sa.state != SaState::Established || sa.expected_keys.is_some() || sa.is_path_unproved() {
+    // The peer has to wait while the IKE_SA is rekeyed or closed (§2.25.2), while additional key exchanges are open, or
+    // while its new address is unproved.
+    if sa.state != SaState::Established || sa.expected_keys.is_some() || sa.is_peer_address_unproved() {
         return Err(temporary());
     }
     let replaced = notify_payloads(payloads).find(|notify| notify.kind == NotifyType::REKEY_SA);
@@ -456,22 +468,23 @@ fn create_requested_child(
     {
         return Err(temporary());
     }
-    let exchanged = exchange_for(cx, wanted, payloads)?;
+    let exchanged = answer_requested_key_exchange(cx, wanted, payloads)?;
     let ours: [u8; NONCE] = cx.random_octets();
     let nonces = (theirs.to_vec(), ours.to_vec());
     let replaces = old.as_ref().map(|(at, _)| sa.children[*at].sa.inbound);
-    let secrets =
-        SharedSecrets::from_first_secret(exchanged.as_ref().map(|exchanged| exchanged.secret.clone()));
+    let secrets = KeyExchangeSecrets::with_initial_shared_secret(
+        exchanged.as_ref().map(|exchanged| exchanged.secret.clone()),
+    );
     let mut middle = alloc::vec![Payload::Nonce(ours.to_vec())];
     middle.extend(
         exchanged.map(|exchanged| Payload::KeyExchange { method: exchanged.method, data: exchanged.public }),
     );
     if !further.is_empty() {
-        let (granted, mut answer) =
-            child::prepare_grant(sa, cx, selected, asked.transport, replaces).map_err(NotifyPayload::new)?;
-        let makes = PendingSa::Child { granted: Box::new(granted), replaces };
-        middle.push(followup::expect_followup(sa, cx, makes, further, secrets, nonces));
-        before_selectors(&mut answer, middle);
+        let (granted, mut answer) = child::prepare_child_grant(sa, cx, selected, asked.transport, replaces)
+            .map_err(NotifyPayload::new)?;
+        let makes = PendingFollowupSa::Child { granted: Box::new(granted), replaces };
+        middle.push(followup::expect_followup_exchanges(sa, cx, makes, further, secrets, nonces));
+        insert_before_selectors(&mut answer, middle);
         return Ok(answer);
     }
     let granted = child::grant_child(sa, cx, selected, asked.transport, &secrets, &nonces, replaces);
@@ -486,20 +499,20 @@ fn create_requested_child(
             child.rekey_at = Some(cx.now + LEFT_OVER);
         }
     }
-    before_selectors(&mut answer, middle);
+    insert_before_selectors(&mut answer, middle);
     Ok(answer)
 }
 
 /// Inserts payloads at the place of a key exchange, before the selectors.
-fn before_selectors(answer: &mut Vec<Payload>, payloads: Vec<Payload>) {
+fn insert_before_selectors(answer: &mut Vec<Payload>, payloads: Vec<Payload>) {
     let at = answer.iter().position(|payload| matches!(payload, Payload::TrafficSelectorsInitiator(_)));
     let at = at.unwrap_or(answer.len());
     answer.splice(at..at, payloads);
 }
 
 /// Answers the key exchange of a request, if the chosen proposal has one.
-fn exchange_for(
-    cx: &mut StepContext<'_>,
+fn answer_requested_key_exchange(
+    cx: &mut IkeEndpointContext<'_>,
     wanted: Option<KeyExchangeMethod>,
     payloads: &[Payload],
 ) -> Result<Option<AnsweredKeyExchange>, NotifyPayload> {
@@ -507,6 +520,7 @@ fn exchange_for(
     let public = match key_exchange(payloads) {
         Some((theirs, public)) if theirs == method => public,
         _ => {
+            // RFC 7296, 1.3, 3.4: another method than the chosen one is answered with INVALID_KE_PAYLOAD.
             cx.counters.invalid_ke += 1;
             return Err(NotifyPayload::with_data(NotifyType::INVALID_KE_PAYLOAD, method.0.to_be_bytes()));
         }
@@ -522,12 +536,12 @@ fn exchange_for(
 /// Responds to the peer's rekeying of the IKE_SA.
 fn respond_to_rekey(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     payloads: &[Payload],
     proposed: &[Proposal],
     theirs: &[u8],
 ) {
-    let answer = match try_rekey(sa, cx, payloads, proposed, theirs) {
+    let answer = match try_respond_to_rekey(sa, cx, payloads, proposed, theirs) {
         Ok(answer) => answer,
         Err(notify) => {
             if notify.kind == NotifyType::TEMPORARY_FAILURE {
@@ -539,32 +553,32 @@ fn respond_to_rekey(
     let (payloads, born) = answer;
     sa.respond_protected(cx, CREATE_CHILD_SA, &payloads);
     if let Some(born) = born {
-        sa_event(sa, cx, SaEvent::PeerRekeys, Some(born));
+        apply_sa_rekey_event(sa, cx, SaEvent::PeerRekeys, Some(born));
     }
 }
 
 /// The response, and the new IKE_SA with the lowest nonce unless additional key exchanges come first.
 type RekeyResponse = (Vec<Payload>, Option<(Box<IkeSa>, Vec<u8>)>);
 
-fn try_rekey(
+fn try_respond_to_rekey(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     payloads: &[Payload],
     proposed: &[Proposal],
     theirs: &[u8],
 ) -> Result<RekeyResponse, NotifyPayload> {
-    // While this side creates, rekeys or deletes a CHILD_SA (§2.25.2).
+    // The peer has to wait while this side creates, rekeys or deletes a CHILD_SA (§2.25.2).
     let busy = sa.outstanding.as_ref().is_some_and(|outstanding| match &outstanding.exchange {
-        PendingExchange::Create(request) => request.task != SaTask::Rekey,
+        PendingExchange::Create(request) => request.task != IkeSaTask::Rekey,
         PendingExchange::DeleteChild(_) | PendingExchange::FollowUp(_) => true,
         _ => false,
     });
-    let busy = busy || sa.expected_keys.is_some() || sa.is_path_unproved();
+    let busy = busy || sa.expected_keys.is_some() || sa.is_peer_address_unproved();
     let row = SaRekeying::step(sa.state, SaEvent::PeerRekeys, |_| false);
     if busy || row.is_none_or(|row| row.actions.contains(&SaAction::TemporaryFailure)) {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
-    // Replaced IKE_SAs stay for a while; this bounds their number.
+    // A replaced IKE_SA stays for a while, so the number of recent replacements is limited.
     sa.replaced_at.retain(|at| cx.now < *at + LEFT_OVER);
     if sa.replaced_at.len() >= REPLACED {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
@@ -576,15 +590,17 @@ fn try_rekey(
     let peer =
         chosen.spi[..].try_into().map(Spi).map_err(|_| NotifyPayload::new(NotifyType::INVALID_SYNTAX))?;
     let further: VecDeque<_> = chosen.additional_exchanges().collect();
-    // A collision cannot be decided yet: the new IKE_SA does not exist.
+    // Both sides rekey at the same time. With additional key exchanges the new IKE_SA does not exist yet, so the
+    // collision cannot be decided.
     if !further.is_empty() && row.is_some_and(|row| row.actions.contains(&SaAction::Hold)) {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
-    let exchanged = exchange_for(cx, chosen.key_exchange(), payloads)?.ok_or_else(no_proposal)?;
+    let exchanged =
+        answer_requested_key_exchange(cx, chosen.key_exchange(), payloads)?.ok_or_else(no_proposal)?;
     let (ours, spi): ([u8; NONCE], _) = (cx.random_octets(), cx.new_ike_spi());
     let nonces = (theirs.to_vec(), ours.to_vec());
     let AnsweredKeyExchange { method, public, secret } = exchanged;
-    let (secrets, spis) = (SharedSecrets::from_first_secret(Some(secret)), (peer, spi));
+    let (secrets, spis) = (KeyExchangeSecrets::with_initial_shared_secret(Some(secret)), (peer, spi));
     chosen.spi = spi.0.to_vec();
     let mut answer = alloc::vec![
         Payload::SecurityAssociation([chosen.clone()].into()),
@@ -592,29 +608,29 @@ fn try_rekey(
         Payload::KeyExchange { method, data: public },
     ];
     if !further.is_empty() {
-        answer.push(followup::expect_followup(
+        answer.push(followup::expect_followup_exchanges(
             sa,
             cx,
-            PendingSa::Ike { spis, chosen },
+            PendingFollowupSa::Ike { spis, chosen },
             further,
             secrets,
             nonces,
         ));
         return Ok((answer, None));
     }
-    let born = create_successor(sa, cx, false, spis, &chosen, &secrets, &nonces);
+    let born = create_replacement_ike_sa(sa, cx, false, spis, &chosen, &secrets, &nonces);
     let born = born.ok_or_else(no_proposal)?;
     Ok((answer, Some((born, lowest_nonce(&nonces)))))
 }
 
 /// Creates the IKE_SA that replaces another.
-pub(super) fn create_successor(
+pub(super) fn create_replacement_ike_sa(
     sa: &IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     initiator: bool,
     spis: (Spi, Spi),
     chosen: &Proposal,
-    secrets: &SharedSecrets,
+    secrets: &KeyExchangeSecrets,
     nonces: &NoncePair,
 ) -> Option<Box<IkeSa>> {
     let (old, algorithms) = (sa.session.as_ref()?, IkeAlgorithms::from_proposal(chosen)?);
@@ -625,11 +641,12 @@ pub(super) fn create_successor(
         initiator_spi: spis.0,
         responder_spi: spis.1,
     };
-    let (first, further) = secrets.key_inputs();
+    let (first, further) = secrets.key_derivation_secrets();
     let keys = old.keys.derive_rekeyed(old.algorithms.prf, &algorithms, (first?, further), &seeds);
+    // RFC 7296, 2.18: message IDs begin at 0.
     let mut born = Box::new(IkeSa::new(sa.connection.clone(), initiator, sa.path, cx.now));
     born.spis = spis;
-    born.session = Some(SaKeyState::new(algorithms, keys, initiator)?);
+    born.session = Some(IkeSaKeyState::new(algorithms, keys, initiator)?);
     born.report_keys(cx);
     born.nat = sa.nat;
     born.mobike = sa.mobike;
@@ -649,9 +666,9 @@ pub(super) fn create_successor(
 }
 
 /// Applies an event of rekeying to an IKE_SA, from either side.
-pub(super) fn sa_event(
+pub(super) fn apply_sa_rekey_event(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     event: SaEvent,
     born: Option<(Box<IkeSa>, Vec<u8>)>,
 ) {
@@ -660,6 +677,7 @@ pub(super) fn sa_event(
         None => (None, None),
     };
     let theirs = sa.peer_rekeyed_sa.as_ref().map(|(_, lowest)| lowest.clone());
+    // RFC 7296, 2.8.2: the IKE_SA with the lowest nonce does not inherit.
     let guard = |Lowest::Ours| matches!((&ours, &theirs), (Some(ours), Some(theirs)) if ours < theirs);
     let Some(row) = SaRekeying::step(sa.state, event, guard) else { return };
     sa.state = row.to;
@@ -669,19 +687,20 @@ pub(super) fn sa_event(
     for action in row.actions {
         match action {
             SaAction::Hold => sa.peer_rekeyed_sa = new.take().zip(ours.clone()),
-            SaAction::InheritOurs => inherit_children(sa, cx, new.take()),
+            SaAction::InheritOurs => move_children_to_successor(sa, cx, new.take()),
             SaAction::InheritTheirs => {
                 let theirs = sa.peer_rekeyed_sa.take().map(|(held, _)| held);
-                // Without a collision, the heir is the IKE_SA of the peer's request.
+                // Without a collision, the heir is the IKE_SA that the peer's request has just created.
                 let heir = if event == SaEvent::PeerRekeys { new.take() } else { theirs };
-                inherit_children(sa, cx, heir);
+                move_children_to_successor(sa, cx, heir);
                 sa.rekey_at = Some(cx.now + LEFT_OVER);
             }
             SaAction::KeepTheirs => {
                 if let Some((mut held, _)) = sa.peer_rekeyed_sa.take() {
                     cx.counters.collisions += 1;
                     held.silent = true;
-                    // The peer deletes the IKE_SA that it made, unless it missed our response.
+                    // The peer created this IKE_SA, which lost the collision, and will delete it. If the peer missed
+                    // our response, a timer ends it.
                     held.state = SaState::Replaced;
                     held.rekey_at = Some(cx.now + LEFT_OVER);
                     cx.created_sas.push(*held);
@@ -691,27 +710,29 @@ pub(super) fn sa_event(
                 if let Some(mut loser) = new.take() {
                     cx.counters.collisions += 1;
                     loser.silent = true;
-                    loser.plan_task(SaTask::Delete(EndReason::Rekeyed));
+                    loser.plan_task(IkeSaTask::Delete(EndReason::Rekeyed));
                     cx.created_sas.push(*loser);
                 }
             }
-            SaAction::DeleteOld => sa.plan_task(SaTask::Delete(EndReason::Rekeyed)),
+            SaAction::DeleteOld => sa.plan_task(IkeSaTask::Delete(EndReason::Rekeyed)),
             _ => {}
         }
     }
 }
 
 /// Moves the CHILD_SAs and the pending tasks to the new IKE_SA.
-fn inherit_children(sa: &mut IkeSa, cx: &mut StepContext<'_>, heir: Option<Box<IkeSa>>) {
+fn move_children_to_successor(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, heir: Option<Box<IkeSa>>) {
     let Some(mut heir) = heir else { return };
     cx.counters.rekeyed += 1;
+    // RFC 7296, 2.8, 2.8.2: the new IKE_SA inherits all CHILD_SAs.
     heir.children = core::mem::take(&mut sa.children);
     heir.tasks = core::mem::take(&mut sa.tasks);
-    heir.tasks.retain(|task| *task != SaTask::Rekey);
-    // The peer may have moved since the heir was made. A pending return routability check moves with the tasks.
+    heir.tasks.retain(|task| *task != IkeSaTask::Rekey);
+    // The peer may have moved since the heir was created, so its address is copied. A pending return routability check
+    // moves with the tasks.
     (heir.path, heir.proved, heir.nat) = (sa.path, sa.proved, sa.nat);
     heir.expiry_deadline = sa.expiry_deadline;
-    resumption::plan_ticket_request(&mut heir, cx);
+    resumption::schedule_ticket_request(&mut heir, cx);
     heir.replaced_sa = Some(sa.id);
     sa.rekey_at = None;
     cx.created_sas.push(*heir);

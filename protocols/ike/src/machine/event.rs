@@ -1,6 +1,6 @@
 //! Commands, events and jobs of an endpoint.
 
-use super::config::{IkeConnection, IpsecMode};
+use super::config::{IkeConnectionConfig, IpsecMode};
 use crate::header::Spi;
 use crate::keys::{IkeKeys, PacketKeys};
 use crate::payload::{ConfigurationAttribute, Identification, TrafficSelector};
@@ -15,17 +15,17 @@ use core::net::SocketAddr;
 use usher_core::{DatagramPath, WallTime, WorkLabel};
 use usher_crypto::SecretValue;
 use usher_crypto::signature::{KeyKind, SignatureScheme};
-use usher_esp::plane::{OuterPath, SaPair};
+use usher_esp::plane::{OuterAddresses, SaPair};
 use usher_esp::{EspTransform, SaLifetime};
 
 /// Identifies an IKE_SA of an endpoint. Ids are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SaId(pub u64);
+pub struct IkeSaId(pub u64);
 
 /// The bits of an id that hold its shard. The bits below count the IKE_SAs of one shard and never overflow.
 const SHARD: u32 = 24;
 
-impl SaId {
+impl IkeSaId {
     /// Returns the id of an IKE_SA from its shard's token.
     pub(super) fn from_token(token: u64, shard: u8) -> Self {
         Self(token | u64::from(shard) << SHARD)
@@ -69,13 +69,13 @@ pub enum EapAnswer {
 pub enum IkeCommand {
     /// Replaces the list of connections that peers may initiate, the preferred first. Existing IKE_SAs stay as they
     /// are.
-    Serve(Vec<Arc<IkeConnection>>),
+    Serve(Vec<Arc<IkeConnectionConfig>>),
     /// Initiates an IKE_SA.
     Initiate {
         /// Returned in [`IkeEvent::Initiated`].
         token: u64,
         /// The connection to use.
-        connection: Arc<IkeConnection>,
+        connection: Arc<IkeConnectionConfig>,
         /// The local address. If unspecified, the host chooses it, and the endpoint assumes a NAT.
         local: SocketAddr,
         /// The peer's address.
@@ -87,7 +87,7 @@ pub enum IkeCommand {
     /// Another shard has a new IKE_SA of this pair ([`IkeEvent::Replaces`]). Ends the pair's IKE_SAs of this shard.
     Replaced {
         /// The new IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// Its connection. IKE_SAs of other connections stay: an authentication by one connection is no proof for
         /// another.
         connection: String,
@@ -101,14 +101,14 @@ pub enum IkeCommand {
     /// The reply to [`IkeEvent::Eap`].
     Eap {
         /// The IKE_SA of the event.
-        sa: SaId,
+        sa: IkeSaId,
         /// The reply.
         answer: EapAnswer,
     },
     /// The reply to [`IkeEvent::AddressRequested`]. Without attributes, there is no address for the initiator.
     Address {
         /// The IKE_SA of the event.
-        sa: SaId,
+        sa: IkeSaId,
         /// The addresses and the other attributes for the initiator.
         attributes: Vec<ConfigurationAttribute>,
     },
@@ -139,21 +139,21 @@ pub enum IkeCommand {
     /// Creates another CHILD_SA.
     CreateChild {
         /// The IKE_SA.
-        sa: SaId,
-        /// The name of the connection's [`ChildConfig`](super::ChildConfig).
+        sa: IkeSaId,
+        /// The name of the connection's [`ChildSaConfig`](super::ChildSaConfig).
         name: String,
     },
     /// Rekeys a CHILD_SA.
     RekeyChild {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The inbound SPI.
         spi: u32,
     },
     /// Deletes a CHILD_SA.
     DeleteChild {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The inbound SPI.
         spi: u32,
     },
@@ -161,16 +161,16 @@ pub enum IkeCommand {
     /// certificate below one.
     Revoked(Arc<BTreeSet<CertificateName>>),
     /// Rekeys an IKE_SA.
-    Rekey(SaId),
+    Rekey(IkeSaId),
     /// Deletes an IKE_SA.
-    Delete(SaId),
+    Delete(IkeSaId),
     /// Sends a dead peer detection request.
-    Probe(SaId),
+    Probe(IkeSaId),
     /// Reports traffic on CHILD_SAs of an IKE_SA. Authentic inbound packets prove that the peer is alive (RFC 7296
     /// §2.4). Outbound packets keep a NAT mapping alive (RFC 3948 §4).
     Traffic {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// Authentic packets have arrived.
         received: bool,
         /// Packets were sent.
@@ -180,7 +180,7 @@ pub enum IkeCommand {
     /// §3.5). Packets follow when the peer has responded there.
     Move {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The local address.
         local: SocketAddr,
         /// The peer's address.
@@ -242,7 +242,7 @@ impl ChildSa {
             mode: self.mode,
             local: self.local.clone(),
             remote: self.remote.clone(),
-            outer: OuterPath { local, remote, encapsulated: self.encapsulated },
+            outer: OuterAddresses { local, remote, encapsulated: self.encapsulated },
             policy: None,
             lifetime: SaLifetime::default(),
             window: SaPair::WINDOW,
@@ -296,12 +296,12 @@ pub enum IkeEvent {
         /// The command's token.
         token: u64,
         /// The new IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
     },
     /// An initiator sent an EAP packet. Reply with [`IkeCommand::Eap`].
     Eap {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The identity that the initiator claims.
         identity: Identification,
         /// The name of its connection.
@@ -314,7 +314,7 @@ pub enum IkeEvent {
     /// An authenticated initiator requests addresses. Reply with [`IkeCommand::Address`].
     AddressRequested {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The initiator's identity.
         identity: Identification,
         /// The name of its connection.
@@ -336,14 +336,14 @@ pub enum IkeEvent {
     /// The responder assigned addresses and other attributes to this side.
     Configured {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The assigned attributes.
         attributes: Vec<ConfigurationAttribute>,
     },
     /// Both sides have authenticated.
     Established {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The name of its connection.
         connection: String,
         /// The peer's identity. After EAP, the identity that EAP has authenticated.
@@ -358,7 +358,7 @@ pub enum IkeEvent {
     /// shards.
     Replaces {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The name of its connection.
         connection: String,
         /// The local identity.
@@ -371,14 +371,14 @@ pub enum IkeEvent {
     /// Install this CHILD_SA before you send the transmissions that follow this event.
     Install {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The CHILD_SA.
         child: Box<ChildSa>,
     },
     /// Remove this CHILD_SA.
     Remove {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The inbound SPI.
         inbound: u32,
         /// The outbound SPI.
@@ -387,7 +387,7 @@ pub enum IkeEvent {
     /// A CHILD_SA of this side's request was not created.
     ChildRefused {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The name of its configuration.
         name: String,
         /// The error: the peer's, or the one that fits its invalid response.
@@ -396,22 +396,22 @@ pub enum IkeEvent {
     /// A rekeyed IKE_SA replaced another and has its CHILD_SAs. [`Ended`](Self::Ended) of the old one follows.
     Rekeyed {
         /// The old IKE_SA.
-        old: SaId,
+        old: IkeSaId,
         /// The new IKE_SA.
-        new: SaId,
+        new: IkeSaId,
         /// The SPIs of the initiator and of the responder.
         spis: (Spi, Spi),
     },
     /// The peer has responded: it is alive.
     Alive {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
     },
     /// Addresses have changed. The peer moved (RFC 4555), a NAT changed its address, or the peer accepted
     /// [`IkeCommand::Move`]. With MOBIKE, the peer has proved that it receives there.
     Moved {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The new addresses of its messages and packets.
         path: DatagramPath,
         /// True if packets are encapsulated in UDP from now on, because a NAT is between the peers.
@@ -420,12 +420,12 @@ pub enum IkeEvent {
     /// The peer rejected the addresses of [`IkeCommand::Move`].
     MoveRefused {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
     },
     /// An initiator failed to authenticate. Its IKE_SA ends.
     Unproved {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The initiator's proven address, and the local one.
         path: DatagramPath,
         /// The identity that it claimed, if any.
@@ -441,7 +441,7 @@ pub enum IkeEvent {
     /// An IKE_SA has ended, and its CHILD_SAs have been removed.
     Ended {
         /// The IKE_SA.
-        sa: SaId,
+        sa: IkeSaId,
         /// The reason.
         reason: EndReason,
     },

@@ -3,10 +3,10 @@
 //! The SA is created after the last of them. Until then, a rekeying collision is answered with TEMPORARY_FAILURE, by
 //! both sides if both have begun. Each tries again after a wait of its own.
 
-use super::child::GrantedChild;
+use super::child::GrantedChildSa;
 use super::collision::{ChildAction, ChildEvent, ChildRekeying, SaAction, SaEvent, SaRekeying};
-use super::create::{self, AnsweredRequest, LEFT_OVER, NoncePair, SharedSecrets};
-use super::sa::{IkeSa, PendingExchange, StepContext};
+use super::create::{self, CreateChildResult, KeyExchangeSecrets, LEFT_OVER, NoncePair};
+use super::sa::{IkeEndpointContext, IkeSa, PendingExchange};
 use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType};
 use crate::header::Spi;
 use crate::message::notify_payloads;
@@ -27,7 +27,7 @@ const FOLLOWUP_TIMEOUT: Duration = Duration::from_secs(20);
 /// A request of this side.
 #[derive(Debug)]
 pub(super) struct FollowupRequest {
-    gathered: AnsweredRequest,
+    gathered: CreateChildResult,
     method: KeyExchangeMethod,
     key_exchange: Box<dyn KeyExchange>,
     /// The methods after this one.
@@ -36,9 +36,9 @@ pub(super) struct FollowupRequest {
 
 /// The SA that a responder creates after the last key exchange.
 #[derive(Debug)]
-pub(super) enum PendingSa {
+pub(super) enum PendingFollowupSa {
     /// A CHILD_SA, which replaces the one with this inbound SPI.
-    Child { granted: Box<GrantedChild>, replaces: Option<u32> },
+    Child { granted: Box<GrantedChildSa>, replaces: Option<u32> },
     /// The IKE_SA that replaces this one.
     Ike { spis: (Spi, Spi), chosen: Proposal },
 }
@@ -49,9 +49,9 @@ pub(super) struct ExpectedFollowup {
     /// The link that the next request has to return.
     link: [u8; 16],
     methods: VecDeque<KeyExchangeMethod>,
-    secrets: SharedSecrets,
+    secrets: KeyExchangeSecrets,
     nonces: NoncePair,
-    pub(super) makes: PendingSa,
+    pub(super) makes: PendingFollowupSa,
     /// The time at which it is dropped.
     pub(super) until: Instant,
 }
@@ -64,8 +64,8 @@ pub(super) fn find_link_notify(payloads: &[Payload]) -> Option<&NotifyPayload> {
 /// Sends the next additional key exchange. After the last, creates the SA.
 pub(super) fn start_next_followup(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    gathered: AnsweredRequest,
+    cx: &mut IkeEndpointContext<'_>,
+    gathered: CreateChildResult,
     mut methods: VecDeque<KeyExchangeMethod>,
     payloads: &[Payload],
 ) {
@@ -98,7 +98,7 @@ pub(super) fn start_next_followup(
 /// Handles the response to this side's request.
 pub(super) fn handle_followup_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     request: FollowupRequest,
     payloads: &[Payload],
 ) {
@@ -120,17 +120,17 @@ pub(super) fn handle_followup_response(
             &NotifyPayload::new(NotifyType::INVALID_SYNTAX),
         );
     };
-    gathered.secrets.add_secret(&secret);
+    gathered.secrets.append_further_secret(&secret);
     start_next_followup(sa, cx, gathered, methods, payloads);
 }
 
 /// Expects the additional key exchanges of a granted request. Returns the link notification.
-pub(super) fn expect_followup(
+pub(super) fn expect_followup_exchanges(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    makes: PendingSa,
+    cx: &mut IkeEndpointContext<'_>,
+    makes: PendingFollowupSa,
     methods: VecDeque<KeyExchangeMethod>,
-    secrets: SharedSecrets,
+    secrets: KeyExchangeSecrets,
     nonces: NoncePair,
 ) -> Payload {
     let link = cx.random_octets();
@@ -140,17 +140,18 @@ pub(super) fn expect_followup(
 }
 
 /// Handles a request of the peer.
-pub(super) fn handle_followup_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+pub(super) fn handle_followup_request(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, payloads: &[Payload]) {
     let fits = |expected: &ExpectedFollowup| {
         find_link_notify(payloads).is_some_and(|link| constant_time_eq(&link.data, &expected.link))
             && expected.until > cx.now
     };
     if !sa.expected_keys.as_deref().is_some_and(fits) {
+        // RFC 9370, 2.2.4: a stalled exchange is forgotten after a while.
         return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::STATE_NOT_FOUND));
     }
     let Some(mut expected) = sa.expected_keys.take() else { return };
-    // The peer has moved since: no SA is created for an unproved address.
-    if sa.is_path_unproved() {
+    // The peer has moved since its request. No SA is created before its new address is proved.
+    if sa.is_peer_address_unproved() {
         cx.counters.temporary_failures += 1;
         return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
@@ -165,40 +166,40 @@ pub(super) fn handle_followup_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, 
         cx.counters.syntax += 1;
         return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
-    expected.secrets.add_secret(&secret);
+    expected.secrets.append_further_secret(&secret);
     let mut answer = Vec::from([Payload::KeyExchange { method, data }]);
     if expected.methods.is_empty() {
         return finish_followup(sa, cx, *expected, answer);
     }
     let ExpectedFollowup { methods, secrets, nonces, makes, .. } = *expected;
-    answer.push(expect_followup(sa, cx, makes, methods, secrets, nonces));
+    answer.push(expect_followup_exchanges(sa, cx, makes, methods, secrets, nonces));
     sa.respond_protected(cx, IKE_FOLLOWUP_KE, &answer);
 }
 
 /// Creates the granted SA after the last key exchange.
 fn finish_followup(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     expected: ExpectedFollowup,
     answer: Vec<Payload>,
 ) {
     let ExpectedFollowup { secrets, nonces, makes, .. } = expected;
     let done = match makes {
-        PendingSa::Child { granted, replaces } => {
+        PendingFollowupSa::Child { granted, replaces } => {
             install_followup_child(sa, cx, *granted, replaces, &secrets, &nonces)
         }
-        PendingSa::Ike { spis, chosen } => {
+        PendingFollowupSa::Ike { spis, chosen } => {
             let row = SaRekeying::step(sa.state, SaEvent::PeerRekeys, |_| false);
             let free = row.is_some_and(|row| !row.actions.contains(&SaAction::TemporaryFailure));
             let born = if free {
-                create::create_successor(sa, cx, false, spis, &chosen, &secrets, &nonces)
+                create::create_replacement_ike_sa(sa, cx, false, spis, &chosen, &secrets, &nonces)
             } else {
                 None
             };
             if let Some(born) = born {
                 sa.respond_protected(cx, IKE_FOLLOWUP_KE, &answer);
                 let born = Some((born, create::lowest_nonce(&nonces)));
-                return create::sa_event(sa, cx, SaEvent::PeerRekeys, born);
+                return create::apply_sa_rekey_event(sa, cx, SaEvent::PeerRekeys, born);
             }
             false
         }
@@ -212,10 +213,10 @@ fn finish_followup(
 
 fn install_followup_child(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    granted: GrantedChild,
+    cx: &mut IkeEndpointContext<'_>,
+    granted: GrantedChildSa,
     replaces: Option<u32>,
-    secrets: &SharedSecrets,
+    secrets: &KeyExchangeSecrets,
     nonces: &NoncePair,
 ) -> bool {
     let row = match replaces {
@@ -229,13 +230,13 @@ fn install_followup_child(
                 !row.contains(&ChildAction::TemporaryFailure) && !row.contains(&ChildAction::Remember)
             };
             match row.filter(|(_, row)| free(row.actions)) {
-                // The CHILD_SA has ended meanwhile, or this side has begun to rekey it.
+                // The peer may not rekey a CHILD_SA that has ended meanwhile, or that this side has begun to rekey.
                 None => return false,
                 row => row,
             }
         }
     };
-    if !super::child::install_granted(sa, cx, granted, secrets, nonces) {
+    if !super::child::install_granted_child(sa, cx, granted, secrets, nonces) {
         return false;
     }
     if let Some((at, row)) = row {

@@ -5,7 +5,7 @@ use crate::code::PayloadType;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 /// Most fragments of a message. 32 KiB would take 60 of the smallest packets that every IPv4 link carries.
 const MOST: u16 = 256;
@@ -44,8 +44,9 @@ impl FragmentReassembly {
         if self.message_key != of || total > self.total {
             *self = Self { message_key: of, total, ..Self::default() };
         }
-        // Counts the capacity: a fragment that was mostly padding still holds all of it.
+        // The capacity is counted: a fragment that was mostly padding still occupies the memory of all its octets.
         let held = part.capacity();
+        // RFC 7383, 2.6: duplicates and fragments of a smaller total are dropped.
         if total < self.total
             || self.parts.contains_key(&number)
             || part.is_empty()
@@ -78,7 +79,7 @@ impl FragmentReassembly {
 
 /// The fragment memory of one IKE_SA.
 #[derive(Clone, Copy, Debug)]
-struct FragmentUsage {
+struct FragmentMemoryUsage {
     /// Sequence number of its begin.
     since: u64,
     network: IpAddr,
@@ -88,18 +89,18 @@ struct FragmentUsage {
 /// The fragment memory of all IKE_SAs, by age. A message whose fragments all arrive is complete within moments, so
 /// old fragments are of stalled peers.
 #[derive(Debug)]
-pub(super) struct FragmentUsageTable {
+pub(super) struct FragmentMemoryTable {
     /// Most octets of all, and of one network.
     most: (usize, usize),
     octets: usize,
     next: u64,
-    holdings: HashMap<u64, FragmentUsage>,
+    holdings: HashMap<u64, FragmentMemoryUsage>,
     by_age: BTreeMap<u64, u64>,
     networks: HashMap<IpAddr, (usize, BTreeSet<u64>)>,
 }
 
-impl FragmentUsageTable {
-    pub(super) fn new(most: usize, of_network: usize, hash: &HashState) -> Self {
+impl FragmentMemoryTable {
+    pub(super) fn new(most: usize, of_network: usize, hash: &SeededHashState) -> Self {
         Self {
             most: (most, of_network),
             octets: 0,
@@ -121,7 +122,7 @@ impl FragmentUsageTable {
         let since = before.map_or(self.next, |before| before.since);
         self.next += u64::from(before.is_none());
         self.octets += octets;
-        self.holdings.insert(token, FragmentUsage { since, network, octets });
+        self.holdings.insert(token, FragmentMemoryUsage { since, network, octets });
         self.by_age.insert(since, token);
         let (of_network, ages) = self.networks.entry(network).or_default();
         *of_network += octets;
@@ -138,7 +139,9 @@ impl FragmentUsageTable {
 
     /// Removes the usage of an IKE_SA.
     pub(super) fn remove_usage(&mut self, token: u64) {
-        let Some(FragmentUsage { since, network, octets }) = self.holdings.remove(&token) else { return };
+        let Some(FragmentMemoryUsage { since, network, octets }) = self.holdings.remove(&token) else {
+            return;
+        };
         self.octets -= octets;
         self.by_age.remove(&since);
         if let Some((of_network, ages)) = self.networks.get_mut(&network) {
@@ -157,7 +160,7 @@ impl FragmentUsageTable {
     }
     /// Octets of all, and the numbers of IKE_SAs and networks.
     #[cfg(test)]
-    pub(super) fn usage_totals(&self) -> (usize, usize, usize) {
+    pub(super) fn fragment_usage_totals(&self) -> (usize, usize, usize) {
         assert_eq!(self.holdings.len(), self.by_age.len());
         (self.octets, self.holdings.len(), self.networks.len())
     }
@@ -169,7 +172,7 @@ mod tests {
 
     const OF: (bool, u32) = (false, 1);
 
-    fn add_part(
+    fn add_test_fragment(
         all: &mut FragmentReassembly,
         of: (u16, u16),
         part: &[u8],
@@ -184,27 +187,27 @@ mod tests {
     #[test]
     fn fragments_may_come_in_any_order_and_again() {
         let mut all = FragmentReassembly::default();
-        assert_eq!(add_part(&mut all, (3, 3), b"ef"), Ok(None));
-        assert_eq!(add_part(&mut all, (1, 3), b"ab"), Ok(None));
-        assert_eq!(add_part(&mut all, (1, 3), b"xx"), Err(FragmentRejected));
-        assert_eq!(add_part(&mut all, (2, 3), b"cd"), Ok(Some(b"abcdef".to_vec())));
+        assert_eq!(add_test_fragment(&mut all, (3, 3), b"ef"), Ok(None));
+        assert_eq!(add_test_fragment(&mut all, (1, 3), b"ab"), Ok(None));
+        assert_eq!(add_test_fragment(&mut all, (1, 3), b"xx"), Err(FragmentRejected));
+        assert_eq!(add_test_fragment(&mut all, (2, 3), b"cd"), Ok(Some(b"abcdef".to_vec())));
     }
 
     #[test]
     fn a_message_that_is_sent_in_more_fragments_begins_anew() {
         let mut all = FragmentReassembly::default();
-        assert_eq!(add_part(&mut all, (1, 2), b"abc"), Ok(None));
-        assert_eq!(add_part(&mut all, (1, 3), b"ab"), Ok(None));
-        assert_eq!(add_part(&mut all, (2, 2), b"def"), Err(FragmentRejected), "of before");
-        assert_eq!(add_part(&mut all, (2, 3), b"cd"), Ok(None));
-        assert_eq!(add_part(&mut all, (3, 3), b"ef"), Ok(Some(b"abcdef".to_vec())));
+        assert_eq!(add_test_fragment(&mut all, (1, 2), b"abc"), Ok(None));
+        assert_eq!(add_test_fragment(&mut all, (1, 3), b"ab"), Ok(None));
+        assert_eq!(add_test_fragment(&mut all, (2, 2), b"def"), Err(FragmentRejected), "of before");
+        assert_eq!(add_test_fragment(&mut all, (2, 3), b"cd"), Ok(None));
+        assert_eq!(add_test_fragment(&mut all, (3, 3), b"ef"), Ok(Some(b"abcdef".to_vec())));
     }
 
     #[test]
     fn fragments_take_bounded_memory_and_foreign_ones_none() {
         let mut all = FragmentReassembly::default();
-        assert_eq!(add_part(&mut all, (1, 3), b"12345"), Ok(None));
-        assert_eq!(add_part(&mut all, (2, 3), b"6789"), Err(FragmentRejected));
+        assert_eq!(add_test_fragment(&mut all, (1, 3), b"12345"), Ok(None));
+        assert_eq!(add_test_fragment(&mut all, (2, 3), b"6789"), Err(FragmentRejected));
         assert_eq!(all.add_fragment((true, 1), (2, 2), PayloadType(0), vec![1], 8), Ok(None));
         assert_eq!((all.octets, all.parts.len()), (1, 1));
         assert_eq!(all.memory_octets(), 1 + FRAGMENT_OVERHEAD, "an octet takes more than an octet");
@@ -216,9 +219,9 @@ mod tests {
         assert_eq!(all.add_fragment((true, 1), (3, MOST), PayloadType(0), vec![1], 8), Ok(None));
     }
 
-    fn usage_table(most: usize, of_network: usize) -> FragmentUsageTable {
+    fn usage_table(most: usize, of_network: usize) -> FragmentMemoryTable {
         let hash = usher_core::collections::hash_state(&mut usher_core::SecureRng::from_seed([3; 32]));
-        FragmentUsageTable::new(most, of_network, &hash)
+        FragmentMemoryTable::new(most, of_network, &hash)
     }
     fn network_address(n: u8) -> IpAddr {
         [203, 0, n, 0].into()
@@ -233,7 +236,7 @@ mod tests {
         assert_eq!(all.record_usage(1, network_address(1), 60), None);
         assert_eq!(all.record_usage(3, network_address(3), 1), Some(1));
         all.remove_usage(1);
-        assert_eq!(all.usage_totals(), (41, 2, 2));
+        assert_eq!(all.fragment_usage_totals(), (41, 2, 2));
         assert_eq!(all.record_usage(3, network_address(3), 60), None);
         assert_eq!(all.record_usage(1, network_address(1), 1), Some(2), "who comes again is the newest");
         all.remove_usage(2);
@@ -241,7 +244,7 @@ mod tests {
             (all.record_usage(1, network_address(1), 0), all.record_usage(3, network_address(3), 0)),
             (None, None)
         );
-        assert_eq!(all.usage_totals(), (0, 0, 0));
+        assert_eq!(all.fragment_usage_totals(), (0, 0, 0));
     }
 
     #[test]
@@ -260,6 +263,6 @@ mod tests {
         all.remove_usage(2);
         assert_eq!(all.record_usage(3, network_address(1), 51), Some(3), "there is no other of its network");
         all.remove_usage(3);
-        assert_eq!(all.usage_totals(), (20, 1, 1));
+        assert_eq!(all.fragment_usage_totals(), (20, 1, 1));
     }
 }

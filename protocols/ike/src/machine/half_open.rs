@@ -8,7 +8,7 @@ use super::pressure::{host_prefix, network_prefix, site_prefix};
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv6Addr};
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::{Duration, Instant};
 
 /// The protection of an initiator from eviction after its first request. It bounds the answered key exchanges in this
@@ -31,9 +31,9 @@ pub(super) enum HalfOpenStage {
 /// Limits of half-open IKE_SAs while there are many.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HalfOpenLimits {
-    /// In all.
+    /// The limit of all hosts.
     pub(super) all: usize,
-    /// Of one host.
+    /// The limit of one host.
     pub(super) host: usize,
 }
 
@@ -43,30 +43,34 @@ const NETWORKS: usize = 8;
 
 /// The number of entries of an address, and the number of its newest entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-struct AddressCount {
+struct HalfOpenAddressCount {
     count: usize,
     last: Reverse<u64>,
 }
 
 /// Numbers of half-open IKE_SAs by address.
 #[derive(Debug)]
-struct CountsByAddress(HashMap<IpAddr, AddressCount>);
+struct HalfOpenCountTable(HashMap<IpAddr, HalfOpenAddressCount>);
 
-impl CountsByAddress {
-    fn new(hash: &HashState) -> Self {
+impl HalfOpenCountTable {
+    fn new(hash: &SeededHashState) -> Self {
         Self(HashMap::with_hasher(hash.clone()))
     }
-    fn count_for(&self, whose: IpAddr) -> usize {
+    fn half_open_count_for(&self, whose: IpAddr) -> usize {
         self.0.get(&whose).map_or(0, |has| has.count)
     }
     /// Adds one with this number, or removes one. Returns the count before and after.
-    fn adjust_count(&mut self, whose: IpAddr, more: Option<u64>) -> (AddressCount, AddressCount) {
+    fn add_or_remove_half_open(
+        &mut self,
+        whose: IpAddr,
+        more: Option<u64>,
+    ) -> (HalfOpenAddressCount, HalfOpenAddressCount) {
         let before = self.0.get(&whose).copied().unwrap_or_default();
         let after = match more {
             Some(number) => {
-                AddressCount { count: before.count + 1, last: Reverse(number.max(before.last.0)) }
+                HalfOpenAddressCount { count: before.count + 1, last: Reverse(number.max(before.last.0)) }
             }
-            None => AddressCount { count: before.count.saturating_sub(1), ..before },
+            None => HalfOpenAddressCount { count: before.count.saturating_sub(1), ..before },
         };
         if after.count == 0 {
             self.0.remove(&whose);
@@ -80,22 +84,22 @@ impl CountsByAddress {
 /// The entries of one stage, ranked by their addresses.
 #[derive(Debug)]
 struct HalfOpenRanking {
-    networks: CountsByAddress,
-    hosts: CountsByAddress,
+    networks: HalfOpenCountTable,
+    hosts: HalfOpenCountTable,
     /// Networks by number of entries. The last has most; among equals, the one whose newest entry is oldest.
-    by_count: BTreeSet<(AddressCount, IpAddr)>,
+    by_count: BTreeSet<(HalfOpenAddressCount, IpAddr)>,
     /// The same of the hosts of each network.
-    hosts_by_count: BTreeSet<(IpAddr, AddressCount, IpAddr)>,
+    hosts_by_count: BTreeSet<(IpAddr, HalfOpenAddressCount, IpAddr)>,
     /// Entry numbers by network, and by host, in the order of their begin.
     of_network: BTreeSet<(IpAddr, u64)>,
     of_host: BTreeSet<(IpAddr, u64)>,
 }
 
 impl HalfOpenRanking {
-    fn new(hash: &HashState) -> Self {
+    fn new(hash: &SeededHashState) -> Self {
         Self {
-            networks: CountsByAddress::new(hash),
-            hosts: CountsByAddress::new(hash),
+            networks: HalfOpenCountTable::new(hash),
+            hosts: HalfOpenCountTable::new(hash),
             by_count: BTreeSet::new(),
             hosts_by_count: BTreeSet::new(),
             of_network: BTreeSet::new(),
@@ -105,9 +109,9 @@ impl HalfOpenRanking {
 
     fn adjust_counts(&mut self, from: IpAddr, more: Option<u64>) {
         let (network, host) = (network_prefix(from), host_prefix(from));
-        let (before, after) = self.networks.adjust_count(network, more);
+        let (before, after) = self.networks.add_or_remove_half_open(network, more);
         self.by_count.remove(&(before, network));
-        let (host_before, host_after) = self.hosts.adjust_count(host, more);
+        let (host_before, host_after) = self.hosts.add_or_remove_half_open(host, more);
         self.hosts_by_count.remove(&(network, host_before, host));
         if after.count > 0 {
             self.by_count.insert((after, network));
@@ -130,12 +134,12 @@ impl HalfOpenRanking {
 
     /// Returns two entries of the network that has most: the oldest of its host with most, and its oldest. `None` if
     /// the network has fewer than `least`.
-    fn oldest_candidates(&self, least: usize) -> Option<[u64; 2]> {
+    fn oldest_half_open_candidates(&self, least: usize) -> Option<[u64; 2]> {
         let &(most, of) = self.by_count.last()?;
         if most.count < least {
             return None;
         }
-        let highest = AddressCount { count: usize::MAX, last: Reverse(0) };
+        let highest = HalfOpenAddressCount { count: usize::MAX, last: Reverse(0) };
         let up_to = (of, highest, IpAddr::V6(Ipv6Addr::from(u128::MAX)));
         let &(_, _, host) = self.hosts_by_count.range(..=up_to).next_back()?;
         let first =
@@ -165,9 +169,9 @@ struct HalfOpenEntry {
 /// The half-open IKE_SAs, by network and host.
 #[derive(Debug)]
 pub(super) struct HalfOpen {
-    networks: CountsByAddress,
-    sites: CountsByAddress,
-    hosts: CountsByAddress,
+    networks: HalfOpenCountTable,
+    sites: HalfOpenCountTable,
+    hosts: HalfOpenCountTable,
     initial_ranking: HalfOpenRanking,
     go_on: HalfOpenRanking,
     /// Entries by number.
@@ -176,11 +180,11 @@ pub(super) struct HalfOpen {
 }
 
 impl HalfOpen {
-    pub(super) fn new(hash: &HashState) -> Self {
+    pub(super) fn new(hash: &SeededHashState) -> Self {
         Self {
-            networks: CountsByAddress::new(hash),
-            sites: CountsByAddress::new(hash),
-            hosts: CountsByAddress::new(hash),
+            networks: HalfOpenCountTable::new(hash),
+            sites: HalfOpenCountTable::new(hash),
+            hosts: HalfOpenCountTable::new(hash),
             initial_ranking: HalfOpenRanking::new(hash),
             go_on: HalfOpenRanking::new(hash),
             each: BTreeMap::new(),
@@ -194,10 +198,10 @@ impl HalfOpen {
     }
 
     fn adjust_counts(&mut self, from: IpAddr, more: Option<u64>) {
-        self.networks.adjust_count(network_prefix(from), more);
-        self.hosts.adjust_count(host_prefix(from), more);
+        self.networks.add_or_remove_half_open(network_prefix(from), more);
+        self.hosts.add_or_remove_half_open(host_prefix(from), more);
         if let Some(site) = site_prefix(from) {
-            self.sites.adjust_count(site, more);
+            self.sites.add_or_remove_half_open(site, more);
         }
     }
     fn ranking_mut(&mut self, stage: HalfOpenStage) -> Option<&mut HalfOpenRanking> {
@@ -240,12 +244,12 @@ impl HalfOpen {
 
     /// Number of entries of the network.
     pub(super) fn of_network(&self, from: IpAddr) -> usize {
-        self.networks.count_for(network_prefix(from))
+        self.networks.half_open_count_for(network_prefix(from))
     }
     /// True if the host, its site or its network is at its limit.
     pub(super) fn has_its_share(&self, from: IpAddr, shares: HalfOpenLimits) -> bool {
-        let of_site = site_prefix(from).map_or(0, |site| self.sites.count_for(site));
-        self.hosts.count_for(host_prefix(from)) >= shares.host
+        let of_site = site_prefix(from).map_or(0, |site| self.sites.half_open_count_for(site));
+        self.hosts.half_open_count_for(host_prefix(from)) >= shares.host
             || of_site >= shares.host.saturating_mul(HOSTS_OF_SITE)
             || self.of_network(from) >= shares.all.div_ceil(NETWORKS)
     }
@@ -264,8 +268,10 @@ impl HalfOpen {
         let least = if own > 0 { own + 2 } else { 1 };
         let stages = [(&self.initial_ranking, UNDISTURBED), (&self.go_on, UNDISTURBED_ON)];
         stages.into_iter().find_map(|(ranked, undisturbed)| {
-            let oldest =
-                ranked.oldest_candidates(least)?.into_iter().filter_map(|number| self.each.get(&number));
+            let oldest = ranked
+                .oldest_half_open_candidates(least)?
+                .into_iter()
+                .filter_map(|number| self.each.get(&number));
             oldest
                 .into_iter()
                 .find(|entry| now.duration_since(entry.since) >= undisturbed)

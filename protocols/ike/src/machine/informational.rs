@@ -2,7 +2,7 @@
 
 use super::collision::{ChildAction, ChildEvent, ChildRekeying, ChildState, SaEvent, SaRekeying, SaState};
 use super::event::{EndReason, IkeEvent};
-use super::sa::{IkeSa, PendingExchange, SaTask, StepContext};
+use super::sa::{IkeEndpointContext, IkeSa, IkeSaTask, PendingExchange};
 use super::{authenticate, create, initial, resumption};
 use crate::code::{ExchangeType, NotifyType, ProtocolId};
 use crate::message::notify_payloads;
@@ -14,7 +14,7 @@ const INFORMATIONAL: ExchangeType = ExchangeType::INFORMATIONAL;
 
 /// The contents of a MOBIKE request, to check its response.
 #[derive(Debug)]
-pub(super) struct PathProbe {
+pub(super) struct MobikePathProbe {
     path: DatagramPath,
     /// The number of address changes at its sending. A peer that moved away and back may have seen the cookie
     /// elsewhere, so the check is valid only without a change.
@@ -33,16 +33,16 @@ impl IkeSa {
     }
 
     /// True while the peer has not proved its address. No SAs are created for it meanwhile (RFC 4555 §3.5, §3.7).
-    pub(super) fn is_path_unproved(&self) -> bool {
+    pub(super) fn is_peer_address_unproved(&self) -> bool {
         let asked = self.outstanding.as_ref().map(|outstanding| &outstanding.exchange);
         matches!(asked, Some(PendingExchange::Update(_) | PendingExchange::Check(_)))
-            || self.tasks.iter().any(|task| matches!(task, SaTask::Update | SaTask::Check))
+            || self.tasks.iter().any(|task| matches!(task, IkeSaTask::Update | IkeSaTask::Check))
     }
 }
 
-pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut StepContext<'_>, task: &SaTask) {
+pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, task: &IkeSaTask) {
     match task {
-        SaTask::DeleteChild(spi) => {
+        IkeSaTask::DeleteChild(spi) => {
             let Some(child) = sa.children.iter_mut().find(|child| child.sa.inbound == *spi) else { return };
             let Some(row) = ChildRekeying::step(child.state, ChildEvent::Delete, |_| false) else { return };
             child.state = row.to;
@@ -54,7 +54,7 @@ pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut StepContext<'_>, task
                 PendingExchange::DeleteChild(*spi),
             );
         }
-        SaTask::Disown(spi) => {
+        IkeSaTask::Disown(spi) => {
             let delete = DeletePayload::Child { protocol: ProtocolId::ESP, spis: [*spi].into() };
             sa.request_protected(
                 cx,
@@ -63,7 +63,7 @@ pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut StepContext<'_>, task
                 PendingExchange::DeleteChild(*spi),
             );
         }
-        SaTask::Delete(reason) => {
+        IkeSaTask::Delete(reason) => {
             let Some(row) = SaRekeying::step(sa.state, SaEvent::Delete, |_| false) else { return };
             sa.state = row.to;
             sa.request_protected(
@@ -73,10 +73,10 @@ pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut StepContext<'_>, task
                 PendingExchange::Delete(*reason),
             );
         }
-        SaTask::Update | SaTask::Check => {
-            let moving = PathProbe { path: sa.path, moves: sa.moves, cookie: cx.random_octets() };
+        IkeSaTask::Update | IkeSaTask::Check => {
+            let moving = MobikePathProbe { path: sa.path, moves: sa.moves, cookie: cx.random_octets() };
             let cookie = Payload::Notify(NotifyPayload::with_data(NotifyType::COOKIE2, moving.cookie));
-            if *task == SaTask::Check {
+            if *task == IkeSaTask::Check {
                 return sa.request_protected(cx, INFORMATIONAL, &[cookie], PendingExchange::Check(moving));
             }
             let mut payloads =
@@ -85,7 +85,7 @@ pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut StepContext<'_>, task
             payloads.push(cookie);
             sa.request_protected(cx, INFORMATIONAL, &payloads, PendingExchange::Update(moving));
         }
-        SaTask::RequestTicket => {
+        IkeSaTask::RequestTicket => {
             let wish = Payload::Notify(NotifyPayload::new(NotifyType::TICKET_REQUEST));
             sa.request_protected(cx, INFORMATIONAL, &[wish], PendingExchange::Ticket);
         }
@@ -93,53 +93,54 @@ pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut StepContext<'_>, task
     }
 }
 
-/// True if a response returns the request's COOKIE2. Otherwise the peer has not received it.
-fn brings_back(moving: &PathProbe, payloads: &[Payload]) -> bool {
+/// True if a response returns the request's COOKIE2 (RFC 4555 §3.7). Otherwise the peer has not received it.
+fn returns_cookie2(moving: &MobikePathProbe, payloads: &[Payload]) -> bool {
     notify_payloads(payloads).any(|notify| notify.kind == NotifyType::COOKIE2 && notify.data == moving.cookie)
 }
 
 /// Handles the response to UPDATE_SA_ADDRESSES.
 pub(super) fn handle_update_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    moving: &PathProbe,
+    cx: &mut IkeEndpointContext<'_>,
+    moving: &MobikePathProbe,
     payloads: &[Payload],
 ) {
     if sa.moves != moving.moves {
-        // The addresses changed again meanwhile: report them next.
-        return sa.plan_task(SaTask::Update);
+        // The addresses have changed again since this update was sent, so the new ones are reported next.
+        return sa.plan_task(IkeSaTask::Update);
     }
     if authenticate::has_notify(payloads, NotifyType::UNACCEPTABLE_ADDRESSES) {
         return cx.outputs.push_event(IkeEvent::MoveRefused { sa: sa.id });
     }
-    if !brings_back(moving, payloads) {
+    if !returns_cookie2(moving, payloads) {
         return sa.end_sa(cx, EndReason::Protocol);
     }
-    sa.nat = initial::nat_found(cx, payloads, sa.spis, sa.path);
+    sa.nat = initial::detect_nat_sides(cx, payloads, sa.spis, sa.path);
     sa.proved = moving.path.remote.ip();
-    sa.report_move(cx);
+    sa.report_path_change(cx);
 }
 
 /// Handles the response to a return routability check.
 pub(super) fn handle_check_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
-    moving: &PathProbe,
+    cx: &mut IkeEndpointContext<'_>,
+    moving: &MobikePathProbe,
     payloads: &[Payload],
 ) {
     if sa.moves != moving.moves {
-        // The request went to two addresses, so the response does not show which of them works.
-        return sa.plan_task(SaTask::Check);
+        // The addresses changed during the check, so its request went to two. The response does not show which of them
+        // works.
+        return sa.plan_task(IkeSaTask::Check);
     }
-    if !brings_back(moving, payloads) {
+    if !returns_cookie2(moving, payloads) {
         return sa.end_sa(cx, EndReason::Protocol);
     }
     sa.proved = moving.path.remote.ip();
-    sa.report_move(cx);
+    sa.report_path_change(cx);
 }
 
 /// Handles the response to a Delete of a CHILD_SA, with or without its SPI.
-pub(super) fn child_deleted(sa: &mut IkeSa, cx: &mut StepContext<'_>, spi: u32) {
+pub(super) fn handle_child_delete_response(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, spi: u32) {
     let Some(at) = sa.children.iter().position(|child| child.sa.inbound == spi) else { return };
     if let Some(row) = ChildRekeying::step(sa.children[at].state, ChildEvent::DeleteAnswered, |_| false) {
         debug_assert_eq!(row.to, ChildState::Gone);
@@ -148,7 +149,11 @@ pub(super) fn child_deleted(sa: &mut IkeSa, cx: &mut StepContext<'_>, spi: u32) 
     }
 }
 
-pub(super) fn handle_informational_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+pub(super) fn handle_informational_request(
+    sa: &mut IkeSa,
+    cx: &mut IkeEndpointContext<'_>,
+    payloads: &[Payload],
+) {
     let deletes = payloads.iter().filter_map(|payload| match payload {
         Payload::Delete(delete) => Some(delete),
         _ => None,
@@ -165,44 +170,47 @@ pub(super) fn handle_informational_request(sa: &mut IkeSa, cx: &mut StepContext<
     }
     let mut answer = Vec::new();
     if !deleted.is_empty() {
+        // RFC 7296, 1.4.1: the answer names the SAs of the other direction.
         answer.push(Payload::Delete(DeletePayload::Child { protocol: ProtocolId::ESP, spis: deleted }));
     }
     if sa.mobike {
         if authenticate::has_notify(payloads, NotifyType::UPDATE_SA_ADDRESSES) && !sa.initiator {
-            // The addresses of the IP header, behind any NAT (RFC 4555 §3.5).
+            // The addresses in the IP header apply, even if a NAT has changed them (RFC 4555 §3.5).
             sa.set_path(sa.reply);
-            sa.nat = initial::nat_found(cx, payloads, sa.spis, sa.path);
+            sa.nat = initial::detect_nat_sides(cx, payloads, sa.spis, sa.path);
             answer.extend(initial::nat_detection(cx, sa.spis, sa.path));
-            sa.plan_task(SaTask::Check);
+            sa.plan_task(IkeSaTask::Check);
         }
+        // RFC 4555, 3.7: COOKIE2 is returned unchanged.
         let cookies = notify_payloads(payloads).filter(|notify| notify.kind == NotifyType::COOKIE2);
         answer.extend(cookies.cloned().map(Payload::Notify));
     }
     if authenticate::has_notify(payloads, NotifyType::TICKET_REQUEST) {
         answer.extend(resumption::answer_ticket_request(sa, cx));
     }
+    // RFC 7296, 1.4: each request is answered, with an empty message if need be.
     sa.respond_protected(cx, INFORMATIONAL, &answer);
     if authenticate::has_notify(payloads, NotifyType::AUTHENTICATION_FAILED) {
-        // The initiator rejects this side's proof (§2.21.2).
-        sa.end_lingering(cx, EndReason::Refused);
+        // The initiator reports that it rejects this side's proof (§2.21.2).
+        sa.end_keeping_last_response(cx, EndReason::Refused);
     }
 }
 
 /// Handles the peer's Delete of the IKE_SA. This side's open exchanges end with it (§2.25.2).
-fn delete_sa(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+fn delete_sa(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     let replaced = matches!(sa.state, SaState::Replaced | SaState::Outdated | SaState::Collided);
     let reason = match (replaced, &sa.outstanding) {
         (true, _) => EndReason::Rekeyed,
-        (false, Some(_)) if sa.state == SaState::Deleting => sa.leaves_for(),
+        (false, Some(_)) if sa.state == SaState::Deleting => sa.deletion_reason(),
         _ => EndReason::DeletedByPeer,
     };
-    create::sa_event(sa, cx, SaEvent::PeerDeletes, None);
+    create::apply_sa_rekey_event(sa, cx, SaEvent::PeerDeletes, None);
     sa.respond_protected(cx, INFORMATIONAL, &[]);
-    sa.end_lingering(cx, reason);
+    sa.end_keeping_last_response(cx, reason);
 }
 
 /// Handles the peer's Delete of a CHILD_SA, named by the peer's inbound SPI. Returns the SPI for the response.
-fn delete_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, spi: u32) -> Option<u32> {
+fn delete_child(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, spi: u32) -> Option<u32> {
     let at =
         sa.children.iter().position(|child| child.sa.outbound == spi && child.state != ChildState::Bereft)?;
     let child = &mut sa.children[at];
@@ -215,5 +223,6 @@ fn delete_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, spi: u32) -> Option<u3
     if row.to == ChildState::Gone {
         sa.children.remove(at);
     }
+    // RFC 7296, 1.4.1: an SA whose deletion this side requests is not named.
     row.actions.contains(&ChildAction::AnswerDelete).then_some(inbound)
 }

@@ -1,10 +1,10 @@
 //! IKE_SA_INIT (RFC 7296 §1.2, §2.6, §2.7, §2.23).
 
 use super::authenticate::{self, AuthenticationState};
-use super::config::{ChildlessPolicy, IkeConnection};
+use super::config::{ChildlessPolicy, IkeConnectionConfig};
 use super::event::EndReason;
 use super::intermediate;
-use super::sa::{IkeSa, SaKeyState, SaPhase, StepContext};
+use super::sa::{IkeEndpointContext, IkeSa, IkeSaKeyState, SaPhase};
 use super::{NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
 use crate::code::{ExchangeType, HashAlgorithm, KeyExchangeMethod, NotifyType};
 use crate::header::Spi;
@@ -37,19 +37,19 @@ pub(super) const HASHES: [HashAlgorithm; 3] =
 
 /// An initiator that awaits the IKE_SA_INIT response.
 #[derive(Debug)]
-pub(super) struct PendingInit {
+pub(super) struct PendingSaInit {
     exchange: Box<dyn KeyExchange>,
     method: KeyExchangeMethod,
     nonce: [u8; NONCE],
     cookie: Option<Vec<u8>>,
     attempts: u32,
     octets: Vec<u8>,
-    refusal: Option<UnprovedRefusal>,
+    refusal: Option<UnauthenticatedRefusal>,
 }
 
 /// An error response to the first request. It may be forged, so the true response may still arrive (§2.21.1).
 #[derive(Clone, Copy, Debug)]
-struct UnprovedRefusal {
+struct UnauthenticatedRefusal {
     reason: EndReason,
     /// Number of retransmissions since.
     repeats: u32,
@@ -61,7 +61,7 @@ const REPEATS: (u32, Duration) = (2, Duration::from_secs(1));
 impl SaPhase {
     /// Handles the timeout of a refused first request. Returns the next wait, or the reason to give up; `None` if it
     /// was not refused.
-    pub(super) fn repeat_refused(&mut self) -> Option<Result<Duration, EndReason>> {
+    pub(super) fn record_refused_repeat(&mut self) -> Option<Result<Duration, EndReason>> {
         let Self::InitSent(begun) = self else { return None };
         let refusal = begun.refusal.as_mut()?;
         refusal.repeats += 1;
@@ -70,7 +70,7 @@ impl SaPhase {
 }
 
 /// Returns the NAT detection hash of an address, as its host knows it (§2.23).
-fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
+fn nat_detection_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
     let port = address.port().to_be_bytes();
     match address.ip() {
         IpAddr::V4(v4) => sha1(&[&spis.0.0, &spis.1.0, &v4.octets(), &port]),
@@ -79,35 +79,44 @@ fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
 }
 
 /// True if this side claims to be behind a NAT: it wants ESP in UDP, or does not know its own address.
-fn announces_nat(cx: &StepContext<'_>, path: DatagramPath) -> bool {
+fn claims_to_be_behind_nat(cx: &IkeEndpointContext<'_>, path: DatagramPath) -> bool {
     cx.config.encapsulate || path.local.ip().is_unspecified()
 }
 
-pub(super) fn nat_detection(cx: &mut StepContext<'_>, spis: (Spi, Spi), path: DatagramPath) -> [Payload; 2] {
-    let source = if announces_nat(cx, path) { cx.random_octets() } else { address_hash(spis, path.local) };
+pub(super) fn nat_detection(
+    cx: &mut IkeEndpointContext<'_>,
+    spis: (Spi, Spi),
+    path: DatagramPath,
+) -> [Payload; 2] {
+    let source = if claims_to_be_behind_nat(cx, path) {
+        cx.random_octets()
+    } else {
+        nat_detection_hash(spis, path.local)
+    };
     [
         Payload::Notify(NotifyPayload::with_data(NotifyType::NAT_DETECTION_SOURCE_IP, source)),
         Payload::Notify(NotifyPayload::with_data(
             NotifyType::NAT_DETECTION_DESTINATION_IP,
-            address_hash(spis, path.remote),
+            nat_detection_hash(spis, path.remote),
         )),
     ]
 }
 
 /// Detects a NAT in front of this side, and in front of the peer, from the peer's notifications.
-pub(super) fn nat_found(
-    cx: &StepContext<'_>,
+pub(super) fn detect_nat_sides(
+    cx: &IkeEndpointContext<'_>,
     payloads: &[Payload],
     spis: (Spi, Spi),
     path: DatagramPath,
 ) -> (bool, bool) {
     let differs = |kind, address| {
         let mut hashes = notify_payloads(payloads).filter(|notify| notify.kind == kind).peekable();
-        let hash = address_hash(spis, address);
+        let hash = nat_detection_hash(spis, address);
         hashes.peek().is_some() && !hashes.any(|notify| constant_time_eq(&notify.data, &hash))
     };
-    let local = if announces_nat(cx, path) {
-        // This side sent a random hash, so any notification means a NAT.
+    let local = if claims_to_be_behind_nat(cx, path) {
+        // This side sent a random hash instead of its address. So if the peer supports NAT traversal at all, there is a
+        // NAT.
         notify_payloads(payloads).any(|notify| notify.kind == NotifyType::NAT_DETECTION_DESTINATION_IP)
     } else {
         differs(NotifyType::NAT_DETECTION_DESTINATION_IP, path.local)
@@ -117,7 +126,7 @@ pub(super) fn nat_found(
 
 /// Returns the notifications of supported features. A responder names IKE_INTERMEDIATE only if its initiator did.
 pub(super) fn feature_payloads(
-    connection: &IkeConnection,
+    connection: &IkeConnectionConfig,
     responder: bool,
     intermediate: bool,
 ) -> Vec<Payload> {
@@ -150,14 +159,15 @@ pub(super) fn apply_peer_features(
     if let Some(hashes) = message.find_notify(NotifyType::SIGNATURE_HASH_ALGORITHMS) {
         let numbers = hashes.data.as_chunks::<2>().0.iter();
         let known = numbers.map(|octets| HashAlgorithm(u16::from_be_bytes(*octets)));
+        // RFC 7427, 4: only hashes that the peer names.
         authenticating.hashes = known.filter(|hash| HASHES.contains(hash)).collect();
     }
 }
 
 /// Begins an IKE_SA. `None` if none of its key exchange methods is built in.
 pub(super) fn start_ike_sa(
-    cx: &mut StepContext<'_>,
-    connection: Arc<IkeConnection>,
+    cx: &mut IkeEndpointContext<'_>,
+    connection: Arc<IkeConnectionConfig>,
     local: SocketAddr,
     remote: SocketAddr,
 ) -> Option<Box<IkeSa>> {
@@ -168,7 +178,7 @@ pub(super) fn start_ike_sa(
 
 /// Returns the path between a local address and a peer's address.
 pub(super) fn path_between(local: SocketAddr, remote: SocketAddr) -> DatagramPath {
-    // Messages have the marker on every other port.
+    // Only messages to port 500 have no marker, so any other port uses the NAT socket.
     let socket = match (remote.port() == PORT, remote.is_ipv4()) {
         (true, true) => SOCKET,
         (false, true) => NAT_SOCKET,
@@ -179,7 +189,7 @@ pub(super) fn path_between(local: SocketAddr, remote: SocketAddr) -> DatagramPat
 }
 
 /// Sends the first request. False if none of its key exchange methods is built in.
-pub(super) fn start_init_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
+pub(super) fn start_init_exchange(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) -> bool {
     let mut known = sa.connection.proposals.iter().filter_map(Proposal::key_exchange);
     let method = known.find(|method| exchange_algorithm(*method).is_some());
     let Some(mut begun) = method.and_then(|method| start_key_exchange(cx, method)) else { return false };
@@ -188,18 +198,29 @@ pub(super) fn start_init_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> b
     true
 }
 
-fn start_key_exchange(cx: &mut StepContext<'_>, method: KeyExchangeMethod) -> Option<Box<PendingInit>> {
+fn start_key_exchange(
+    cx: &mut IkeEndpointContext<'_>,
+    method: KeyExchangeMethod,
+) -> Option<Box<PendingSaInit>> {
     cx.count_work(work::KEY_EXCHANGE);
     let exchange = exchange_algorithm(method)?.start_exchange(cx.rng).ok()?;
     let nonce = cx.random_octets();
     let octets = Vec::new();
-    Some(Box::new(PendingInit { exchange, method, nonce, cookie: None, attempts: 0, octets, refusal: None }))
+    Some(Box::new(PendingSaInit {
+        exchange,
+        method,
+        nonce,
+        cookie: None,
+        attempts: 0,
+        octets,
+        refusal: None,
+    }))
 }
 
-fn send_init_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, begun: &mut PendingInit) {
+fn send_init_request(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, begun: &mut PendingSaInit) {
     let mut payloads = Vec::new();
     if let Some(cookie) = &begun.cookie {
-        // The COOKIE notification comes first (§2.6).
+        // RFC 7296, 2.6: the cookie comes first, and the rest stays unchanged.
         payloads.push(Payload::Notify(NotifyPayload::with_data(NotifyType::COOKIE, cookie.clone())));
     }
     payloads
@@ -215,7 +236,7 @@ fn send_init_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, begun: &mut Pendi
 /// Handles the response to the first request. It is not authenticated yet.
 pub(super) fn handle_init_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     message: &IkeMessage,
     octets: &[u8],
 ) {
@@ -229,23 +250,24 @@ pub(super) fn handle_init_response(
     }
     let wanted = message
         .find_notify(NotifyType::INVALID_KE_PAYLOAD)
-        .and_then(NotifyPayload::numeric_data)
+        .and_then(NotifyPayload::notification_number)
         .map(KeyExchangeMethod);
     let cookie = message.find_notify(NotifyType::COOKIE).map(|notify| &notify.data);
     if wanted.is_some() || cookie.is_some() {
         begun.attempts += 1;
+        // RFC 7296, 2.6, 2.6.1: 1 to 64 octets; a cookie and another method may be requested in turn.
         if begun.attempts > ATTEMPTS || cookie.is_some_and(|cookie| !(1..=64).contains(&cookie.len())) {
             cx.counters.not_expected += 1;
             return;
         }
-        // The responder continues, so an earlier refusal was forged.
+        // The responder continues the exchange, so an error that arrived before was forged.
         begun.refusal = None;
         if let Some(cookie) = cookie {
             begun.cookie = Some(cookie.clone());
         }
         let (attempts, cookie, nonce) = (begun.attempts, begun.cookie.clone(), begun.nonce);
         if let Some(method) = wanted {
-            // The method must be among the offered ones and differ from the last.
+            // RFC 7296, 2.7: the method must be among the offered ones and differ from the last.
             let offered = sa.connection.proposals.iter().any(|p| {
                 p.transforms_of_kind(crate::code::TransformType::KE).any(|transform| transform.id == method.0)
             });
@@ -254,7 +276,7 @@ pub(super) fn handle_init_response(
                 return;
             }
             let Some(other) = start_key_exchange(cx, method) else { return };
-            **begun = PendingInit { attempts, cookie, nonce, ..*other };
+            **begun = PendingSaInit { attempts, cookie, nonce, ..*other };
         }
         sa.outstanding = None;
         let SaPhase::InitSent(mut begun) = core::mem::replace(&mut sa.phase, SaPhase::Established) else {
@@ -270,7 +292,7 @@ pub(super) fn handle_init_response(
             _ => EndReason::Refused,
         };
         if begun.refusal.is_none() {
-            begun.refusal = Some(UnprovedRefusal { reason, repeats: 0 });
+            begun.refusal = Some(UnauthenticatedRefusal { reason, repeats: 0 });
             let soon = cx.now + REPEATS.1;
             if let Some(outstanding) = &mut sa.outstanding {
                 outstanding.due = outstanding.due.min(soon);
@@ -278,12 +300,13 @@ pub(super) fn handle_init_response(
         }
         return;
     }
-    let answer = InitPayloads::from_message(message).filter(|_| !message.header.responder_spi.is_zero());
+    let answer = SaInitPayloads::from_message(message).filter(|_| !message.header.responder_spi.is_zero());
     let Some(answer) = answer else {
         cx.counters.syntax += 1;
         return;
     };
     let chosen = match answer.proposals {
+        // RFC 7296, 2.7, 3.3.6: the choice must have been offered.
         [chosen] if is_offered(&number_proposals(sa.connection.proposals.iter().cloned(), &[]), chosen) => {
             chosen
         }
@@ -296,6 +319,7 @@ pub(super) fn handle_init_response(
     };
     let additional: VecDeque<_> = chosen.additional_exchanges().collect();
     let suite = cx.config.tickets.map(|_| Box::new(chosen.clone()));
+    // RFC 9242, 3.1: IKE_INTERMEDIATE only if both sides support it.
     if !additional.is_empty() && message.find_notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_none() {
         return sa.end_sa(cx, EndReason::NoProposal);
     }
@@ -311,8 +335,8 @@ pub(super) fn handle_init_response(
         AuthenticationState::new(begun.octets, octets.to_vec(), begun.nonce.to_vec(), answer.nonce.to_vec());
     apply_peer_features(sa, &mut authenticating, message);
     authenticating.ocsp_wanted = authenticate::requests_ocsp(&message.payloads);
-    sa.nat = nat_found(cx, &message.payloads, sa.spis, sa.path);
-    // With MOBIKE, a NAT may appear later on another path (RFC 4555 §3.3).
+    sa.nat = detect_nat_sides(cx, &message.payloads, sa.spis, sa.path);
+    // With MOBIKE, the IKE_SA may later move to a path with a NAT (RFC 4555 §3.3).
     let traverses =
         sa.connection.mobike && message.find_notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
     if sa.nat.0 || sa.nat.1 || traverses {
@@ -339,7 +363,7 @@ pub(super) fn move_to_nat_port(sa: &mut IkeSa) {
 
 fn derive_keys(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     algorithms: IkeAlgorithms,
     secret: &[u8],
     authenticating: &AuthenticationState,
@@ -353,20 +377,20 @@ fn derive_keys(
     };
     cx.count_work(work::DERIVE);
     let keys = IkeKeys::from_key_exchange(&algorithms, secret, &seeds);
-    sa.session = SaKeyState::new(algorithms, keys, sa.initiator);
+    sa.session = IkeSaKeyState::new(algorithms, keys, sa.initiator);
     sa.report_keys(cx);
     sa.session.is_some()
 }
 
 /// The required payloads of both first messages.
-struct InitPayloads<'a> {
+struct SaInitPayloads<'a> {
     proposals: &'a [Proposal],
     method: KeyExchangeMethod,
     public: &'a [u8],
     nonce: &'a [u8],
 }
 
-impl<'a> InitPayloads<'a> {
+impl<'a> SaInitPayloads<'a> {
     fn from_message(message: &'a IkeMessage) -> Option<Self> {
         let (mut proposals, mut exchange, mut nonce) = (None, None, None);
         for payload in &message.payloads {
@@ -395,12 +419,12 @@ pub(super) enum FirstRequestOutcome {
 
 /// Returns the nonce of a first request, if any: an input of the cookie.
 pub(super) fn find_init_nonce(message: &IkeMessage) -> Option<&[u8]> {
-    InitPayloads::from_message(message).map(|answer| answer.nonce)
+    SaInitPayloads::from_message(message).map(|answer| answer.nonce)
 }
 
 /// Handles a first request.
 pub(super) fn handle_init_request(
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     path: DatagramPath,
     message: &IkeMessage,
     octets: &[u8],
@@ -412,13 +436,14 @@ pub(super) fn handle_init_request(
             [kind.0],
         ));
     }
-    let Some(asked) = InitPayloads::from_message(message) else {
+    let Some(asked) = SaInitPayloads::from_message(message) else {
         cx.counters.syntax += 1;
         return FirstRequestOutcome::Refused(NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
     let intermediate = message.find_notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
     let chosen = cx.connections.iter().find_map(|connection| {
         let proposal = choose_proposal(&connection.proposals, asked.proposals)?;
+        // RFC 9242, 3.1: IKE_INTERMEDIATE only if both sides support it.
         if !intermediate && proposal.additional_exchanges().next().is_some() {
             return None;
         }
@@ -433,12 +458,14 @@ pub(super) fn handle_init_request(
         // The method that the initiator guessed may save a round trip. It must be the first acceptable method of the
         // initiator's own order. An attacker may have forced a later one by a forged INVALID_KE_PAYLOAD.
         let guessed = single_method_proposal(asked.method, &proposal);
-        let narrowed: Vec<_> = asked.proposals.iter().map(|p| with_only(p, &guessed)).collect();
-        let first = first_acceptable(&connection, asked.proposals, &proposal) == Some(asked.method);
+        let narrowed: Vec<_> = asked.proposals.iter().map(|p| with_key_exchanges_of(p, &guessed)).collect();
+        let first =
+            first_acceptable_key_exchange(&connection, asked.proposals, &proposal) == Some(asked.method);
         let better = choose_proposal(&connection.proposals, &narrowed).filter(|_| first);
         match better.and_then(|proposal| Some((IkeAlgorithms::from_proposal(&proposal)?, proposal))) {
             Some((found, same)) => (algorithms, proposal) = (found, same),
             None => {
+                // RFC 7296, 3.4: another method than the chosen one is answered with INVALID_KE_PAYLOAD.
                 cx.counters.invalid_ke += 1;
                 let method = proposal.key_exchange().map_or(0, |method| method.0);
                 return FirstRequestOutcome::Refused(NotifyPayload::with_data(
@@ -468,8 +495,8 @@ pub(super) fn handle_init_request(
         payloads.extend(authenticate::certificate_requests(cx.config, &sa.connection));
     }
     payloads.extend(feature_payloads(&sa.connection, true, intermediate));
-    // The initiator's hashes are of the SPIs that it knew: its own and zero (§2.23).
-    sa.nat = nat_found(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
+    // The initiator computed its hashes before it knew the responder's SPI: they are of its own SPI and zero (§2.23).
+    sa.nat = detect_nat_sides(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
     let mut authenticating =
         AuthenticationState::new(octets.to_vec(), Vec::new(), asked.nonce.to_vec(), nonce.to_vec());
     authenticating.additional = proposal.additional_exchanges().collect();
@@ -491,8 +518,8 @@ fn single_method_proposal(method: KeyExchangeMethod, like: &Proposal) -> Proposa
 }
 
 /// Returns the first key exchange method, in the initiator's order, that a connection accepts.
-fn first_acceptable(
-    connection: &IkeConnection,
+fn first_acceptable_key_exchange(
+    connection: &IkeConnectionConfig,
     asked: &[Proposal],
     like: &Proposal,
 ) -> Option<KeyExchangeMethod> {
@@ -502,14 +529,14 @@ fn first_acceptable(
     });
     let mut methods = all.map(|(proposal, id)| (proposal, KeyExchangeMethod(id)));
     let takes = |(proposal, method): &(&Proposal, KeyExchangeMethod)| {
-        let narrowed = with_only(proposal, &single_method_proposal(*method, like));
+        let narrowed = with_key_exchanges_of(proposal, &single_method_proposal(*method, like));
         choose_proposal(&connection.proposals, core::slice::from_ref(&narrowed)).is_some()
     };
     methods.find(takes).map(|(_, method)| method)
 }
 
 /// Returns a proposal with only the key exchange methods of another.
-fn with_only(proposal: &Proposal, other: &Proposal) -> Proposal {
+fn with_key_exchanges_of(proposal: &Proposal, other: &Proposal) -> Proposal {
     let kind = crate::code::TransformType::KE;
     let mut proposal = proposal.clone();
     proposal.transforms.retain(|t| t.kind != kind || other.transforms_of_kind(kind).any(|o| o.id == t.id));

@@ -3,7 +3,7 @@
 
 use super::authenticate::{self, authentication_state};
 use super::event::EndReason;
-use super::sa::{IkeSa, PendingExchange, StepContext};
+use super::sa::{IkeEndpointContext, IkeSa, PendingExchange};
 use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType};
 use crate::keys::KeyDerivationInputs;
 use crate::payload::{NotifyPayload, Payload};
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 const IKE_INTERMEDIATE: ExchangeType = ExchangeType::IKE_INTERMEDIATE;
 
 /// Sends the next additional key exchange of an initiator. After the last, begins authentication.
-pub(super) fn start_intermediate(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+pub(super) fn start_intermediate(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     let Some(method) = authentication_state(sa).and_then(|state| state.additional.front().copied()) else {
         let next = sa.next_request;
         if let Some(state) = authentication_state(sa) {
@@ -27,7 +27,7 @@ pub(super) fn start_intermediate(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let Some(begun) = begun else { return sa.end_sa(cx, EndReason::Unsupported) };
     let payloads = [Payload::KeyExchange { method, data: begun.public_value().to_vec() }];
     let said = sa.plain_message(IKE_INTERMEDIATE, false, &payloads);
-    add_intermediate_auth(sa, true, &said);
+    append_intermediate_auth_data(sa, true, &said);
     if let Some(state) = authentication_state(sa) {
         state.key_exchange = Some(begun);
     }
@@ -35,7 +35,7 @@ pub(super) fn start_intermediate(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
 }
 
 /// Adds a message to the data that AUTH covers (RFC 9242 §3.3.2).
-fn add_intermediate_auth(sa: &mut IkeSa, initiator: bool, said: &[u8]) {
+fn append_intermediate_auth_data(sa: &mut IkeSa, initiator: bool, said: &[u8]) {
     let Some(session) = &sa.session else { return };
     let prf = session.algorithms.prf;
     let key = if initiator { session.keys.sk_pi.clone() } else { session.keys.sk_pr.clone() };
@@ -47,7 +47,7 @@ fn add_intermediate_auth(sa: &mut IkeSa, initiator: bool, said: &[u8]) {
 }
 
 /// Updates the keys after an additional key exchange.
-fn update_keys(sa: &mut IkeSa, cx: &mut StepContext<'_>, secret: &[u8]) {
+fn update_keys_after_exchange(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, secret: &[u8]) {
     cx.count_work(work::DERIVE);
     let (spis, initiator) = (sa.spis, sa.initiator);
     let Some(nonces) =
@@ -78,9 +78,13 @@ fn key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &[u8])> {
 }
 
 /// Handles the responder's half.
-pub(super) fn handle_intermediate_response(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+pub(super) fn handle_intermediate_response(
+    sa: &mut IkeSa,
+    cx: &mut IkeEndpointContext<'_>,
+    payloads: &[Payload],
+) {
     let said = core::mem::take(&mut sa.received);
-    add_intermediate_auth(sa, false, &said);
+    append_intermediate_auth_data(sa, false, &said);
     let expected = authentication_state(sa)
         .and_then(|state| Some((state.additional.front().copied()?, state.key_exchange.take()?)));
     let (Some((method, begun)), Some((theirs, public))) = (expected, key_exchange(payloads)) else {
@@ -88,14 +92,18 @@ pub(super) fn handle_intermediate_response(sa: &mut IkeSa, cx: &mut StepContext<
     };
     cx.count_work(work::KEY_EXCHANGE);
     match begun.derive_secret(public) {
-        Ok(secret) if method == theirs => update_keys(sa, cx, &secret),
+        Ok(secret) if method == theirs => update_keys_after_exchange(sa, cx, &secret),
         _ => return sa.end_sa(cx, EndReason::Protocol),
     }
     start_intermediate(sa, cx);
 }
 
 /// Handles the initiator's half.
-pub(super) fn handle_intermediate_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+pub(super) fn handle_intermediate_request(
+    sa: &mut IkeSa,
+    cx: &mut IkeEndpointContext<'_>,
+    payloads: &[Payload],
+) {
     let said = core::mem::take(&mut sa.received);
     let method = authentication_state(sa).and_then(|state| state.additional.front().copied());
     let (Some(method), Some((theirs, public))) = (method, key_exchange(payloads)) else {
@@ -108,13 +116,13 @@ pub(super) fn handle_intermediate_request(sa: &mut IkeSa, cx: &mut StepContext<'
     let Some((public, secret)) = answered.filter(|_| method == theirs) else {
         return sa.reject_request(cx, IKE_INTERMEDIATE, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     };
-    add_intermediate_auth(sa, true, &said);
+    append_intermediate_auth_data(sa, true, &said);
     let payloads = Vec::from([Payload::KeyExchange { method, data: public }]);
     let answer = sa.plain_message(IKE_INTERMEDIATE, true, &payloads);
-    add_intermediate_auth(sa, false, &answer);
-    // The response is still under the keys of the request.
+    append_intermediate_auth_data(sa, false, &answer);
+    // RFC 9242, 3.3.1: the response is still under the keys of the request.
     sa.respond_protected(cx, IKE_INTERMEDIATE, &payloads);
-    update_keys(sa, cx, &secret);
+    update_keys_after_exchange(sa, cx, &secret);
     let next = sa.expected;
     if let Some(state) = authentication_state(sa) {
         state.first_id = next;

@@ -5,7 +5,7 @@
 
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_core::collections::HashState;
+use usher_core::collections::SeededHashState;
 use usher_core::{Duration, Instant};
 
 /// Slots of the table. Networks in the same slot share its limits.
@@ -22,7 +22,7 @@ const QUESTIONS: Duration = Duration::from_millis(250);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
+fn address_prefix_of_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
     Ipv6Addr::from(u128::from(address) & u128::MAX << (128 - bits)).into()
 }
 
@@ -31,7 +31,7 @@ fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
 pub(super) fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4) & u32::MAX << 8).into(),
-        IpAddr::V6(v6) => first_bits(v6, 48),
+        IpAddr::V6(v6) => address_prefix_of_bits(v6, 48),
     }
 }
 
@@ -39,14 +39,14 @@ pub(super) fn network_prefix(address: IpAddr) -> IpAddr {
 pub(super) fn site_prefix(address: IpAddr) -> Option<IpAddr> {
     match address.to_canonical() {
         IpAddr::V4(_) => None,
-        IpAddr::V6(v6) => Some(first_bits(v6, 56)),
+        IpAddr::V6(v6) => Some(address_prefix_of_bits(v6, 56)),
     }
 }
 
 /// Returns the host of an address: an IPv4 address or an IPv6 /64.
 pub(super) fn host_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) => first_bits(v6, 64),
+        IpAddr::V6(v6) => address_prefix_of_bits(v6, 64),
         v4 @ IpAddr::V4(_) => v4,
     }
 }
@@ -59,52 +59,52 @@ impl LeakyBucket {
     pub(super) fn level(self, now: Instant) -> Duration {
         self.0.map_or(Duration::ZERO, |paid| paid.duration_since(now))
     }
-    pub(super) fn add_cost(&mut self, now: Instant, cost: Duration) {
+    pub(super) fn add_bucket_cost(&mut self, now: Instant, cost: Duration) {
         self.0 = Some(self.0.map_or(now, |paid| paid.max(now)) + cost);
     }
     /// True if the limit of a minute is used up, by a burst or one by one. 0: no limit.
-    pub(super) fn is_of_a_minute(self, now: Instant, most: u32) -> bool {
+    pub(super) fn is_minute_limit_reached(self, now: Instant, most: u32) -> bool {
         most > 0 && self.level(now) + MINUTE / u64::from(most) > MINUTE
     }
     /// Adds one of them.
-    pub(super) fn add_of_a_minute(&mut self, now: Instant, most: u32) {
+    pub(super) fn charge_minute_share(&mut self, now: Instant, most: u32) {
         if most > 0 {
-            self.add_cost(now, MINUTE / u64::from(most));
+            self.add_bucket_cost(now, MINUTE / u64::from(most));
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct NetworkPressure {
+struct NetworkRequestLoad {
     refusals: LeakyBucket,
     questions: LeakyBucket,
 }
 
 /// The recent load of first requests.
 #[derive(Debug)]
-pub(super) struct RequestPressure {
-    hash: HashState,
+pub(super) struct FirstRequestLoad {
+    hash: SeededHashState,
     all: LeakyBucket,
     /// Empty until the first record.
-    slots: alloc::vec::Vec<NetworkPressure>,
+    slots: alloc::vec::Vec<NetworkRequestLoad>,
 }
 
-impl RequestPressure {
-    pub(super) fn new(hash: &HashState) -> Self {
+impl FirstRequestLoad {
+    pub(super) fn new(hash: &SeededHashState) -> Self {
         Self { hash: hash.clone(), all: LeakyBucket::default(), slots: alloc::vec::Vec::new() }
     }
 
     fn slot_index(&self, from: IpAddr) -> usize {
-        // Below the number of slots for any hash.
+        // The remainder is below `SLOTS` for any hash, so the cast loses nothing.
         (self.hash.hash_one(network_prefix(from)) % SLOTS as u64) as usize
     }
-    fn network_pressure(&self, from: IpAddr) -> NetworkPressure {
+    fn network_pressure(&self, from: IpAddr) -> NetworkRequestLoad {
         self.slots.get(self.slot_index(from)).copied().unwrap_or_default()
     }
-    fn slot_mut(&mut self, from: IpAddr) -> &mut NetworkPressure {
+    fn slot_mut(&mut self, from: IpAddr) -> &mut NetworkRequestLoad {
         let index = self.slot_index(from);
         if self.slots.is_empty() {
-            self.slots.resize(SLOTS, NetworkPressure::default());
+            self.slots.resize(SLOTS, NetworkRequestLoad::default());
         }
         &mut self.slots[index]
     }
@@ -112,18 +112,18 @@ impl RequestPressure {
     /// Records a first request that failed, possibly after a key exchange.
     pub(super) fn record_refusal(&mut self, now: Instant, from: IpAddr) {
         let before = self.network_pressure(from).refusals.level(now);
-        self.slot_mut(from).refusals.add_cost(now, REFUSAL);
-        // A network that already has to return cookies does not burden the others further.
+        self.slot_mut(from).refusals.add_bucket_cost(now, REFUSAL);
+        // If this network already has to return cookies, its failures no longer count toward the limit of all networks.
         if before < DEBT {
-            self.all.add_cost(now, REFUSAL_OF_ALL);
+            self.all.add_bucket_cost(now, REFUSAL_OF_ALL);
         }
     }
     /// True if the failures of this network, or of all, require cookies.
-    pub(super) fn is_pressed(&self, now: Instant, from: IpAddr) -> bool {
+    pub(super) fn network_requires_cookies(&self, now: Instant, from: IpAddr) -> bool {
         self.network_pressure(from).refusals.level(now) >= DEBT || self.all.level(now) >= DEBT
     }
     /// True if this network failed so often, despite cookies, that its requests are dropped.
-    pub(super) fn is_shunned(&self, now: Instant, from: IpAddr) -> bool {
+    pub(super) fn is_network_blocked(&self, now: Instant, from: IpAddr) -> bool {
         self.network_pressure(from).refusals.level(now) >= DEBT * 10
     }
     /// True if a cookie request may be sent to this network now.
@@ -131,7 +131,7 @@ impl RequestPressure {
         let place = self.slot_mut(from);
         let asks = place.questions.level(now) < QUESTIONS;
         if asks {
-            place.questions.add_cost(now, QUESTION);
+            place.questions.add_bucket_cost(now, QUESTION);
         }
         asks
     }
@@ -143,8 +143,8 @@ mod tests {
     use usher_core::SecureRng;
     use usher_core::collections::hash_state;
 
-    fn empty_pressure() -> RequestPressure {
-        RequestPressure::new(&hash_state(&mut SecureRng::from_seed([3; 32])))
+    fn empty_pressure() -> FirstRequestLoad {
+        FirstRequestLoad::new(&hash_state(&mut SecureRng::from_seed([3; 32])))
     }
     fn instant_at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
@@ -169,26 +169,35 @@ mod tests {
         let mut pressure = empty_pressure();
         let [here, there]: [IpAddr; 2] = ["203.0.113.7", "198.51.100.7"].map(|text| text.parse().unwrap());
         for n in 0..100 {
-            assert!(!pressure.is_pressed(instant_at(0), here), "{n}");
+            assert!(!pressure.network_requires_cookies(instant_at(0), here), "{n}");
             pressure.record_refusal(instant_at(0), here);
         }
-        assert!(pressure.is_pressed(instant_at(0), here) && !pressure.is_pressed(instant_at(0), there));
-        assert!(!pressure.is_pressed(instant_at(1), here), "a millisecond later");
+        assert!(
+            pressure.network_requires_cookies(instant_at(0), here)
+                && !pressure.network_requires_cookies(instant_at(0), there)
+        );
+        assert!(!pressure.network_requires_cookies(instant_at(1), here), "a millisecond later");
         for _ in 0..900 {
             pressure.record_refusal(instant_at(0), here);
         }
-        assert!(pressure.is_shunned(instant_at(0), here) && !pressure.is_shunned(instant_at(1), here));
-        assert!(!pressure.is_pressed(instant_at(0), there), "one network alone is no flood of all");
-        assert!(!pressure.is_shunned(instant_at(0), there));
+        assert!(
+            pressure.is_network_blocked(instant_at(0), here)
+                && !pressure.is_network_blocked(instant_at(1), here)
+        );
+        assert!(
+            !pressure.network_requires_cookies(instant_at(0), there),
+            "one network alone is no flood of all"
+        );
+        assert!(!pressure.is_network_blocked(instant_at(0), there));
     }
 
     #[test]
     fn so_many_a_minute_are_so_many_at_once_or_one_after_another() {
         let mut debt = LeakyBucket::default();
         let mut takes = |millis: u64, most: u32| {
-            let takes = !debt.is_of_a_minute(instant_at(millis), most);
+            let takes = !debt.is_minute_limit_reached(instant_at(millis), most);
             if takes {
-                debt.add_of_a_minute(instant_at(millis), most);
+                debt.charge_minute_share(instant_at(millis), most);
             }
             takes
         };
@@ -202,13 +211,14 @@ mod tests {
         let mut pressure = empty_pressure();
         let elsewhere: IpAddr = "198.51.100.7".parse().unwrap();
         for n in 0..1000u32 {
-            assert!(!pressure.is_pressed(instant_at(0), elsewhere), "{n}");
+            assert!(!pressure.network_requires_cookies(instant_at(0), elsewhere), "{n}");
             pressure.record_refusal(instant_at(0), Ipv4Addr::from(n << 8).into());
         }
         assert!(
-            pressure.is_pressed(instant_at(0), elsewhere) && !pressure.is_shunned(instant_at(0), elsewhere)
+            pressure.network_requires_cookies(instant_at(0), elsewhere)
+                && !pressure.is_network_blocked(instant_at(0), elsewhere)
         );
-        assert!(!pressure.is_pressed(instant_at(1), elsewhere));
+        assert!(!pressure.network_requires_cookies(instant_at(1), elsewhere));
     }
 
     #[test]

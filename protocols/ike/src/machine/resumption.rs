@@ -1,14 +1,14 @@
 //! IKE_SESSION_RESUME (RFC 5723): resumes a lost IKE_SA by a ticket, without a key exchange and a new authentication.
 
 use super::authenticate::{self, AuthenticationState};
-use super::config::{IkeConnection, RemoteAuth};
+use super::config::{IkeConnectionConfig, RemoteAuth};
 use super::event::EndReason;
 use super::initial::{
-    ATTEMPTS, FirstRequestOutcome, NONCE, apply_peer_features, feature_payloads, move_to_nat_port,
-    nat_detection, nat_found, path_between, start_init_exchange,
+    ATTEMPTS, FirstRequestOutcome, NONCE, apply_peer_features, detect_nat_sides, feature_payloads,
+    move_to_nat_port, nat_detection, path_between, start_init_exchange,
 };
-use super::sa::{IkeSa, SaKeyState, SaPhase, SaTask, StepContext};
-use super::tickets::{StoredTicket, TicketState, ticket_owner};
+use super::sa::{IkeEndpointContext, IkeSa, IkeSaKeyState, IkeSaTask, SaPhase};
+use super::tickets::{ResumptionTicketState, StoredTicket, ticket_owner};
 use crate::code::{ExchangeType, NotifyType};
 use crate::header::Spi;
 use crate::keys::{IkeKeys, KeyDerivationInputs};
@@ -41,8 +41,8 @@ pub(super) struct PendingResumption {
 
 /// Resumes an IKE_SA by a ticket.
 pub(super) fn start_resumption(
-    cx: &mut StepContext<'_>,
-    connection: Arc<IkeConnection>,
+    cx: &mut IkeEndpointContext<'_>,
+    connection: Arc<IkeConnectionConfig>,
     (local, remote): (SocketAddr, SocketAddr),
     held: StoredTicket,
 ) -> Box<IkeSa> {
@@ -58,7 +58,7 @@ pub(super) fn start_resumption(
     sa
 }
 
-fn send_resume_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, resuming: &mut PendingResumption) {
+fn send_resume_request(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, resuming: &mut PendingResumption) {
     let mut payloads = Vec::new();
     if let Some(cookie) = &resuming.cookie {
         payloads.push(Payload::Notify(NotifyPayload::with_data(NotifyType::COOKIE, cookie.clone())));
@@ -84,7 +84,7 @@ pub(super) fn find_resume_nonce(message: &IkeMessage) -> Option<&[u8]> {
 /// Handles the response to a ticket. It is not authenticated yet.
 pub(super) fn handle_resume_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     message: &IkeMessage,
     octets: &[u8],
 ) {
@@ -111,10 +111,10 @@ pub(super) fn handle_resume_response(
         sa.phase = SaPhase::Resuming(resuming);
         return;
     }
-    // The responder rejects or does not know the ticket: begin with IKE_SA_INIT (§4.3.2).
+    // RFC 5723, 4.3.2: the responder rejects or does not know the ticket: begin with IKE_SA_INIT.
     if message.notifications().any(|notify| notify.kind == NotifyType::TICKET_NACK || notify.kind.is_error())
     {
-        return fall_back(sa, cx);
+        return fall_back_to_full_init(sa, cx);
     }
     let theirs = find_resume_nonce(message).filter(|_| !message.header.responder_spi.is_zero());
     let Some(theirs) = theirs else {
@@ -128,7 +128,7 @@ pub(super) fn handle_resume_response(
     let mut authenticating =
         AuthenticationState::new(first, octets.to_vec(), nonce.to_vec(), theirs.to_vec());
     apply_peer_features(sa, &mut authenticating, message);
-    sa.nat = nat_found(cx, &message.payloads, sa.spis, sa.path);
+    sa.nat = detect_nat_sides(cx, &message.payloads, sa.spis, sa.path);
     let traverses =
         sa.connection.mobike && message.find_notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
     if sa.nat.0 || sa.nat.1 || traverses {
@@ -144,7 +144,7 @@ pub(super) fn handle_resume_response(
 }
 
 /// Begins with IKE_SA_INIT, because the ticket is of no use.
-pub(super) fn fall_back(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+pub(super) fn fall_back_to_full_init(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     cx.counters.tickets_refused += 1;
     sa.outstanding = None;
     (sa.proof_until, sa.certificates) = (None, Arc::new([]));
@@ -156,7 +156,7 @@ pub(super) fn fall_back(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
 /// Derives the keys of a resumed IKE_SA (§5.1).
 fn derive_resumed_keys(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     sk_d: &SecretValue,
     authenticating: &AuthenticationState,
 ) -> bool {
@@ -170,14 +170,14 @@ fn derive_resumed_keys(
     };
     cx.count_work(work::DERIVE);
     let keys = IkeKeys::from_ticket_key(&algorithms, sk_d, &seeds);
-    sa.session = SaKeyState::new(algorithms, keys, sa.initiator);
+    sa.session = IkeSaKeyState::new(algorithms, keys, sa.initiator);
     sa.report_keys(cx);
     sa.session.is_some()
 }
 
 /// Handles a first request with a ticket.
 pub(super) fn handle_resume_request(
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     path: DatagramPath,
     message: &IkeMessage,
     octets: &[u8],
@@ -199,7 +199,7 @@ pub(super) fn handle_resume_request(
     let opened = cx.config.tickets.and_then(|_| cx.tickets.open_ticket(wall, &ticket.data));
     // The configuration may have changed since the ticket was issued.
     let found = opened.and_then(|(state, expires)| {
-        let fits = |connection: &&Arc<IkeConnection>| {
+        let fits = |connection: &&Arc<IkeConnectionConfig>| {
             connection.name == state.connection
                 && connection.is_for(path.remote.ip())
                 && connection.local == state.identities.1
@@ -208,12 +208,13 @@ pub(super) fn handle_resume_request(
         };
         Some((cx.connections.iter().find(fits)?.clone(), state, expires))
     });
-    let refuse = |cx: &mut StepContext<'_>| {
+    let refuse = |cx: &mut IkeEndpointContext<'_>| {
         cx.counters.tickets_refused += 1;
+        // RFC 5723, 4.3.2: a rejected ticket is answered with TICKET_NACK.
         FirstRequestOutcome::Refused(NotifyPayload::new(NotifyType::TICKET_NACK))
     };
     let Some((connection, state, expires)) = found else { return refuse(cx) };
-    let TicketState { id, suite, sk_d, identities, spi, proof_until, certificates, .. } = state;
+    let ResumptionTicketState { id, suite, sk_d, identities, spi, proof_until, certificates, .. } = state;
     let mut sa = Box::new(IkeSa::new(connection, false, path, cx.now));
     sa.spis = (message.header.initiator_spi, cx.new_ike_spi());
     sa.expiry_deadline = Some(cx.now + cx.config.proof_timeout);
@@ -223,7 +224,7 @@ pub(super) fn handle_resume_request(
     let mut payloads = Vec::from([Payload::Nonce(nonce.to_vec())]);
     payloads.extend(nat_detection(cx, sa.spis, path));
     payloads.extend(feature_payloads(&sa.connection, true, false));
-    sa.nat = nat_found(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
+    sa.nat = detect_nat_sides(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
     let mut authenticating =
         AuthenticationState::new(octets.to_vec(), Vec::new(), theirs.to_vec(), nonce.to_vec());
     apply_peer_features(&mut sa, &mut authenticating, message);
@@ -239,26 +240,32 @@ pub(super) fn handle_resume_request(
 /// Answers a ticket request; `None` if this side does not support tickets.
 ///
 /// Users who log in by EAP get no ticket: the AAA server could not reject them when they resume.
-pub(super) fn answer_ticket_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> Option<Payload> {
+pub(super) fn answer_ticket_request(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) -> Option<Payload> {
     let lifetime = cx.config.tickets?;
     let given = issue_ticket(sa, cx, lifetime);
     cx.counters.tickets_refused += u64::from(given.is_none());
     Some(Payload::Notify(given.unwrap_or(NotifyPayload::new(NotifyType::TICKET_NACK))))
 }
 
-fn issue_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>, lifetime: Duration) -> Option<NotifyPayload> {
+fn issue_ticket(
+    sa: &mut IkeSa,
+    cx: &mut IkeEndpointContext<'_>,
+    lifetime: Duration,
+) -> Option<NotifyPayload> {
     if sa.client || matches!(sa.connection.remote_auth, RemoteAuth::Eap { .. }) {
         return None;
     }
-    // The proofs may no longer hold, so a new authentication is needed first.
+    // If all tickets have become void since this IKE_SA authenticated, its proofs may no longer hold. A new
+    // authentication is needed first.
     if sa.era != cx.tickets.era() || sa.ticket_debt.level(cx.now) >= MOST_TICKETS {
         return None;
     }
-    sa.ticket_debt.add_cost(cx.now, TICKET);
+    sa.ticket_debt.add_bucket_cost(cx.now, TICKET);
     let identity = sa.remote.clone()?;
-    // With a group key and no required identity, the claimed identity proves nothing.
+    // With a group key and no required identity, the peer may claim any identity. So the connection alone owns its
+    // tickets.
     let alone = matches!(sa.connection.remote_auth, RemoteAuth::Psk(_)) && sa.connection.remote.is_none();
-    let state = TicketState {
+    let state = ResumptionTicketState {
         id: cx.tickets.next_ticket_id(ticket_owner(&sa.connection.name, Some(&identity).filter(|_| !alone))),
         connection: sa.connection.name.clone(),
         suite: sa.suite.as_deref()?.clone(),
@@ -283,7 +290,7 @@ fn issue_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>, lifetime: Duration) ->
 
 /// Redeems the ticket of a resumed IKE_SA (§4.3.1). False if it has expired, was used by another, or its state has
 /// changed since the first message.
-pub(super) fn redeem_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
+pub(super) fn redeem_ticket(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) -> bool {
     let Some(id) = sa.ticket.take() else { return false };
     let wall = cx.now.to_wall_time(cx.epoch);
     let redeemed = cx.tickets.redeem(wall, cx.config, (sa.era, id, sa.ticket_expires));
@@ -292,14 +299,14 @@ pub(super) fn redeem_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
 }
 
 /// Voids the ticket of an IKE_SA that ends (§6.2).
-fn spend_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+fn void_ticket_of_sa(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     if let Some(id) = sa.ticket.take() {
         cx.tickets.mark_spent(cx.now.to_wall_time(cx.epoch), cx.config, id);
     }
 }
 
 /// Stores a ticket from the responder.
-pub(super) fn store_ticket(sa: &IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+pub(super) fn store_ticket(sa: &IkeSa, cx: &mut IkeEndpointContext<'_>, payloads: &[Payload]) {
     let given = notify_payloads(payloads).find(|notify| notify.kind == NotifyType::TICKET_LT_OPAQUE);
     let (Some(given), Some(_)) = (given, cx.config.tickets) else { return };
     let (Some((seconds, ticket)), Some(session)) = (given.data.split_first_chunk::<4>(), &sa.session) else {
@@ -322,19 +329,19 @@ pub(super) fn store_ticket(sa: &IkeSa, cx: &mut StepContext<'_>, payloads: &[Pay
 }
 
 /// Discards the tickets of an ended IKE_SA (§6.2), unless the peer is merely unreachable.
-pub(super) fn discard_tickets(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: EndReason) {
+pub(super) fn discard_tickets(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, reason: EndReason) {
     if matches!(reason, EndReason::Unreachable | EndReason::HalfOpen) || sa.is_half_open() {
         return;
     }
     if sa.client && sa.suite.is_some() && reason != EndReason::Rekeyed {
         cx.tickets.remove_ticket(&sa.connection.name);
     }
-    spend_ticket(sa, cx);
+    void_ticket_of_sa(sa, cx);
 }
 
 /// Requests a ticket for a rekeyed IKE_SA (§6.2).
-pub(super) fn plan_ticket_request(sa: &mut IkeSa, cx: &StepContext<'_>) {
+pub(super) fn schedule_ticket_request(sa: &mut IkeSa, cx: &IkeEndpointContext<'_>) {
     if sa.client && cx.config.tickets.is_some() {
-        sa.plan_task(SaTask::RequestTicket);
+        sa.plan_task(IkeSaTask::RequestTicket);
     }
 }

@@ -2,23 +2,23 @@
 
 mod transmission;
 
-pub(super) use super::context::StepContext;
+pub(super) use super::context::IkeEndpointContext;
 
 use super::child::ChildSaEntry;
 use super::collision::{SaEvent, SaState};
-use super::config::{IkeConnection, LocalAuth};
-use super::event::{CertificateName, EndReason, IkeCommand, IkeEvent, SaId};
+use super::config::{IkeConnectionConfig, LocalAuth};
+use super::event::{CertificateName, EndReason, IkeCommand, IkeEvent, IkeSaId};
 use super::fragments::FragmentReassembly;
 use super::half_open::HalfOpenStage;
 use super::pressure::LeakyBucket;
-use super::spent::TicketId;
+use super::spent_tickets::TicketId;
 use super::{authenticate, create, followup, informational, initial, intermediate, resumption};
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::Spi;
 use crate::keys::IkeKeys;
 use crate::message::{notify_payloads, unsupported_critical};
 use crate::payload::{NotifyPayload, Payload, parse_chain};
-use crate::protect::{MessageProtection, SealedMessage, plain_form};
+use crate::protect::{MessageProtection, SealedMessage, unencrypted_message_octets};
 use crate::suite::IkeAlgorithms;
 use crate::work;
 use alloc::boxed::Box;
@@ -37,7 +37,7 @@ const LEAVE: Duration = Duration::from_secs(30);
 
 /// The keys of an IKE_SA, ready for use.
 #[derive(Debug)]
-pub(super) struct SaKeyState {
+pub(super) struct IkeSaKeyState {
     pub(super) algorithms: IkeAlgorithms,
     pub(super) keys: IkeKeys,
     pub(super) outbound: MessageProtection,
@@ -47,7 +47,7 @@ pub(super) struct SaKeyState {
     previous: Option<MessageProtection>,
 }
 
-impl SaKeyState {
+impl IkeSaKeyState {
     /// Prepares the keys. `None` if a key does not fit its algorithm, which a chosen proposal rules out.
     pub(super) fn new(algorithms: IkeAlgorithms, keys: IkeKeys, initiator: bool) -> Option<Self> {
         let of = |cipher, mac| MessageProtection::new(&algorithms.packets, cipher, mac);
@@ -65,7 +65,7 @@ impl SaKeyState {
 #[derive(Debug)]
 pub(super) enum SaPhase {
     /// The IKE_SA_INIT request awaits its response.
-    InitSent(Box<initial::PendingInit>),
+    InitSent(Box<initial::PendingSaInit>),
     /// The IKE_SESSION_RESUME request awaits its response.
     Resuming(Box<resumption::PendingResumption>),
     /// The sides authenticate.
@@ -78,7 +78,7 @@ pub(super) enum SaPhase {
 
 /// A pending task of an IKE_SA. Each takes one exchange.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum SaTask {
+pub(super) enum IkeSaTask {
     /// Create the CHILD_SA with this index in its connection.
     CreateChild(usize),
     /// Rekey the CHILD_SA with this inbound SPI.
@@ -120,13 +120,13 @@ pub(super) enum PendingExchange {
     Delete(EndReason),
     Probe,
     Ticket,
-    Update(informational::PathProbe),
-    Check(informational::PathProbe),
+    Update(informational::MobikePathProbe),
+    Check(informational::MobikePathProbe),
 }
 
 /// The state of the peer's last request.
 #[derive(Debug)]
-pub(super) enum ResponseState {
+pub(super) enum LastResponseState {
     /// The response as it was sent; empty before the first request.
     Response(Vec<Vec<u8>>),
     /// A job has to finish before the response.
@@ -136,8 +136,8 @@ pub(super) enum ResponseState {
 /// An IKE_SA.
 #[derive(Debug)]
 pub(super) struct IkeSa {
-    pub(super) id: SaId,
-    pub(super) connection: Arc<IkeConnection>,
+    pub(super) id: IkeSaId,
+    pub(super) connection: Arc<IkeConnectionConfig>,
     /// True if this side is the original initiator.
     pub(super) initiator: bool,
     pub(super) spis: (Spi, Spi),
@@ -155,16 +155,16 @@ pub(super) struct IkeSa {
     /// A NAT is in front of this side; in front of the peer.
     pub(super) nat: (bool, bool),
     pub(super) fragmentation: bool,
-    pub(super) session: Option<SaKeyState>,
+    pub(super) session: Option<IkeSaKeyState>,
     pub(super) phase: SaPhase,
     pub(super) remote: Option<crate::payload::Identification>,
     pub(super) children: Vec<ChildSaEntry>,
     pub(super) state: SaState,
-    pub(super) tasks: VecDeque<SaTask>,
+    pub(super) tasks: VecDeque<IkeSaTask>,
     pub(super) outstanding: Option<OutstandingRequest>,
     pub(super) next_request: u32,
     pub(super) expected: u32,
-    pub(super) answered: ResponseState,
+    pub(super) answered: LastResponseState,
     pub(super) reassembly: FragmentReassembly,
     /// Octets of its fragments, as last counted by the endpoint.
     pub(super) counted: usize,
@@ -193,7 +193,7 @@ pub(super) struct IkeSa {
     /// It lost a rekeying collision, and its end is not reported.
     pub(super) silent: bool,
     /// The IKE_SA that it replaces, until that is reported.
-    pub(super) replaced_sa: Option<SaId>,
+    pub(super) replaced_sa: Option<IkeSaId>,
     /// It has ended, and answers retransmissions of its last request until this time.
     pub(super) lingers_until: Option<Instant>,
     /// Its number among the lingering IKE_SAs.
@@ -236,13 +236,13 @@ pub(super) struct IkeSa {
 
 impl IkeSa {
     pub(super) fn new(
-        connection: Arc<IkeConnection>,
+        connection: Arc<IkeConnectionConfig>,
         initiator: bool,
         path: DatagramPath,
         now: Instant,
     ) -> Self {
         Self {
-            id: SaId(0),
+            id: IkeSaId(0),
             connection,
             initiator,
             spis: (Spi::ZERO, Spi::ZERO),
@@ -263,7 +263,7 @@ impl IkeSa {
             outstanding: None,
             next_request: 0,
             expected: 0,
-            answered: ResponseState::Response(Vec::new()),
+            answered: LastResponseState::Response(Vec::new()),
             reassembly: FragmentReassembly::default(),
             counted: 0,
             half_open: 0,
@@ -317,14 +317,14 @@ impl IkeSa {
     /// Returns the stage of a half-open IKE_SA.
     pub(super) fn half_open_stage(&self) -> Option<HalfOpenStage> {
         let stage = match (&self.answered, self.expected) {
-            (ResponseState::Pending, _) => HalfOpenStage::AwaitingResponder,
-            (ResponseState::Response(_), ..=1) => HalfOpenStage::Initial,
-            (ResponseState::Response(_), _) => HalfOpenStage::Continued,
+            (LastResponseState::Pending, _) => HalfOpenStage::AwaitingResponder,
+            (LastResponseState::Response(_), ..=1) => HalfOpenStage::Initial,
+            (LastResponseState::Response(_), _) => HalfOpenStage::Continued,
         };
         self.is_half_open().then_some(stage)
     }
     /// Returns the peer's proven address, with the port of its newest request if that came from the same address.
-    pub(super) fn proven_origin(&self) -> core::net::SocketAddr {
+    pub(super) fn proven_peer_address(&self) -> core::net::SocketAddr {
         let remote = self.path.remote;
         if remote.ip() == self.proved { remote } else { self.origin.unwrap_or(remote) }
     }
@@ -332,12 +332,12 @@ impl IkeSa {
         matches!(self.phase, SaPhase::Established)
     }
     /// True if it is neither replaced nor being deleted.
-    pub(super) const fn is_its_own(&self) -> bool {
+    pub(super) const fn is_active_ike_sa(&self) -> bool {
         matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided)
     }
 
     /// Reports its keys if the configuration exports them.
-    pub(super) fn report_keys(&self, cx: &mut StepContext<'_>) {
+    pub(super) fn report_keys(&self, cx: &mut IkeEndpointContext<'_>) {
         if let Some(session) = self.session.as_ref().filter(|_| cx.config.export_keys) {
             let (algorithms, keys) = (session.algorithms.packets, Box::new(session.keys.clone()));
             cx.outputs.push_event(IkeEvent::Keys { spis: self.spis, algorithms, keys });
@@ -345,7 +345,7 @@ impl IkeSa {
     }
 
     /// Ends it without a message.
-    pub(super) fn end_sa(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
+    pub(super) fn end_sa(&mut self, cx: &mut IkeEndpointContext<'_>, reason: EndReason) {
         if matches!(self.phase, SaPhase::Ended) {
             return;
         }
@@ -363,10 +363,10 @@ impl IkeSa {
         }
     }
     /// Ends it with its last response, which a retransmitted request gets again.
-    pub(super) fn end_lingering(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
+    pub(super) fn end_keeping_last_response(&mut self, cx: &mut IkeEndpointContext<'_>, reason: EndReason) {
         self.end_sa(cx, reason);
         self.lingers_until = Some(cx.now + cx.config.proof_timeout);
-        // Frees state that a lingering IKE_SA does not need.
+        // A lingering IKE_SA only repeats its last response, so it needs none of this state.
         (self.tasks, self.assigned_addresses, self.suite) = (VecDeque::new(), Vec::new(), None);
         self.received = Vec::new();
     }
@@ -374,13 +374,13 @@ impl IkeSa {
     /// Handles a retransmitted first request, or another with the same SPI.
     pub(super) fn handle_repeated_init(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         path: DatagramPath,
         octets: &[u8],
     ) {
         match &self.phase {
             SaPhase::Authenticating(state) if self.expected == 1 && state.is_first(octets) => {
-                self.repeat_response(cx, path);
+                self.resend_last_response(cx, path);
             }
             _ => cx.counters.not_expected += 1,
         }
@@ -389,7 +389,7 @@ impl IkeSa {
     /// Handles a message under the IKE_SA's keys.
     pub(super) fn handle_message(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         path: DatagramPath,
         sealed: &SealedMessage<'_>,
     ) {
@@ -399,16 +399,17 @@ impl IkeSa {
             return;
         }
         let (response, id) = (header.response, header.message_id);
+        // RFC 7296, 2.1: only the newest response is kept, and no older one rebuilt.
         let repeated = !response && id == self.expected.wrapping_sub(1) && id < self.expected;
         let awaited = if response {
             self.outstanding
                 .as_ref()
                 .is_some_and(|o| o.id == id && !matches!(o.exchange, PendingExchange::Init))
         } else {
-            // The window holds one request, and a job may still work on it. Before the responder has authenticated,
-            // it may send no request. A request that overtakes the proof will be retransmitted.
+            // The window holds one request, so none is accepted while a job works on the last. A responder may send
+            // none before it has authenticated. A request that overtakes its proof will be retransmitted.
             let open =
-                !matches!(self.phase, SaPhase::Ended) && !matches!(self.answered, ResponseState::Pending);
+                !matches!(self.phase, SaPhase::Ended) && !matches!(self.answered, LastResponseState::Pending);
             id == self.expected && open && (!self.initiator || self.is_established())
         };
         if !repeated && !awaited {
@@ -422,8 +423,8 @@ impl IkeSa {
         // A dropped request is retransmitted, and handled when the rate allows it (RFC 8019 §5).
         let asks = awaited && !response && self.is_established();
         let most = cx.config.requests_per_minute;
-        if asks && self.request_debt.is_of_a_minute(cx.now, most) {
-            cx.counters.requests_held_back += 1;
+        if asks && self.request_debt.is_minute_limit_reached(cx.now, most) {
+            cx.counters.requests_rate_limited += 1;
             return;
         }
         let Some(session) = &self.session else {
@@ -438,20 +439,23 @@ impl IkeSa {
         cx.count_work(work::OPEN);
         let earlier = session.previous.as_ref().filter(|_| repeated);
         let opened = session.inbound.open(sealed).or_else(|| earlier.and_then(|keys| keys.open(sealed)));
+        // RFC 7296, 2.4, 2.21.4, 3.14: a message without a valid checksum changes nothing.
         let Some(content) = opened else {
             cx.counters.integrity += 1;
             return;
         };
         if repeated {
-            // A replayed message proves nothing about the present.
-            return self.repeat_response(cx, path);
+            // RFC 7296, 2.1: a repeated request gets the same response and is not processed again. It may be a replay,
+            // so it does not prove that the peer is alive.
+            return self.resend_last_response(cx, path);
         }
         self.last_received = cx.now;
         if asks {
-            self.request_debt.add_of_a_minute(cx.now, most);
+            self.request_debt.charge_minute_share(cx.now, most);
         }
         let (first, content) = match sealed.fragment {
             None => (sealed.first, content),
+            // RFC 7383, 2.3: fragments only if both sides support them.
             Some(_) if !self.fragmentation => {
                 cx.counters.fragments += 1;
                 return;
@@ -475,7 +479,7 @@ impl IkeSa {
         };
         self.reassembly = FragmentReassembly::default();
         if header.exchange == ExchangeType::IKE_INTERMEDIATE {
-            self.received = plain_form(header, first, &content);
+            self.received = unencrypted_message_octets(header, first, &content);
         }
         let payloads = parse_chain(first, &content);
         if response {
@@ -486,7 +490,7 @@ impl IkeSa {
                 return self.end_sa(cx, EndReason::Protocol);
             };
             self.expected = next;
-            self.follow_path(cx, path);
+            self.update_path_from_request(cx, path);
             self.handle_request(cx, header.exchange, payloads.ok());
         }
         self.received = Vec::new();
@@ -503,26 +507,26 @@ impl IkeSa {
 
     /// Follows the source address of the peer's newest request (RFC 7296 §2.23). Before authentication the peer may
     /// move to port 4500. Later, its address changes only behind a NAT.
-    fn follow_path(&mut self, cx: &mut StepContext<'_>, path: DatagramPath) {
+    fn update_path_from_request(&mut self, cx: &mut IkeEndpointContext<'_>, path: DatagramPath) {
         self.reply = path;
         if self.is_half_open() {
             self.set_path(path);
             return;
         }
-        if self.is_established() && self.follows_peer() && path.remote != self.path.remote {
+        if self.is_established() && self.follows_peer_address() && path.remote != self.path.remote {
             self.set_path(path);
-            self.report_move(cx);
+            self.report_path_change(cx);
         }
     }
 
     /// True if the source of authentic packets becomes the peer's address. With MOBIKE, only the initiator reports
     /// moves (RFC 4555 §3.8).
-    pub(super) const fn follows_peer(&self) -> bool {
+    pub(super) const fn follows_peer_address(&self) -> bool {
         self.nat.1 && !self.nat.0 && !self.mobike
     }
 
     /// Reports that packets take the IKE_SA's path from now on.
-    pub(super) fn report_move(&mut self, cx: &mut StepContext<'_>) {
+    pub(super) fn report_path_change(&mut self, cx: &mut IkeEndpointContext<'_>) {
         cx.counters.moved += 1;
         let (path, encapsulated) = (self.path, self.nat.0 || self.nat.1);
         for child in &mut self.children {
@@ -533,14 +537,16 @@ impl IkeSa {
 
     fn handle_request(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         payloads: Option<Vec<Payload>>,
     ) {
         let Some(payloads) = payloads else {
+            // RFC 7296, 2.21.3: INVALID_SYNTAX ends the IKE_SA.
             return self.reject_request(cx, exchange, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
         };
         if let Some(PayloadType(kind)) = unsupported_critical(&payloads) {
+            // RFC 7296, 2.5: the notification names the payload's type.
             let notify = NotifyPayload::with_data(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, [kind]);
             cx.counters.critical += 1;
             return self.respond_notify(cx, exchange, notify);
@@ -568,9 +574,9 @@ impl IkeSa {
                 cx.counters.authentication_failed += 1;
                 self.unproved = true;
                 self.respond_protected(cx, exchange, &[]);
-                self.end_lingering(cx, EndReason::Refused);
+                self.end_keeping_last_response(cx, EndReason::Refused);
             }
-            // A message that has no place in this phase, from a peer with the keys.
+            // The peer has the keys, but its message has no place in this phase.
             _ => self.reject_request(cx, exchange, NotifyPayload::new(NotifyType::INVALID_SYNTAX)),
         }
     }
@@ -578,19 +584,19 @@ impl IkeSa {
     /// Rejects a request that violates the protocol, and ends the IKE_SA (RFC 7296 §2.21).
     pub(super) fn reject_request(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         notify: NotifyPayload,
     ) {
         cx.counters.syntax += 1;
         self.unproved |= self.is_half_open();
         self.respond_notify(cx, exchange, notify);
-        self.end_lingering(cx, EndReason::Protocol);
+        self.end_keeping_last_response(cx, EndReason::Protocol);
     }
 
     fn handle_response(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         payloads: Option<Vec<Payload>>,
     ) {
@@ -625,9 +631,9 @@ impl IkeSa {
             PendingExchange::FollowUp(request) => {
                 followup::handle_followup_response(self, cx, *request, &payloads)
             }
-            PendingExchange::DeleteChild(spi) => informational::child_deleted(self, cx, spi),
+            PendingExchange::DeleteChild(spi) => informational::handle_child_delete_response(self, cx, spi),
             PendingExchange::Delete(reason) => {
-                create::sa_event(self, cx, SaEvent::DeleteAnswered, None);
+                create::apply_sa_rekey_event(self, cx, SaEvent::DeleteAnswered, None);
                 self.end_sa(cx, reason);
             }
             PendingExchange::Probe => cx.outputs.push_event(IkeEvent::Alive { sa: self.id }),
@@ -642,13 +648,15 @@ impl IkeSa {
     }
 
     /// Begins the next exchange if none is outstanding.
-    pub(super) fn go_on(&mut self, cx: &mut StepContext<'_>) {
+    pub(super) fn go_on(&mut self, cx: &mut IkeEndpointContext<'_>) {
+        // RFC 7296, 2.3: one request at a time, within the peer's window.
         while self.is_established() && self.outstanding.is_none() {
-            // Tasks wait that the peer has deferred, or that would collide with the peer's exchange. All others go
-            // on.
+            // A task that creates or rekeys an SA waits if the peer has deferred it, or if it would collide with the
+            // peer's exchange. All others go on.
             let rests = self.rest_until.is_some_and(|until| until > cx.now) || self.expected_keys.is_some();
-            let waits = |task: &SaTask| {
-                rests && matches!(task, SaTask::CreateChild(_) | SaTask::RekeyChild(_) | SaTask::Rekey)
+            let waits = |task: &IkeSaTask| {
+                rests
+                    && matches!(task, IkeSaTask::CreateChild(_) | IkeSaTask::RekeyChild(_) | IkeSaTask::Rekey)
             };
             let Some(at) = self.tasks.iter().position(|task| !waits(task)) else { return };
             let Some(task) = self.tasks.remove(at) else { return };
@@ -656,29 +664,29 @@ impl IkeSa {
                 self.rest_until = None;
             }
             match task {
-                SaTask::CreateChild(_) | SaTask::RekeyChild(_) | SaTask::Rekey => {
+                IkeSaTask::CreateChild(_) | IkeSaTask::RekeyChild(_) | IkeSaTask::Rekey => {
                     create::start_create_exchange(self, cx, task)
                 }
-                SaTask::DeleteChild(_)
-                | SaTask::Disown(_)
-                | SaTask::Delete(_)
-                | SaTask::Probe
-                | SaTask::RequestTicket
-                | SaTask::Update
-                | SaTask::Check => informational::start_informational(self, cx, &task),
+                IkeSaTask::DeleteChild(_)
+                | IkeSaTask::Disown(_)
+                | IkeSaTask::Delete(_)
+                | IkeSaTask::Probe
+                | IkeSaTask::RequestTicket
+                | IkeSaTask::Update
+                | IkeSaTask::Check => informational::start_informational(self, cx, &task),
             }
         }
     }
 
     /// Adds a task unless it is already pending.
-    pub(super) fn plan_task(&mut self, task: SaTask) {
+    pub(super) fn plan_task(&mut self, task: IkeSaTask) {
         if !self.tasks.contains(&task) {
             match task {
-                SaTask::Delete(_) => self.tasks.push_front(task),
-                // Moves never delay a deletion.
-                SaTask::Update | SaTask::Check => {
+                IkeSaTask::Delete(_) => self.tasks.push_front(task),
+                // Address updates and checks come before all other tasks except deletions.
+                IkeSaTask::Update | IkeSaTask::Check => {
                     let deletes =
-                        self.tasks.iter().take_while(|task| matches!(task, SaTask::Delete(_))).count();
+                        self.tasks.iter().take_while(|task| matches!(task, IkeSaTask::Delete(_))).count();
                     self.tasks.insert(deletes, task);
                 }
                 task => self.tasks.push_back(task),
@@ -688,7 +696,7 @@ impl IkeSa {
 
     pub(super) fn apply_command(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         command: IkeCommand,
     ) -> Result<(), CommandError> {
         let child = |sa: &Self, spi| sa.children.iter().any(|child| child.sa.inbound == spi);
@@ -698,14 +706,16 @@ impl IkeSa {
                 authenticate::responder::apply_address(self, cx, attributes)?
             }
             IkeCommand::Signed { signature, ocsp, .. } => {
-                authenticate::apply_signature(self, cx, signature, ocsp)?
+                authenticate::apply_signature_result(self, cx, signature, ocsp)?
             }
             IkeCommand::Unable { .. } => authenticate::fail_pending_job(self, cx)?,
             IkeCommand::Verified { until, certificates, .. } => {
-                authenticate::apply_verification(self, cx, until, certificates)?;
+                authenticate::apply_verification_result(self, cx, until, certificates)?;
             }
             IkeCommand::Delete(_) if !self.is_established() => self.end_sa(cx, EndReason::Deleted),
-            _ if !self.is_established() => return Err(CommandError::WrongState("it is not established")),
+            _ if !self.is_established() => {
+                return Err(CommandError::WrongState("the IKE_SA is not established"));
+            }
             IkeCommand::Traffic { received, sent, .. } => {
                 if received {
                     self.last_received = cx.now;
@@ -714,32 +724,36 @@ impl IkeSa {
                     self.sent = cx.now;
                 }
             }
-            _ if !self.is_its_own() => {
-                return Err(CommandError::WrongState("another has taken its place, or it is being deleted"));
+            _ if !self.is_active_ike_sa() => {
+                return Err(CommandError::WrongState("the IKE_SA has been replaced, or is being deleted"));
             }
             IkeCommand::CreateChild { name, .. } => {
                 let mut names = self.connection.children.iter();
                 let number = names.position(|child| child.name == name);
                 let number =
-                    number.ok_or(CommandError::Invalid("its connection has no CHILD_SA of this name"))?;
-                self.plan_task(SaTask::CreateChild(number));
+                    number.ok_or(CommandError::Invalid("the connection has no CHILD_SA of this name"))?;
+                self.plan_task(IkeSaTask::CreateChild(number));
             }
-            IkeCommand::RekeyChild { spi, .. } if child(self, spi) => self.plan_task(SaTask::RekeyChild(spi)),
+            IkeCommand::RekeyChild { spi, .. } if child(self, spi) => {
+                self.plan_task(IkeSaTask::RekeyChild(spi))
+            }
             IkeCommand::DeleteChild { spi, .. } if child(self, spi) => {
-                self.plan_task(SaTask::DeleteChild(spi))
+                self.plan_task(IkeSaTask::DeleteChild(spi))
             }
             IkeCommand::RekeyChild { .. } | IkeCommand::DeleteChild { .. } => {
-                return Err(CommandError::Invalid("it has no CHILD_SA that receives at this SPI"));
+                return Err(CommandError::Invalid("the IKE_SA has no CHILD_SA with this inbound SPI"));
             }
-            IkeCommand::Rekey(_) => self.plan_task(SaTask::Rekey),
+            IkeCommand::Rekey(_) => self.plan_task(IkeSaTask::Rekey),
             IkeCommand::Delete(_) => self.put_out(cx, EndReason::Deleted),
-            IkeCommand::Probe(_) => self.plan_task(SaTask::Probe),
+            IkeCommand::Probe(_) => self.plan_task(IkeSaTask::Probe),
             IkeCommand::Move { local, remote, .. } => {
                 if !self.mobike || !self.initiator {
-                    return Err(CommandError::WrongState("the initiator alone moves, where both can"));
+                    return Err(CommandError::WrongState(
+                        "only the initiator can move, and only with MOBIKE",
+                    ));
                 }
                 self.set_path(DatagramPath { local, remote, ..self.path });
-                self.plan_task(SaTask::Update);
+                self.plan_task(IkeSaTask::Update);
             }
             IkeCommand::Serve(_)
             | IkeCommand::Initiate { .. }
@@ -752,57 +766,59 @@ impl IkeSa {
     }
 
     /// Deletes it, and ends it even if the peer does not respond.
-    pub(super) fn put_out(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
+    pub(super) fn put_out(&mut self, cx: &mut IkeEndpointContext<'_>, reason: EndReason) {
         self.expiry_deadline.get_or_insert(cx.now + LEAVE);
-        self.plan_task(SaTask::Delete(reason));
+        self.plan_task(IkeSaTask::Delete(reason));
     }
     /// Returns the reason of its deletion.
-    pub(super) fn leaves_for(&self) -> EndReason {
+    pub(super) fn deletion_reason(&self) -> EndReason {
         let under_way = match self.outstanding.as_ref().map(|outstanding| &outstanding.exchange) {
             Some(PendingExchange::Delete(reason)) => Some(*reason),
             _ => None,
         };
         let planned = self.tasks.iter().find_map(|task| match task {
-            SaTask::Delete(reason) => Some(*reason),
+            IkeSaTask::Delete(reason) => Some(*reason),
             _ => None,
         });
         under_way.or(planned).unwrap_or(EndReason::Deleted)
     }
 
     /// Retransmits the outstanding request. False if the retransmissions are used up; the IKE_SA then ends.
-    pub(super) fn retransmit_request(&mut self, cx: &mut StepContext<'_>) -> bool {
+    pub(super) fn retransmit_request(&mut self, cx: &mut IkeEndpointContext<'_>) -> bool {
         let Some(mut outstanding) = self.outstanding.take() else { return true };
         if matches!(self.phase, SaPhase::Resuming(_)) && outstanding.retransmissions >= RESUMES {
-            resumption::fall_back(self, cx);
+            resumption::fall_back_to_full_init(self, cx);
             return true;
         }
-        let hurried = match self.phase.repeat_refused() {
+        let hurried = match self.phase.record_refused_repeat() {
             Some(Err(reason)) => {
                 self.end_sa(cx, reason);
                 return false;
             }
             wait => wait.and_then(Result::ok),
         };
+        // RFC 7296, 2.4: the peer counts as dead only after all retransmissions, with backoff.
         if outstanding.retransmissions >= cx.config.retransmission.count {
             cx.counters.given_up += 1;
             self.end_sa(cx, EndReason::Unreachable);
             return false;
         }
         outstanding.retransmissions += 1;
-        let wait = cx.config.retransmission.timeout_after(outstanding.retransmissions);
+        let wait = cx.config.retransmission.retransmission_timeout_after(outstanding.retransmissions);
         outstanding.due = cx.now + hurried.unwrap_or(wait);
         cx.counters.retransmissions += 1;
+        // RFC 7296, 2.1, 2.2: a retransmission has the same octets, message ID included.
         self.transmit_datagrams(cx, &outstanding.datagrams, self.path);
         self.outstanding = Some(outstanding);
         true
     }
 
     /// Enters the established phase and starts its timers.
-    pub(super) fn mark_established(&mut self, cx: &mut StepContext<'_>) {
+    pub(super) fn mark_established(&mut self, cx: &mut IkeEndpointContext<'_>) {
         self.phase = SaPhase::Established;
         self.expiry_deadline = None;
         self.last_received = cx.now;
-        // Up to a tenth of jitter, so that two sides with one configuration rarely rekey at the same time.
+        // RFC 7296, 2.8: rekeying in time, with a tenth of jitter so that two sides rarely rekey at the same time.
         self.rekey_at = self.connection.rekey_after.map(|after| cx.now + with_jitter(cx, after));
     }
 
@@ -822,7 +838,7 @@ impl IkeSa {
 }
 
 /// Shortens a time by up to a tenth.
-pub(super) fn with_jitter(cx: &mut StepContext<'_>, time: Duration) -> Duration {
+pub(super) fn with_jitter(cx: &mut IkeEndpointContext<'_>, time: Duration) -> Duration {
     let less = (time.as_nanos() / 10).saturating_mul(u64::from(cx.rng.next_u32() >> 16)) >> 16;
     time - Duration::from_nanos(less)
 }

@@ -30,15 +30,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Instant, SecureRng};
 use usher_crypto::SecretValue;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ServerConfig, ServerOptions, TlsVersion, TrustRoots, WallClock, fixtures,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsServerOptions, TlsVersion, TrustRoots,
+    fixtures,
 };
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::{MethodContext, PeerOffer, ServerOffer, UserSecret};
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
+use usher_eap::method::{EapMethodContext, PeerMethodFactory, ServerMethodFactory, UserSecret};
 use usher_eap::method::{md5, mschapv2};
 use usher_esp::{InboundSa, OutboundSa};
 
@@ -62,29 +63,29 @@ pub(super) fn network_selectors(text: &str, prefix: u8) -> Vec<TrafficSelector> 
 
 /// A connection with one shared key, for either side. The initiator's traffic is of 10.1.0.0/16, the responder's of
 /// 10.2.0.0/16.
-pub(super) fn psk_connection(initiator: bool) -> IkeConnection {
+pub(super) fn psk_connection(initiator: bool) -> IkeConnectionConfig {
     let (nets, ids) =
         ([network_selectors("10.1.0.0", 16), network_selectors("10.2.0.0", 16)], ["ini.test", "gw.test"]);
     let (own, other) = if initiator { (0, 1) } else { (1, 0) };
-    let child = ChildConfig {
+    let child = ChildSaConfig {
         name: "net".into(),
         proposals: vec![
-            Proposal::parse_esp("aes128gcm16-x25519").unwrap(),
-            Proposal::parse_esp("aes128-sha256").unwrap(),
+            Proposal::parse_esp_proposal("aes128gcm16-x25519").unwrap(),
+            Proposal::parse_esp_proposal("aes128-sha256").unwrap(),
         ],
         local: Some(nets[own].clone()),
         remote: Some(nets[other].clone()),
         mode: IpsecMode::Tunnel,
         rekey_after: None,
     };
-    IkeConnection {
+    IkeConnectionConfig {
         name: "site".into(),
         local: Identification::from_fqdn(ids[own]),
         remote: Some(Identification::from_fqdn(ids[other])),
         from: None,
         local_auth: LocalAuth::Psk(SecretValue::from(&b"secret"[..])),
         remote_auth: RemoteAuth::Psk(SecretValue::from(&b"secret"[..])),
-        proposals: vec![Proposal::parse_ike("aes128-sha256-x25519-modp1024").unwrap()],
+        proposals: vec![Proposal::parse_ike_proposal("aes128-sha256-x25519-modp1024").unwrap()],
         children: vec![child],
         childless: ChildlessPolicy::Allow,
         mobike: false,
@@ -99,20 +100,20 @@ pub(super) fn psk_connection(initiator: bool) -> IkeConnection {
 /// Two hosts, and the CHILD_SAs that they have installed.
 pub(super) struct IkeTestNetwork {
     pub(super) net: MachineNetwork,
-    pub(super) initiator: HostHandle<IkeEndpoint>,
-    pub(super) responder: HostHandle<IkeEndpoint>,
-    pub(super) connection: Arc<IkeConnection>,
+    pub(super) initiator: NetworkHostHandle<IkeEndpoint>,
+    pub(super) responder: NetworkHostHandle<IkeEndpoint>,
+    pub(super) connection: Arc<IkeConnectionConfig>,
 }
 
 /// The responder's EAP server: one of usher-eap on its host.
 #[derive(Default)]
 struct EapHost {
-    conversations: HashMap<SaId, usher_eap::server::EapServer>,
-    names: HashMap<SaId, String>,
+    conversations: HashMap<IkeSaId, usher_eap::server::EapServer>,
+    names: HashMap<IkeSaId, String>,
 }
 
 impl EapHost {
-    fn answer_packet(&mut self, sa: SaId, packet: &[u8], method: TestEapMethod) -> EapAnswer {
+    fn answer_packet(&mut self, sa: IkeSaId, packet: &[u8], method: TestEapMethod) -> EapAnswer {
         use usher_eap::server::{EapServer, EapServerEvent};
         let server = match self.conversations.get_mut(&sa) {
             Some(server) => {
@@ -121,18 +122,22 @@ impl EapHost {
             }
             None => {
                 self.names.insert(sa, String::from_utf8_lossy(&packet[5..]).into_owned());
-                let offer: Box<dyn ServerOffer> = match method {
-                    TestEapMethod::Md5 => Box::new(md5::Md5Password::new(PASSWORD)),
+                let offer: Box<dyn ServerMethodFactory> = match method {
+                    TestEapMethod::Md5 => Box::new(md5::EapMd5Password::new(PASSWORD)),
                     TestEapMethod::Tls => Box::new(tls_server()),
                     TestEapMethod::MsChapV2 => Box::new(
-                        mschapv2::MsChapV2Verifier::new(&UserSecret::Clear(SecretValue::from(PASSWORD)))
+                        mschapv2::MsChapV2ServerFactory::new(&UserSecret::Clear(SecretValue::from(PASSWORD)))
                             .unwrap(),
                     ),
                 };
                 let mut rng = SecureRng::from_seed([77; 32]);
                 let wall = usher_core::WallTime::from_unix_secs(0);
-                let context =
-                    MethodContext { rng: &mut rng, wall, mtu: None, without_extended_master_secret: false };
+                let context = EapMethodContext {
+                    rng: &mut rng,
+                    wall,
+                    mtu: None,
+                    without_extended_master_secret: false,
+                };
                 let server = EapServer::new(vec![offer], packet[1], context);
                 self.conversations.entry(sa).or_insert(server)
             }
@@ -162,34 +167,34 @@ pub(super) enum TestEapMethod {
 }
 
 /// EAP-TLS 1.3 with test certificates.
-fn tls_server() -> ServerMethodTls {
-    let config = ServerConfig::new(ServerOptions {
+fn tls_server() -> EapTlsServerFactory {
+    let config = ServerConfig::new(TlsServerOptions {
         versions: TlsVersion::Tls13.into(),
         credentials: fixtures::server_credentials(2),
         client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     });
-    ServerMethodTls { tls: ServerTls::Real(config.unwrap()), fragment: 1024 }
+    EapTlsServerFactory { tls: ServerTlsBackend::Real(config.unwrap()), fragment: 1024 }
 }
 
-fn tls_peer() -> PeerMethodTls {
-    let config = ClientConfig::new(ClientOptions {
+fn tls_peer() -> EapTlsPeerFactory {
+    let config = ClientConfig::new(TlsClientOptions {
         versions: TlsVersion::Tls13.into(),
         credentials: Some(fixtures::client_credentials(2)),
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: None,
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     });
-    PeerMethodTls { tls: PeerTls::Real(config.unwrap(), 0), fragment: 1024 }
+    EapTlsPeerFactory { tls: PeerTlsBackend::Real(config.unwrap(), 0), fragment: 1024 }
 }
 
 pub(super) fn peer_auth(method: TestEapMethod, password: &[u8]) -> LocalAuth {
-    let offer: Box<dyn PeerOffer> = match method {
-        TestEapMethod::Md5 => Box::new(md5::Md5Password::new(password)),
+    let offer: Box<dyn PeerMethodFactory> = match method {
+        TestEapMethod::Md5 => Box::new(md5::EapMd5Password::new(password)),
         TestEapMethod::Tls => Box::new(tls_peer()),
         TestEapMethod::MsChapV2 => Box::new(mschapv2::MsChapV2Account::new(b"ann", password)),
     };
@@ -201,7 +206,7 @@ pub(super) fn default_config() -> IkeEndpointConfig {
 }
 
 impl IkeTestNetwork {
-    pub(super) fn new(initiator: IkeConnection, responder: IkeConnection) -> Self {
+    pub(super) fn new(initiator: IkeConnectionConfig, responder: IkeConnectionConfig) -> Self {
         Self::with_config(default_config(), initiator, responder, TestEapMethod::MsChapV2)
     }
     pub(super) fn with_shared_key() -> Self {
@@ -209,8 +214,8 @@ impl IkeTestNetwork {
     }
     pub(super) fn with_config(
         config: IkeEndpointConfig,
-        initiator: IkeConnection,
-        responder: IkeConnection,
+        initiator: IkeConnectionConfig,
+        responder: IkeConnectionConfig,
         method: TestEapMethod,
     ) -> Self {
         let channel = ChannelConfig { delay: millis(10), ..ChannelConfig::default() };
@@ -228,7 +233,7 @@ impl IkeTestNetwork {
         world
     }
     /// Sets up the responder's host: it answers EAP, assigns the address 10.9.0.7 and the name server 10.9.0.1.
-    fn serve_responder(&mut self, method: TestEapMethod, connection: IkeConnection) {
+    fn serve_responder(&mut self, method: TestEapMethod, connection: IkeConnectionConfig) {
         let eap = Rc::new(RefCell::new(EapHost::default()));
         self.net.on_event(self.responder, move |event| match event {
             IkeEvent::Eap { sa, packet, .. } => {
@@ -254,23 +259,23 @@ impl IkeTestNetwork {
             .unwrap();
     }
     /// Initiates, and runs for this time.
-    pub(super) fn connect(&mut self) -> (SaId, SaId) {
+    pub(super) fn connect(&mut self) -> (IkeSaId, IkeSaId) {
         self.initiate();
         self.net.run_for(secs(1));
         let ids = [self.initiator, self.responder]
             .map(|host| self.established_sa(host).expect("it is established"));
         (ids[0], ids[1])
     }
-    pub(super) fn events(&self, host: HostHandle<IkeEndpoint>) -> Vec<IkeEvent> {
+    pub(super) fn events(&self, host: NetworkHostHandle<IkeEndpoint>) -> Vec<IkeEvent> {
         self.net.recorded_events(host).iter().map(|(_, event)| event.clone()).collect()
     }
-    pub(super) fn established_sa(&self, host: HostHandle<IkeEndpoint>) -> Option<SaId> {
+    pub(super) fn established_sa(&self, host: NetworkHostHandle<IkeEndpoint>) -> Option<IkeSaId> {
         self.events(host).iter().find_map(|event| match event {
             IkeEvent::Established { sa, .. } => Some(*sa),
             _ => None,
         })
     }
-    pub(super) fn end_reasons(&self, host: HostHandle<IkeEndpoint>) -> Vec<EndReason> {
+    pub(super) fn end_reasons(&self, host: NetworkHostHandle<IkeEndpoint>) -> Vec<EndReason> {
         let events = self.events(host);
         let reason = |event: &IkeEvent| match event {
             IkeEvent::Ended { reason, .. } => Some(*reason),
@@ -279,7 +284,7 @@ impl IkeTestNetwork {
         events.iter().filter_map(reason).collect()
     }
     /// The installed CHILD_SAs of a host, by inbound SPI.
-    pub(super) fn installed_children(&self, host: HostHandle<IkeEndpoint>) -> BTreeMap<u32, ChildSa> {
+    pub(super) fn installed_children(&self, host: NetworkHostHandle<IkeEndpoint>) -> BTreeMap<u32, ChildSa> {
         let mut all = BTreeMap::new();
         for event in self.events(host) {
             match event {
@@ -335,13 +340,13 @@ impl IkeTestNetwork {
             assert_eq!(self.installed_children(host).len(), 0);
         }
     }
-    pub(super) fn counters(&self, host: HostHandle<IkeEndpoint>) -> IkeCounters {
+    pub(super) fn counters(&self, host: NetworkHostHandle<IkeEndpoint>) -> IkeCounters {
         *self.net[host].counters()
     }
     /// Gives a host a datagram with a forged source address.
     pub(super) fn forge_datagram(
         &mut self,
-        host: HostHandle<IkeEndpoint>,
+        host: NetworkHostHandle<IkeEndpoint>,
         from: SocketAddr,
         to: SocketAddr,
         data: &[u8],

@@ -3,7 +3,7 @@
 
 use super::IkeEndpointConfig;
 use super::event::CertificateName;
-use super::spent::{SpentTickets, TicketId, TicketOwner};
+use super::spent_tickets::{SpentTicketTable, TicketId, TicketOwner};
 use crate::code::{IdType, PayloadType};
 use crate::header::Spi;
 use crate::payload::{Identification, Payload, Proposal, emit_chain, parse_chain};
@@ -38,7 +38,7 @@ pub(super) fn ticket_owner(connection: &str, identity: Option<&Identification>) 
 
 /// The state from which an IKE_SA resumes (§5).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct TicketState {
+pub(super) struct ResumptionTicketState {
     pub(super) id: TicketId,
     /// The name of its connection.
     pub(super) connection: String,
@@ -68,7 +68,7 @@ pub(super) struct StoredTicket {
     until: Instant,
 }
 
-struct TicketKey {
+struct TicketSealingKey {
     number: u32,
     cipher: Box<dyn KeyedCipher>,
     sealed: u64,
@@ -78,10 +78,10 @@ struct TicketKey {
 #[derive(Default)]
 pub(super) struct TicketTable {
     /// The newest first.
-    keys: Vec<TicketKey>,
+    keys: Vec<TicketSealingKey>,
     renew_at: Option<Instant>,
     /// Used tickets, and tickets of deleted IKE_SAs, until they expire.
-    spent: SpentTickets,
+    spent: SpentTicketTable,
     /// Number of issued tickets.
     issued_count: u64,
     /// Number of times that all issued tickets became void.
@@ -96,7 +96,7 @@ impl core::fmt::Debug for TicketTable {
     }
 }
 
-fn put_octets(writer: &mut OctetWriter<'_>, octets: &[u8]) {
+fn write_length_prefixed_octets(writer: &mut OctetWriter<'_>, octets: &[u8]) {
     writer.write_u16(octets.len() as u16).write_bytes(octets);
 }
 fn take_octets<'a>(reader: &mut OctetReader<'a>) -> Option<&'a [u8]> {
@@ -105,13 +105,13 @@ fn take_octets<'a>(reader: &mut OctetReader<'a>) -> Option<&'a [u8]> {
 }
 fn put_identity(writer: &mut OctetWriter<'_>, id: &Identification) {
     writer.write_u8(id.kind.0);
-    put_octets(writer, &id.data);
+    write_length_prefixed_octets(writer, &id.data);
 }
 fn take_identity(reader: &mut OctetReader<'_>) -> Option<Identification> {
     Some(Identification { kind: IdType(reader.read_u8().ok()?), data: take_octets(reader)?.to_vec() })
 }
 
-impl TicketState {
+impl ResumptionTicketState {
     fn emit(&self, expires: u64) -> SecretValue {
         let mut octets = SecretValue::new(Vec::with_capacity(512));
         let mut writer = OctetWriter::new(&mut octets);
@@ -122,11 +122,11 @@ impl TicketState {
             .write_u64(expires)
             .write_u64(proof_until)
             .write_bytes(&self.spi.0);
-        put_octets(&mut writer, self.connection.as_bytes());
-        put_octets(&mut writer, &self.sk_d);
+        write_length_prefixed_octets(&mut writer, self.connection.as_bytes());
+        write_length_prefixed_octets(&mut writer, &self.sk_d);
         put_identity(&mut writer, &self.identities.0);
         put_identity(&mut writer, &self.identities.1);
-        put_octets(&mut writer, self.certificates.as_flattened());
+        write_length_prefixed_octets(&mut writer, self.certificates.as_flattened());
         emit_chain(&[Payload::SecurityAssociation([self.suite.clone()].into())], &mut writer);
         octets
     }
@@ -151,18 +151,18 @@ impl TicketState {
 }
 
 impl TicketTable {
-    fn renew_key(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
+    fn renew_ticket_key_if_due(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
         if self.renew_at.is_some_and(|at| at > now) {
             return;
         }
         if self.renew_at.is_some_and(|at| at + lifetime * KEY_LIFETIMES <= now) {
             self.keys.clear();
         }
-        self.rotate_key(now, lifetime, rng);
+        self.rotate_ticket_key(now, lifetime, rng);
     }
 
     /// Rotates the key. The previous one still opens tickets.
-    fn rotate_key(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
+    fn rotate_ticket_key(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
         let mut key = SecretValue::new([0; KEY]);
         rng.fill_bytes(&mut key[..]);
         // AES-256-GCM accepts a key of this length.
@@ -173,7 +173,7 @@ impl TicketTable {
                 break number;
             }
         };
-        self.keys.insert(0, TicketKey { number, cipher, sealed: 0 });
+        self.keys.insert(0, TicketSealingKey { number, cipher, sealed: 0 });
         self.keys.truncate(2);
         self.renew_at = Some(now + lifetime * KEY_LIFETIMES);
     }
@@ -191,11 +191,11 @@ impl TicketTable {
         (now, wall): (Instant, WallTime),
         lifetime: Duration,
         rng: &mut SecureRng,
-        state: &TicketState,
+        state: &ResumptionTicketState,
     ) -> Option<(Vec<u8>, u64)> {
         let expires = (wall + lifetime).min(state.proof_until.unwrap_or(wall + lifetime)).unix_secs();
         let seconds = expires.checked_sub(wall.unix_secs()).filter(|seconds| *seconds > 0)?;
-        self.renew_key(now, lifetime, rng);
+        self.renew_ticket_key_if_due(now, lifetime, rng);
         let key = self.keys.first_mut()?;
         key.sealed += 1;
         let plain = state.emit(expires);
@@ -208,26 +208,27 @@ impl TicketTable {
         let (head, body) = octets.split_at_mut(HEAD);
         let (number, iv) = head.split_at(4);
         let (data, tag) = body.split_at_mut(plain.len());
+        // RFC 5723, 6.1: a ticket is encrypted and authenticated.
         key.cipher.seal(iv, number, data, tag).ok()?;
         Some((octets, seconds))
     }
 
     /// Opens a ticket and returns its expiry, in seconds since 1970. `None` if it is foreign, expired or spent.
-    pub(super) fn open_ticket(&self, wall: WallTime, octets: &[u8]) -> Option<(TicketState, u64)> {
+    pub(super) fn open_ticket(&self, wall: WallTime, octets: &[u8]) -> Option<(ResumptionTicketState, u64)> {
         let (head, body) = octets.split_at_checked(HEAD)?;
         let (number, iv) = head.split_at(4);
         let key = self.keys.iter().find(|key| key.number.to_be_bytes() == number)?;
         let (data, tag) = body.split_at_checked(body.len().checked_sub(TAG)?)?;
         let mut plain = SecretValue::from(data);
         key.cipher.open(iv, number, &mut plain, tag).ok()?;
-        let (state, expires) = TicketState::parse(&plain)?;
+        let (state, expires) = ResumptionTicketState::parse(&plain)?;
         self.is_valid(wall, (state.id, expires)).then_some((state, expires))
     }
     /// True if an opened ticket of this era may still be used.
     fn is_valid(&self, wall: WallTime, (id, expires): (TicketId, u64)) -> bool {
-        wall.unix_secs() < expires && !self.spent.is_spent(id)
+        wall.unix_secs() < expires && !self.spent.is_ticket_spent(id)
     }
-    /// Spends an opened ticket. False if it has expired, is void, or was used meanwhile.
+    /// Spends an opened ticket (RFC 5723 §4.3.1). False if it has expired, is void, or was used meanwhile.
     pub(super) fn redeem(
         &mut self,
         wall: WallTime,
@@ -247,18 +248,18 @@ impl TicketTable {
     }
 
     /// Voids all tickets, issued and received: their state may no longer hold.
-    pub(super) fn void_all(&mut self) {
+    pub(super) fn void_all_tickets(&mut self) {
         self.own.clear();
         self.era += 1;
         self.keys.clear();
-        self.spent = SpentTickets::default();
+        self.spent = SpentTicketTable::default();
         self.renew_at = None;
     }
 
     /// Marks a ticket as spent: it was used, or its IKE_SA was deleted.
     pub(super) fn mark_spent(&mut self, wall: WallTime, config: &IkeEndpointConfig, id: TicketId) {
         let Some(lifetime) = config.tickets else { return };
-        self.spent.add_ticket(wall.unix_secs(), id, (wall + lifetime).unix_secs() + 1);
+        self.spent.mark_ticket_spent(wall.unix_secs(), id, (wall + lifetime).unix_secs() + 1);
     }
 
     /// Stores a responder's ticket for a connection.
@@ -302,17 +303,17 @@ impl StoredTicket {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spent;
+    use super::super::spent_tickets;
     use super::*;
 
     fn numbered_ticket_id(number: u8) -> TicketId {
         TicketId { owner: [1; 16], number: number.into() }
     }
-    fn ticket_state(id: u8) -> TicketState {
-        TicketState {
+    fn ticket_state(id: u8) -> ResumptionTicketState {
+        ResumptionTicketState {
             id: numbered_ticket_id(id),
             connection: "users".into(),
-            suite: Proposal::parse_ike("aes128-sha256-x25519").unwrap(),
+            suite: Proposal::parse_ike_proposal("aes128-sha256-x25519").unwrap(),
             sk_d: SecretValue::from(&[7; 32][..]),
             identities: (Identification::from_fqdn("ini.test"), Identification::from_fqdn("gw.test")),
             spi: Spi([3; 8]),
@@ -320,7 +321,7 @@ mod tests {
             certificates: Arc::new([[8; 16], [9; 16]]),
         }
     }
-    fn times_at(secs: u64) -> (Instant, WallTime) {
+    fn test_times_at(secs: u64) -> (Instant, WallTime) {
         (Instant::ZERO + Duration::from_secs(secs), WallTime::from_unix_secs(1_000_000 + secs))
     }
     const HOUR: Duration = Duration::from_secs(3600);
@@ -328,19 +329,19 @@ mod tests {
     #[test]
     fn a_ticket_is_opened_while_it_holds_and_by_whoever_sealed_it() {
         let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
-        let sealed = tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ticket_state(1)).unwrap().0;
-        assert_eq!(tickets.open_ticket(times_at(3599).1, &sealed), Some((ticket_state(1), 1_003_600)));
-        assert_eq!(tickets.open_ticket(times_at(3600).1, &sealed), None, "its time is over");
+        let sealed = tickets.seal_ticket(test_times_at(0), HOUR, &mut rng, &ticket_state(1)).unwrap().0;
+        assert_eq!(tickets.open_ticket(test_times_at(3599).1, &sealed), Some((ticket_state(1), 1_003_600)));
+        assert_eq!(tickets.open_ticket(test_times_at(3600).1, &sealed), None, "its time is over");
         for at_octet in 0..sealed.len() {
             let mut altered = sealed.clone();
             altered[at_octet] ^= 1;
-            assert_eq!(tickets.open_ticket(times_at(1).1, &altered), None, "octet {at_octet}");
-            assert_eq!(tickets.open_ticket(times_at(1).1, &sealed[..at_octet]), None);
+            assert_eq!(tickets.open_ticket(test_times_at(1).1, &altered), None, "octet {at_octet}");
+            assert_eq!(tickets.open_ticket(test_times_at(1).1, &sealed[..at_octet]), None);
         }
         let octets = String::from_utf8_lossy(&sealed).into_owned();
         assert!(!octets.contains("ini.test") && !sealed.windows(8).any(|part| part == [7; 8]));
         assert_eq!(
-            TicketTable::default().open_ticket(times_at(1).1, &sealed),
+            TicketTable::default().open_ticket(test_times_at(1).1, &sealed),
             None,
             "another start has other keys"
         );
@@ -349,30 +350,31 @@ mod tests {
     #[test]
     fn a_ticket_ends_with_the_certificates_that_it_stands_for() {
         let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
-        let ends = |secs| TicketState { proof_until: Some(times_at(secs).1), ..ticket_state(1) };
-        let (sealed, seconds) = tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ends(100)).unwrap();
+        let ends =
+            |secs| ResumptionTicketState { proof_until: Some(test_times_at(secs).1), ..ticket_state(1) };
+        let (sealed, seconds) = tickets.seal_ticket(test_times_at(0), HOUR, &mut rng, &ends(100)).unwrap();
         assert_eq!(seconds, 100);
-        assert_eq!(tickets.open_ticket(times_at(99).1, &sealed), Some((ends(100), 1_000_100)));
-        assert_eq!(tickets.open_ticket(times_at(100).1, &sealed), None);
+        assert_eq!(tickets.open_ticket(test_times_at(99).1, &sealed), Some((ends(100), 1_000_100)));
+        assert_eq!(tickets.open_ticket(test_times_at(100).1, &sealed), None);
         assert_eq!(
-            tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ends(4000)).unwrap().1,
+            tickets.seal_ticket(test_times_at(0), HOUR, &mut rng, &ends(4000)).unwrap().1,
             3600,
             "nor is it longer for it"
         );
-        assert!(tickets.seal_ticket(times_at(100), HOUR, &mut rng, &ends(100)).is_none());
+        assert!(tickets.seal_ticket(test_times_at(100), HOUR, &mut rng, &ends(100)).is_none());
     }
 
     #[test]
     fn a_ticket_is_redeemed_once_and_in_its_era() {
         let mut tickets = TicketTable::default();
         let config = IkeEndpointConfig { tickets: Some(HOUR), ..IkeEndpointConfig::default() };
-        let expires = times_at(3600).1.unix_secs();
+        let expires = test_times_at(3600).1.unix_secs();
         let redeem = |tickets: &mut TicketTable, time, era, id| {
-            tickets.redeem(times_at(time).1, &config, (era, numbered_ticket_id(id), expires))
+            tickets.redeem(test_times_at(time).1, &config, (era, numbered_ticket_id(id), expires))
         };
         assert!(redeem(&mut tickets, 1, 0, 1) && !redeem(&mut tickets, 2, 0, 1));
         assert!(!redeem(&mut tickets, 3600, 0, 2), "it has expired since it was opened");
-        tickets.void_all();
+        tickets.void_all_tickets();
         assert!(!redeem(&mut tickets, 3, 0, 3), "all are void");
         assert_eq!(tickets.era(), 1);
         assert!(redeem(&mut tickets, 3, 1, 4));
@@ -382,13 +384,14 @@ mod tests {
     fn keys_change_and_hold_for_longer_than_tickets() {
         let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
         let mut seal =
-            |time, id| tickets.seal_ticket(times_at(time), HOUR, &mut rng, &ticket_state(id)).unwrap().0;
+            |time, id| tickets.seal_ticket(test_times_at(time), HOUR, &mut rng, &ticket_state(id)).unwrap().0;
         let (first, last, next) = (seal(0, 1), seal(4 * 3600 - 1, 2), seal(4 * 3600, 3));
         assert_eq!(first[..4], last[..4]);
         assert_ne!(last[..4], next[..4]);
-        let opened = |sealed| tickets.open_ticket(times_at(5 * 3600 - 2).1, sealed).map(|(state, _)| state);
+        let opened =
+            |sealed| tickets.open_ticket(test_times_at(5 * 3600 - 2).1, sealed).map(|(state, _)| state);
         assert_eq!((opened(&last), opened(&next)), (Some(ticket_state(2)), Some(ticket_state(3))));
-        tickets.seal_ticket(times_at(20 * 3600), HOUR, &mut rng, &ticket_state(4)).unwrap();
+        tickets.seal_ticket(test_times_at(20 * 3600), HOUR, &mut rng, &ticket_state(4)).unwrap();
         assert_eq!(tickets.keys.len(), 1, "nothing that is sealed by the others holds any more");
     }
 
@@ -396,10 +399,10 @@ mod tests {
     fn a_spent_ticket_is_refused_and_forgotten_at_its_expiry() {
         let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));
         let config = IkeEndpointConfig { tickets: Some(HOUR), ..IkeEndpointConfig::default() };
-        let sealed = tickets.seal_ticket(times_at(0), HOUR, &mut rng, &ticket_state(1)).unwrap().0;
-        tickets.mark_spent(times_at(5).1, &config, numbered_ticket_id(1));
-        assert_eq!(tickets.open_ticket(times_at(6).1, &sealed), None);
-        tickets.mark_spent(times_at(3700).1, &config, numbered_ticket_id(2));
+        let sealed = tickets.seal_ticket(test_times_at(0), HOUR, &mut rng, &ticket_state(1)).unwrap().0;
+        tickets.mark_spent(test_times_at(5).1, &config, numbered_ticket_id(1));
+        assert_eq!(tickets.open_ticket(test_times_at(6).1, &sealed), None);
+        tickets.mark_spent(test_times_at(3700).1, &config, numbered_ticket_id(2));
         assert_eq!(tickets.spent.len(), 1);
     }
 
@@ -411,24 +414,24 @@ mod tests {
         let [ann, bob] =
             ["ann.test", "bob.test"].map(|id| ticket_owner("site", Some(&Identification::from_fqdn(id))));
         let mut seal = |tickets: &mut TicketTable, owner| {
-            let state = TicketState { id: tickets.next_ticket_id(owner), ..ticket_state(1) };
-            (tickets.seal_ticket(times_at(0), HOUR, &mut rng, &state).unwrap().0, state.id)
+            let state = ResumptionTicketState { id: tickets.next_ticket_id(owner), ..ticket_state(1) };
+            (tickets.seal_ticket(test_times_at(0), HOUR, &mut rng, &state).unwrap().0, state.id)
         };
         let (of_ann, _) = seal(&mut tickets, ann);
         let (of_bob, _) = seal(&mut tickets, bob);
-        for _ in 0..2 * spent::CAPACITY {
+        for _ in 0..2 * spent_tickets::CAPACITY {
             let id = tickets.next_ticket_id(bob);
-            tickets.mark_spent(times_at(1).1, &config, id);
+            tickets.mark_spent(test_times_at(1).1, &config, id);
         }
-        assert!(tickets.spent.len() <= spent::CAPACITY, "it is bounded");
+        assert!(tickets.spent.len() <= spent_tickets::CAPACITY, "it is bounded");
         assert_eq!(
-            (tickets.era(), tickets.open_ticket(times_at(2).1, &of_bob)),
+            (tickets.era(), tickets.open_ticket(test_times_at(2).1, &of_bob)),
             (0, None),
             "his own that he has not used"
         );
-        assert!(tickets.open_ticket(times_at(2).1, &of_ann).is_some());
+        assert!(tickets.open_ticket(test_times_at(2).1, &of_ann).is_some());
         let (next, _) = seal(&mut tickets, bob);
-        assert!(tickets.open_ticket(times_at(2).1, &next).is_some());
+        assert!(tickets.open_ticket(test_times_at(2).1, &next).is_some());
     }
 
     #[test]

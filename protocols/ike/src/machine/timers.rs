@@ -4,7 +4,7 @@ use super::authenticate;
 use super::collision::{ChildState, SaState};
 use super::config::IkeEndpointConfig;
 use super::event::EndReason;
-use super::sa::{IkeSa, ResponseState, SaPhase, SaTask, StepContext};
+use super::sa::{IkeEndpointContext, IkeSa, IkeSaTask, LastResponseState, SaPhase};
 use alloc::vec::Vec;
 use usher_core::{Instant, Transmit};
 
@@ -37,13 +37,13 @@ impl IkeSa {
     }
 
     /// Ends the IKE_SA because its initiator has not authenticated in time.
-    fn not_proved(&mut self, cx: &mut StepContext<'_>) {
-        // A job of this side may still work on the initiator's last request.
-        self.unproved = !matches!(self.answered, ResponseState::Pending);
+    fn end_unauthenticated_sa(&mut self, cx: &mut IkeEndpointContext<'_>) {
+        // If a job of this side still works on the initiator's last request, the delay is not the initiator's fault.
+        self.unproved = !matches!(self.answered, LastResponseState::Pending);
         self.end_sa(cx, EndReason::HalfOpen);
     }
 
-    pub(super) fn handle_timeout(&mut self, cx: &mut StepContext<'_>) {
+    pub(super) fn handle_timeout(&mut self, cx: &mut IkeEndpointContext<'_>) {
         let now = cx.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if matches!(self.phase, SaPhase::Ended) {
@@ -52,10 +52,10 @@ impl IkeSa {
         }
         if is_due(self.expiry_deadline) {
             if self.is_established() {
-                return self.end_sa(cx, self.leaves_for());
+                return self.end_sa(cx, self.deletion_reason());
             }
             cx.counters.half_open_expired += 1;
-            return self.not_proved(cx);
+            return self.end_unauthenticated_sa(cx);
         }
         if is_due(self.outstanding.as_ref().map(|o| o.due)) && !self.retransmit_request(cx) {
             return;
@@ -63,7 +63,7 @@ impl IkeSa {
         if let SaPhase::Authenticating(authenticating) = &self.phase
             && is_due(authenticating.eap_timeout())
         {
-            return authenticate::initiator::eap_timed_out(self, cx);
+            return authenticate::initiator::end_after_eap_timeout(self, cx);
         }
         if self.nat.0 && self.is_established() && is_due(Some(self.sent + cx.config.keepalive)) {
             self.sent = now;
@@ -79,19 +79,19 @@ impl IkeSa {
             self.rekey_at = None;
             // The peer should have deleted the IKE_SA that it has replaced.
             let left_over = self.state == SaState::Replaced;
-            self.plan_task(if left_over { SaTask::Delete(EndReason::Rekeyed) } else { SaTask::Rekey });
+            self.plan_task(if left_over { IkeSaTask::Delete(EndReason::Rekeyed) } else { IkeSaTask::Rekey });
         }
         let mut due = Vec::new();
         for child in self.children.iter_mut().filter(|child| is_due(child.rekey_at)) {
             child.rekey_at = None;
             let spi = child.sa.inbound;
             let left_over = child.state == ChildState::Replaced;
-            due.push(if left_over { SaTask::DeleteChild(spi) } else { SaTask::RekeyChild(spi) });
+            due.push(if left_over { IkeSaTask::DeleteChild(spi) } else { IkeSaTask::RekeyChild(spi) });
         }
         due.into_iter().for_each(|task| self.plan_task(task));
         let liveness = self.connection.liveness.map(|after| self.last_received + after);
         if self.outstanding.is_none() && is_due(liveness) {
-            self.plan_task(SaTask::Probe);
+            self.plan_task(IkeSaTask::Probe);
         }
         self.go_on(cx);
     }

@@ -18,7 +18,7 @@ pub struct ConfigurationAttribute {
 impl ConfigurationAttribute {
     /// Creates a request for any value.
     #[must_use]
-    pub const fn request_for(kind: ConfigurationType) -> Self {
+    pub const fn requested_attribute(kind: ConfigurationType) -> Self {
         Self { kind, value: Vec::new() }
     }
     /// Creates an internal address. An IPv6 address is followed by its prefix length.

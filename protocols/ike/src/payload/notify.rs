@@ -42,7 +42,7 @@ impl NotifyPayload {
     }
     /// Returns its data as a number, if it has two octets: for INVALID_KE_PAYLOAD, the wanted method.
     #[must_use]
-    pub fn numeric_data(&self) -> Option<u16> {
+    pub fn notification_number(&self) -> Option<u16> {
         Some(u16::from_be_bytes(self.data[..].try_into().ok()?))
     }
 
@@ -90,6 +90,7 @@ impl DeletePayload {
                 let spis = core::iter::from_fn(|| reader.read_u32().ok()).collect();
                 Ok(Self::Child { protocol, spis })
             }
+            // RFC 7296, 3.11: a Delete payload names one protocol, and no SPI for an IKE_SA.
             _ => Err(ParseError::Delete),
         }
     }

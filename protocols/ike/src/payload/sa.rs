@@ -233,6 +233,7 @@ pub(super) fn parse_proposals(mut reader: OctetReader<'_>) -> Result<Vec<Proposa
     loop {
         let (proposal, last) = Proposal::parse(&mut reader)?;
         proposals.push(proposal);
+        // RFC 7296, 3.3: the last substructure says so, and no other.
         if last != reader.is_empty() {
             return Err(ParseError::Substructure);
         }

@@ -13,7 +13,7 @@ const BEFORE: usize = 8;
 
 /// A selector of an unknown type. It matches no traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnknownSelector {
+pub struct UnknownTrafficSelector {
     /// Its type.
     pub kind: u8,
     /// The octet at the place of the protocol.
@@ -28,7 +28,7 @@ pub struct TrafficSelectors {
     /// Selectors by address.
     pub selectors: Vec<TrafficSelector>,
     /// Selectors of unknown types, written after the others.
-    pub unknown_selectors: Vec<UnknownSelector>,
+    pub unknown_selectors: Vec<UnknownTrafficSelector>,
 }
 
 impl From<Vec<TrafficSelector>> for TrafficSelectors {
@@ -40,7 +40,7 @@ impl From<Vec<TrafficSelector>> for TrafficSelectors {
 impl TrafficSelectors {
     pub(super) fn memory_octets(&self) -> usize {
         let others =
-            self.unknown_selectors.iter().map(|other| size_of::<UnknownSelector>() + other.data.len());
+            self.unknown_selectors.iter().map(|other| size_of::<UnknownTrafficSelector>() + other.data.len());
         size_of::<TrafficSelector>() * self.selectors.len() + others.sum::<usize>()
     }
 
@@ -56,7 +56,7 @@ impl TrafficSelectors {
                 TS_IPV6_ADDR_RANGE => 16,
                 _ => {
                     let data = content.take_rest().to_vec();
-                    all.unknown_selectors.push(UnknownSelector { kind, protocol, data });
+                    all.unknown_selectors.push(UnknownTrafficSelector { kind, protocol, data });
                     continue;
                 }
             };

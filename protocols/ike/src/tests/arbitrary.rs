@@ -52,11 +52,8 @@ fn any_selector() -> impl Strategy<Value = TrafficSelector> {
 }
 
 fn any_selectors() -> impl Strategy<Value = TrafficSelectors> {
-    let other = (9u8.., any::<u8>(), any_octets(20)).prop_map(|(kind, protocol, data)| UnknownSelector {
-        kind,
-        protocol,
-        data,
-    });
+    let other = (9u8.., any::<u8>(), any_octets(20))
+        .prop_map(|(kind, protocol, data)| UnknownTrafficSelector { kind, protocol, data });
     (vec(any_selector(), 0..4), vec(other, 0..2))
         .prop_map(|(selectors, others)| TrafficSelectors { selectors, unknown_selectors: others })
 }

@@ -21,7 +21,9 @@ const ALL: [(&str, &str); 5] = [
 ];
 
 fn packet_algorithms() -> PacketAlgorithms {
-    IkeAlgorithms::from_proposal(&Proposal::parse_ike("aes128-sha256-modp2048").unwrap()).unwrap().packets
+    IkeAlgorithms::from_proposal(&Proposal::parse_ike_proposal("aes128-sha256-modp2048").unwrap())
+        .unwrap()
+        .packets
 }
 
 /// The messages of a file, decrypted and reassembled, each with its sender and its octets.

@@ -62,7 +62,7 @@ proptest! {
 
 /// A valid first request with its own SPI.
 fn first_request(spi: u8) -> IkeMessage {
-    let proposal = Proposal::parse_ike("aes128-sha256-modp1024").unwrap();
+    let proposal = Proposal::parse_ike_proposal("aes128-sha256-modp1024").unwrap();
     let payloads = vec![
         Payload::SecurityAssociation(vec![proposal]),
         Payload::KeyExchange { method: KeyExchangeMethod::MODP_1024, data: vec![2; 128] },
@@ -260,7 +260,7 @@ fn values_of_configuration_are_read_as_addresses() {
         (ConfigurationType::INTERNAL_IP4_DNS, "192.0.2.53".parse().ok())
     );
     assert_eq!(
-        ConfigurationAttribute::request_for(ConfigurationType::INTERNAL_IP4_ADDRESS).as_address(),
+        ConfigurationAttribute::requested_attribute(ConfigurationType::INTERNAL_IP4_ADDRESS).as_address(),
         None
     );
     let v4 = ConfigurationAttribute::from_address("192.0.2.9".parse().unwrap(), 32);

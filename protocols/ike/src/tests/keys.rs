@@ -43,7 +43,7 @@ fn an_ike_sa_has_seven_keys_in_their_order() {
         ("3des-sha1-modp1024", [20, 20, 20, 24, 24, 20, 20]),
         ("aes192-aesxcbc-ecp256", [16, 16, 16, 24, 24, 16, 16]),
     ] {
-        let algorithms = IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap();
+        let algorithms = IkeAlgorithms::from_proposal(&Proposal::parse_ike_proposal(words).unwrap()).unwrap();
         let keys = IkeKeys::from_key_exchange(&algorithms, b"secret", &SEEDS);
         let half = if algorithms.prf == MacAlgorithm::AesXcbc { 8 } else { 32 };
         let nonces = [&NI[..half.min(32)], &NR[..half.min(16)]].concat();
@@ -64,7 +64,7 @@ fn an_ike_sa_has_seven_keys_in_their_order() {
 /// IPv6 Ready: EN.I.1.2.4.7, EN.R.1.2.6.7.
 #[test]
 fn a_rekeyed_ike_sa_uses_the_old_prf_and_the_new_algorithms() {
-    let of = |words| IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap();
+    let of = |words| IkeAlgorithms::from_proposal(&Proposal::parse_ike_proposal(words).unwrap()).unwrap();
     let (old, new) = (of("aes128-sha256-modp2048"), of("aes128-sha1-modp2048"));
     let keys = IkeKeys::from_key_exchange(&old, b"secret", &SEEDS);
     // With the secrets of additional key exchanges after the nonces (RFC 9370 §2.2.4).
@@ -78,9 +78,11 @@ fn a_rekeyed_ike_sa_uses_the_old_prf_and_the_new_algorithms() {
 
 #[test]
 fn child_sa_keys_go_initiator_first_and_cipher_before_integrity() {
-    let ike = IkeAlgorithms::from_proposal(&Proposal::parse_ike("aes128-sha256-modp2048").unwrap()).unwrap();
+    let ike = IkeAlgorithms::from_proposal(&Proposal::parse_ike_proposal("aes128-sha256-modp2048").unwrap())
+        .unwrap();
     let keys = IkeKeys::from_key_exchange(&ike, b"secret", &SEEDS);
-    let esp = PacketAlgorithms::from_proposal(&Proposal::parse_esp("aes256-sha512").unwrap()).unwrap();
+    let esp =
+        PacketAlgorithms::from_proposal(&Proposal::parse_esp_proposal("aes256-sha512").unwrap()).unwrap();
     let pfs = Some(&b"pfs"[..]);
     for (secret, seed) in [
         ((None, &b""[..]), [&NI[..], &NR].concat()),
@@ -103,7 +105,7 @@ fn a_shared_key_is_padded_before_it_signs() {
     assert_eq!(octets, [&b"messagenonce"[..], &id].concat());
     let inner = reference_prf(MacAlgorithm::HmacSha256, b"shared", &[b"Key Pad for IKEv2"]);
     let want = reference_prf(MacAlgorithm::HmacSha256, &inner, &[&octets]);
-    assert_eq!(shared_key_code(MacAlgorithm::HmacSha256, b"shared", &octets)[..], want);
+    assert_eq!(shared_key_auth_data(MacAlgorithm::HmacSha256, b"shared", &octets)[..], want);
 }
 
 #[test]

@@ -33,7 +33,8 @@ fn vectors_count_for_aead_ciphers_and_are_random_for_cbc() {
         ("chacha20poly1305-prfsha256-x25519", true, 8),
         ("aes128-sha256-modp2048", false, 16),
     ] {
-        let packets = IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap().packets;
+        let packets =
+            IkeAlgorithms::from_proposal(&Proposal::parse_ike_proposal(words).unwrap()).unwrap().packets;
         let mut ours =
             MessageProtection::new(&packets, &vec![7; packets.cipher_key], &vec![7; packets.integrity_key()])
                 .unwrap();

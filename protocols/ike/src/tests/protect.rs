@@ -17,7 +17,8 @@ const SUITES: [&str; 5] = [
 ];
 
 fn test_protection(words: &str, fill: u8) -> MessageProtection {
-    let packets = IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap().packets;
+    let packets =
+        IkeAlgorithms::from_proposal(&Proposal::parse_ike_proposal(words).unwrap()).unwrap().packets;
     // 3DES needs distinct keys, or it is DES.
     let cipher: Vec<u8> = (0..packets.cipher_key as u8).map(|n| n ^ fill).collect();
     MessageProtection::new(&packets, &cipher, &vec![fill; packets.integrity_key()]).unwrap()
@@ -79,7 +80,7 @@ fn a_message_has_a_plain_form() {
         higher_version: false,
         message_id: 1,
     };
-    let plain = crate::protect::plain_form(&header, PayloadType::KE, b"content");
+    let plain = crate::protect::unencrypted_message_octets(&header, PayloadType::KE, b"content");
     let (before, after) = plain.split_at(28);
     assert_eq!((before[16], before[18], &before[20..]), (46, 43, &[0, 0, 0, 1, 0, 0, 0, 39][..]));
     assert_eq!(after, [&[34, 0, 0, 11][..], b"content"].concat());

@@ -5,11 +5,11 @@ use crate::payload::*;
 use crate::suite::*;
 use std::slice::from_ref;
 use usher_crypto::cipher::CipherAlgorithm;
-use usher_crypto::exchange::ExchangeAlgorithm;
+use usher_crypto::exchange::KeyExchangeAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 
 fn ike_proposal(words: &str) -> Proposal {
-    Proposal::parse_ike(words).unwrap()
+    Proposal::parse_ike_proposal(words).unwrap()
 }
 
 /// IPv6 Ready: EN.I.1.1.6.1, EN.I.1.1.6.2, EN.R.1.1.6.1, EN.R.1.1.6.2.
@@ -24,13 +24,13 @@ fn words_make_proposals() {
         "IKE:ENCR_AES_GCM_16-128/PRF_HMAC_SHA2_384/ECP_384"
     );
     assert_eq!(
-        Proposal::parse_esp("3des-sha1").unwrap().to_string(),
+        Proposal::parse_esp_proposal("3des-sha1").unwrap().to_string(),
         "ESP:ENCR_3DES/AUTH_HMAC_SHA1_96/NO_ESN"
     );
     let hybrid = ike_proposal("aes128-sha256-x25519-ke1_mlkem768-ke1_none");
     assert!(hybrid.to_string().contains("/KE1_ML_KEM_768/KE1_NONE"), "{hybrid}");
     assert_eq!(
-        Proposal::parse_esp("null-aesxcbc-esn").unwrap().to_string(),
+        Proposal::parse_esp_proposal("null-aesxcbc-esn").unwrap().to_string(),
         "ESP:ENCR_NULL/AUTH_AES_XCBC_96/ESN"
     );
 }
@@ -48,9 +48,12 @@ fn words_that_make_none_say_what_is_wrong() {
         ("aes128-sha256-x25519-esn", ProposalError::Misplaced("esn".into())),
         ("null-sha256-x25519", ProposalError::Misplaced("null".into())),
     ] {
-        assert_eq!(Proposal::parse_ike(words), Err(fault), "{words}");
+        assert_eq!(Proposal::parse_ike_proposal(words), Err(fault), "{words}");
     }
-    assert_eq!(Proposal::parse_esp("aes128-sha1-prfsha1"), Err(ProposalError::Misplaced("prfsha1".into())));
+    assert_eq!(
+        Proposal::parse_esp_proposal("aes128-sha1-prfsha1"),
+        Err(ProposalError::Misplaced("prfsha1".into()))
+    );
 }
 
 /// IPv6 Ready: EN.I.1.1.6.3, EN.I.1.1.6.4, EN.I.1.1.6.5, EN.I.1.1.6.6, EN.I.1.2.3.4, EN.I.1.2.3.5,
@@ -75,7 +78,7 @@ fn a_responder_chooses_by_its_own_preference() {
     assert_eq!(chosen.to_string(), "IKE:ENCR_AES_CBC-128/PRF_HMAC_SHA1/AUTH_HMAC_SHA1_96/ECP_256");
     assert_eq!(choose_proposal(&ours[..1], &theirs[..1]), None);
     assert_eq!(
-        choose_proposal(&ours, &[Proposal::parse_esp("aes256-sha256-x25519").unwrap()]),
+        choose_proposal(&ours, &[Proposal::parse_esp_proposal("aes256-sha256-x25519").unwrap()]),
         None,
         "of another protocol"
     );
@@ -91,14 +94,14 @@ fn a_transform_with_an_unknown_attribute_is_not_chosen() {
 
 #[test]
 fn a_kind_that_is_optional_may_be_left_out() {
-    let mut esp = Proposal::parse_esp("aes128gcm16").unwrap();
+    let mut esp = Proposal::parse_esp_proposal("aes128gcm16").unwrap();
     esp.transforms.push(Transform::new(TransformType::KE, 0));
-    let without = Proposal::parse_esp("aes128gcm16").unwrap();
+    let without = Proposal::parse_esp_proposal("aes128gcm16").unwrap();
     let chosen = choose_proposal(from_ref(&without), from_ref(&esp)).unwrap();
     assert!(chosen.transforms.contains(&Transform::new(TransformType::KE, 0)));
     assert!(is_offered(from_ref(&esp), &chosen) && is_offered(from_ref(&esp), &without));
     assert_eq!(choose_proposal(&[esp], from_ref(&without)).unwrap().transforms, without.transforms);
-    let wanted = Proposal::parse_esp("aes128gcm16-x25519").unwrap();
+    let wanted = Proposal::parse_esp_proposal("aes128gcm16-x25519").unwrap();
     assert_eq!(
         choose_proposal(from_ref(&wanted), from_ref(&without)),
         None,
@@ -131,17 +134,17 @@ fn a_chosen_proposal_means_algorithms() {
     let gcm = of("aes256gcm16-prfsha384-ecp384");
     assert_eq!((gcm.packets.cipher, gcm.packets.cipher_key), (Some(CipherAlgorithm::AesGcm), 36));
     assert_eq!((gcm.packets.integrity_key(), gcm.prf), (0, MacAlgorithm::HmacSha384));
-    assert_eq!(gcm.exchange, ExchangeAlgorithm::Ecp384);
+    assert_eq!(gcm.exchange, KeyExchangeAlgorithm::Ecp384);
     let old = of("3des-aesxcbc-modp1024");
     assert_eq!((old.packets.cipher_key, old.packets.integrity_key(), old.prf.output_len()), (24, 16, 16));
     // An AEAD cipher with an integrity algorithm, or a cipher with neither.
-    let mut both = Proposal::parse_esp("aes128gcm16").unwrap();
+    let mut both = Proposal::parse_esp_proposal("aes128gcm16").unwrap();
     both.transforms.push(Transform::new(TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA1_96.0));
     assert_eq!(PacketAlgorithms::from_proposal(&both), None);
-    let mut neither = Proposal::parse_esp("aes128-sha1").unwrap();
+    let mut neither = Proposal::parse_esp_proposal("aes128-sha1").unwrap();
     neither.transforms.retain(|t| t.kind != TransformType::INTEG);
     assert_eq!(PacketAlgorithms::from_proposal(&neither), None);
-    let mut bits = Proposal::parse_esp("aes128-sha1").unwrap();
+    let mut bits = Proposal::parse_esp_proposal("aes128-sha1").unwrap();
     bits.transforms[0] = Transform::with_key_length(TransformType::ENCR, 12, 100);
     assert_eq!(PacketAlgorithms::from_proposal(&bits), None, "no such key length");
     assert_eq!(exchange_algorithm(KeyExchangeMethod(99)), None);

@@ -7,9 +7,9 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use std::sync::Arc;
 use usher_core::WallTime;
 use usher_crypto::signature::SigningKey;
-use usher_crypto::tls::{TrustRoots, WallClock};
-use usher_eap::method::{PeerOffer, mschapv2};
-use usher_ike::machine::{IkeCommand, IkeConnection, IkeEvent, LocalAuth, RemoteAuth};
+use usher_crypto::tls::{SharedWallClock, TrustRoots};
+use usher_eap::method::{PeerMethodFactory, mschapv2};
+use usher_ike::machine::{IkeCommand, IkeConnectionConfig, IkeEvent, LocalAuth, RemoteAuth};
 
 /// A root authority with an intermediate one.
 struct TestAuthority {
@@ -60,11 +60,18 @@ impl TestAuthority {
         CharonNamespace::with_files(connections, &files)
     }
     /// A connection that trusts this authority.
-    fn trusting_connection(&self, host: &mut InteropHost<'_>, traffic: &str, own: &str) -> IkeConnection {
-        let clock = WallClock::from_time(WallTime::from_unix_secs(1_800_000_000));
-        host.credentials.trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock).unwrap();
+    fn trusting_connection(
+        &self,
+        host: &mut InteropHost<'_>,
+        traffic: &str,
+        own: &str,
+    ) -> IkeConnectionConfig {
+        let clock = SharedWallClock::from_time(WallTime::from_unix_secs(1_800_000_000));
+        host.credentials
+            .set_connection_trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock)
+            .unwrap();
         let remote_auth = RemoteAuth::Certificate { authorities: vec![] };
-        IkeConnection { remote_auth, ..test_connection("aes128-sha256-x25519", own, traffic) }
+        IkeConnectionConfig { remote_auth, ..test_connection("aes128-sha256-x25519", own, traffic) }
     }
 }
 
@@ -82,7 +89,7 @@ fn charon_and_we_prove_ourselves_by_certificates_with_chains() {
         let mut host = InteropHost::new(&place, 0);
         let mut connection = authority.trusting_connection(&mut host, "10.1.0.0/16", "ini.test");
         let (certificate, key) = authority.issue_certificate("ini.test", ours);
-        let kind = host.credentials.add_key("site", SigningKey::from_der(&key).unwrap());
+        let kind = host.credentials.set_connection_signing_key("site", SigningKey::from_der(&key).unwrap());
         connection.local_auth = LocalAuth::Certificate {
             chain: vec![certificate, authority.intermediate.clone()],
             kind,
@@ -105,7 +112,8 @@ fn charon_proves_itself_by_a_certificate_and_we_by_eap() {
     let place = authority.start_charon(&rcgen::PKCS_ECDSA_P256_SHA256, &connections);
     let mut host = InteropHost::new(&place, 0);
     let mut connection = authority.trusting_connection(&mut host, "10.3.0.0/16", "ann.test");
-    let offer: Box<dyn PeerOffer> = Box::new(mschapv2::MsChapV2Account::new(b"ann", b"a long password"));
+    let offer: Box<dyn PeerMethodFactory> =
+        Box::new(mschapv2::MsChapV2Account::new(b"ann", b"a long password"));
     connection.local_auth = LocalAuth::Eap { identity: b"ann".to_vec(), methods: Arc::new([offer]) };
     host.connect(connection);
 }

@@ -12,7 +12,8 @@ use usher_core::{DatagramPath, Instant, Machine, MachineInput, MachineOutput, Se
 use usher_ike::IkeEndpoint;
 use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::{
-    ChildSa, IkeCommand, IkeConnection, IkeCounters, IkeEndpointConfig, IkeEvent, NAT_SOCKET, SOCKET, SaId,
+    ChildSa, IkeCommand, IkeConnectionConfig, IkeCounters, IkeEndpointConfig, IkeEvent, IkeSaId, NAT_SOCKET,
+    SOCKET,
 };
 
 /// Longer than any test step on a busy machine. Only a failing test waits so long.
@@ -25,7 +26,7 @@ const SLOWER: u128 = 100;
 pub(crate) struct InteropHost<'a> {
     namespace: &'a CharonNamespace,
     endpoint: IkeEndpoint,
-    /// Of port 500, of port 4500, and of port 4500 at another address.
+    /// The sockets of port 500, of port 4500, and of port 4500 at another address.
     sockets: [UdpSocket; 3],
     started_at: Clock,
     events: Vec<IkeEvent>,
@@ -129,7 +130,7 @@ impl<'a> InteropHost<'a> {
     }
     /// Initiates an IKE_SA, and drops earlier events.
     #[track_caller]
-    pub(crate) fn initiate(&mut self, connection: IkeConnection) {
+    pub(crate) fn initiate(&mut self, connection: IkeConnectionConfig) {
         self.events.clear();
         let local = self.sockets[0].local_addr().expect("it is bound");
         let remote: SocketAddr = format!("{THEIRS}:500").parse().expect("an address");
@@ -137,21 +138,21 @@ impl<'a> InteropHost<'a> {
     }
     /// Initiates an IKE_SA, and waits for its CHILD_SA.
     #[track_caller]
-    pub(crate) fn connect(&mut self, connection: IkeConnection) -> SaId {
+    pub(crate) fn connect(&mut self, connection: IkeConnectionConfig) -> IkeSaId {
         self.initiate(connection);
         self.wait_until("a CHILD_SA", |events| {
             events.iter().any(|event| matches!(event, IkeEvent::Install { .. }))
         });
         self.established_sa().expect("the IKE_SA is established")
     }
-    pub(crate) fn established_sa(&self) -> Option<SaId> {
+    pub(crate) fn established_sa(&self) -> Option<IkeSaId> {
         self.events.iter().find_map(|event| match event {
             IkeEvent::Established { sa, .. } => Some(*sa),
             _ => None,
         })
     }
     /// The newest IKE_SA that replaced another.
-    pub(crate) fn rekeyed_sa(&self) -> Option<SaId> {
+    pub(crate) fn rekeyed_sa(&self) -> Option<IkeSaId> {
         self.events.iter().rev().find_map(|event| match event {
             IkeEvent::Rekeyed { new, .. } => Some(*new),
             _ => None,

@@ -11,10 +11,10 @@ use host::InteropHost;
 use place::CharonNamespace;
 use std::sync::Arc;
 use usher_crypto::SecretValue;
-use usher_eap::method::{PeerOffer, md5, mschapv2};
+use usher_eap::method::{PeerMethodFactory, md5, mschapv2};
 use usher_ike::machine::{
-    ChildConfig, ChildlessPolicy, EndReason, IkeCommand, IkeConnection, IkeEvent, IpsecMode, LocalAuth,
-    RemoteAuth,
+    ChildSaConfig, ChildlessPolicy, EndReason, IkeCommand, IkeConnectionConfig, IkeEvent, IpsecMode,
+    LocalAuth, RemoteAuth,
 };
 use usher_ike::payload::{Identification, Proposal, TrafficSelector};
 
@@ -90,24 +90,24 @@ fn network_selectors(text: &str) -> Option<Vec<TrafficSelector>> {
     Some(vec![TrafficSelector::from_network(address.parse().ok()?, prefix.parse().ok()?)?])
 }
 
-fn test_connection(ike: &str, own: &str, traffic: &str) -> IkeConnection {
+fn test_connection(ike: &str, own: &str, traffic: &str) -> IkeConnectionConfig {
     let key = || SecretValue::from(&b"a shared secret"[..]);
-    let child = ChildConfig {
+    let child = ChildSaConfig {
         name: "net".into(),
-        proposals: vec![Proposal::parse_esp("aes128gcm16-x25519").unwrap()],
+        proposals: vec![Proposal::parse_esp_proposal("aes128gcm16-x25519").unwrap()],
         local: network_selectors(traffic),
         remote: network_selectors("10.2.0.0/16"),
         mode: IpsecMode::Tunnel,
         rekey_after: None,
     };
-    IkeConnection {
+    IkeConnectionConfig {
         name: "site".into(),
         local: Identification::from_fqdn(own),
         remote: Some(Identification::from_fqdn("gw.test")),
         from: None,
         local_auth: LocalAuth::Psk(key()),
         remote_auth: RemoteAuth::Psk(key()),
-        proposals: vec![Proposal::parse_ike(ike).unwrap()],
+        proposals: vec![Proposal::parse_ike_proposal(ike).unwrap()],
         children: vec![child],
         childless: ChildlessPolicy::Allow,
         mobike: false,
@@ -185,9 +185,9 @@ fn an_initiator_of_ours_logs_in_to_charon_by_eap() {
     for method in ["md5", "mschapv2"] {
         let place = CharonNamespace::new(&CONNECTIONS.replace("METHOD", method));
         let mut host = InteropHost::new(&place, 0);
-        let offer = |password: &[u8]| -> Box<dyn PeerOffer> {
+        let offer = |password: &[u8]| -> Box<dyn PeerMethodFactory> {
             match method {
-                "md5" => Box::new(md5::Md5Password::new(password)),
+                "md5" => Box::new(md5::EapMd5Password::new(password)),
                 _ => Box::new(mschapv2::MsChapV2Account::new(b"ann", password)),
             }
         };

@@ -4,7 +4,7 @@
 //! known by its identifier and its address. A request or an indication is accepted in these cases:
 //!
 //! - The function is configured, and the message comes from the address of its route.
-//! - The function is configured, and the message comes from one of its [networks](AddressProofs::allowed_networks) and
+//! - The function is configured, and the message comes from one of its [networks](AddressProofConfig::allowed_networks) and
 //!   an address that has proved itself.
 //! - The function is not configured and not registered at another address, and this address has proved itself.
 //!
@@ -31,19 +31,19 @@ use usher_core::{Duration, Instant, SecureRng};
 
 /// The settings of address proofs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AddressProofs {
+pub struct AddressProofConfig {
     /// Networks of configured functions, besides the address of their route, with prefix lengths.
     pub allowed_networks: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
     /// Maximum claims: addresses that have yet to prove themselves, or were refused recently. The oldest is evicted.
     pub claims: usize,
     /// Maximum claims of one network: an IPv4 address, or 64 bits of an IPv6 address.
-    pub claims_per_network: usize,
+    pub address_proofs_per_network: usize,
 }
 
-impl AddressProofs {
+impl AddressProofConfig {
     /// True if a configured function may use this address besides its route's.
     #[must_use]
-    pub fn is_place(&self, address: IpAddr) -> bool {
+    pub fn is_allowed_address(&self, address: IpAddr) -> bool {
         self.allowed_networks.values().flatten().any(|place| is_within(address, *place))
     }
 }
@@ -71,7 +71,7 @@ const QUIET: Duration = Duration::from_secs(10);
 type AddressClaimant = (MihfId, SocketAddr);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ClaimStage {
+enum AddressClaimStage {
     /// The claimant must answer this probe. It has answered `answered` in turn, the last one `before`.
     Reach { probe: TransactionId, before: Option<TransactionId>, answered: u8, misses: u8 },
     /// The current holder of the identifier must answer this probe, sent `sent` times.
@@ -83,7 +83,7 @@ enum ClaimStage {
 #[derive(Debug)]
 struct AddressClaim {
     reply_path: ReplyPath,
-    stage: ClaimStage,
+    stage: AddressClaimStage,
     queued_messages: Vec<ReceivedMessage>,
     since: Instant,
     due: Instant,
@@ -91,7 +91,7 @@ struct AddressClaim {
 
 /// Pending claims and proved addresses.
 #[derive(Debug, Default)]
-pub(super) struct ClaimTable {
+pub(super) struct AddressClaimTable {
     open: BTreeMap<AddressClaimant, AddressClaim>,
     due: BTreeSet<(Instant, AddressClaimant)>,
     proven: BTreeMap<SocketAddr, Instant>,
@@ -102,7 +102,7 @@ pub(super) struct ClaimTable {
     last_reported_at: Option<Instant>,
 }
 
-impl ClaimTable {
+impl AddressClaimTable {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -110,10 +110,10 @@ impl ClaimTable {
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
-    fn is_proven(&self, now: Instant, address: SocketAddr) -> bool {
+    fn is_address_proven(&self, now: Instant, address: SocketAddr) -> bool {
         self.proven.get(&address).is_some_and(|until| *until > now)
     }
-    fn mark_proven(&mut self, now: Instant, address: SocketAddr, most: usize) {
+    fn mark_address_proven(&mut self, now: Instant, address: SocketAddr, most: usize) {
         let until = now + PROVEN;
         if let Some(before) = self.proven.insert(address, until) {
             self.order.remove(&(before, address));
@@ -143,12 +143,12 @@ impl ClaimTable {
         now: Instant,
         who: &AddressClaimant,
         way: ReplyPath,
-        stage: ClaimStage,
-        proofs: &AddressProofs,
+        stage: AddressClaimStage,
+        proofs: &AddressProofConfig,
     ) {
         let of = host_of(who.1.ip());
         let own = self.open.keys().filter(|(_, address)| host_of(address.ip()) == of).count();
-        let crowded = own >= proofs.claims_per_network.max(1);
+        let crowded = own >= proofs.address_proofs_per_network.max(1);
         if crowded || self.open.len() >= proofs.claims.max(1) {
             let meant = |(_, address): &AddressClaimant| !crowded || host_of(address.ip()) == of;
             let all = self.open.iter().filter(|(who, _)| meant(who));
@@ -166,7 +166,7 @@ impl ClaimTable {
 }
 
 impl Mihf {
-    fn draw_probe_id(&mut self) -> TransactionId {
+    fn draw_probe_transaction_id(&mut self) -> TransactionId {
         let rng = &mut self.rng;
         let secure = self.claims.rng.get_or_insert_with(|| {
             let mut seed = [0; 32];
@@ -177,7 +177,7 @@ impl Mihf {
     }
 
     /// Returns the message if its sender may use its identifier. Otherwise the message waits for the proof.
-    pub(super) fn screen_message(
+    pub(super) fn admit_or_hold_message(
         &mut self,
         now: Instant,
         arrival: ReceivedMessage,
@@ -189,7 +189,7 @@ impl Mihf {
         let id = arrival.header.id;
         if id == MessageId::CAPABILITY_DISCOVER_RESPONSE
             && self.claims.next_deadline().is_some()
-            && self.probe_answered(now, remote, &arrival)
+            && self.handle_probe_response(now, remote, &arrival)
         {
             return None;
         }
@@ -202,8 +202,8 @@ impl Mihf {
         }
         let places = proofs.allowed_networks.get(source).filter(|_| named);
         let place = places.is_some_and(|places| places.iter().any(|place| is_within(remote.ip(), *place)));
-        let reachable =
-            matches!(arrival.reply_path, ReplyPath::Connection(_)) || self.claims.is_proven(now, remote);
+        let reachable = matches!(arrival.reply_path, ReplyPath::Connection(_))
+            || self.claims.is_address_proven(now, remote);
         if reachable && (known.is_none() || place) {
             return Some(arrival);
         }
@@ -234,26 +234,26 @@ impl Mihf {
     ) {
         let who = (arrival.source.clone(), remote);
         if !self.claims.open.contains_key(&who) {
-            let probe = self.draw_probe_id();
+            let probe = self.draw_probe_transaction_id();
             let Some(proofs) = &self.config.proofs else { return };
-            let stage = ClaimStage::Reach { probe, before: None, answered: 0, misses: 0 };
+            let stage = AddressClaimStage::Reach { probe, before: None, answered: 0, misses: 0 };
             self.claims.insert_claim(now, &who, arrival.reply_path, stage, proofs);
             self.queue_until_proven(&who, arrival);
             return match (barred, reachable) {
                 (true, _) => self.refuse_claim(now, &who),
-                (false, true) => self.probe_holder(now, &who),
+                (false, true) => self.probe_identifier_holder(now, &who),
                 (false, false) => self.send_probe(&who),
             };
         }
         match self.claims.open.get(&who).map(|claim| claim.stage) {
-            Some(ClaimStage::Refused) => {
+            Some(AddressClaimStage::Refused) => {
                 self.counters.claims_refused += 1;
                 self.respond_without_transaction(
                     &arrival,
                     alloc::vec![Tlv::Status(Status::AuthorizationFailure)],
                 );
             }
-            Some(ClaimStage::Reach { .. }) => {
+            Some(AddressClaimStage::Reach { .. }) => {
                 self.queue_until_proven(&who, arrival);
                 self.send_probe(&who);
             }
@@ -274,7 +274,7 @@ impl Mihf {
     /// Sends a probe to a claimant.
     fn send_probe(&mut self, who: &AddressClaimant) {
         let Some(claim) = self.claims.open.get(who) else { return };
-        if let ClaimStage::Reach { probe, .. } = claim.stage {
+        if let AddressClaimStage::Reach { probe, .. } = claim.stage {
             self.send_discover_request(claim.reply_path, &who.0, probe);
         }
     }
@@ -305,7 +305,7 @@ impl Mihf {
     ) {
         let streamed = matches!(way, ReplyPath::Connection(_));
         let Some(pdu) = self.encode_message(message, bits, tid, to, streamed) else { return };
-        // No transaction has this token, so the loss of a connection is not reported.
+        // This token belongs to no transaction, so the loss of the connection is not reported to any.
         let (to, service, transaction) = (MessageTarget::Path(way), message.id.service, u64::MAX);
         let request =
             TransportRequest { to, reliable: false, watched: false, service, pdu: &pdu, transaction };
@@ -313,28 +313,29 @@ impl Mihf {
     }
 
     /// Handles a response to Capability_Discover. True if it answers a probe.
-    fn probe_answered(&mut self, now: Instant, remote: SocketAddr, arrival: &ReceivedMessage) -> bool {
+    fn handle_probe_response(&mut self, now: Instant, remote: SocketAddr, arrival: &ReceivedMessage) -> bool {
         let tid = arrival.header.transaction;
         let who = (arrival.source.clone(), remote);
-        let fresh = self.draw_probe_id();
+        let fresh = self.draw_probe_transaction_id();
         if let Some(claim) = self.claims.open.get_mut(&who)
-            && let ClaimStage::Reach { probe, before, answered, misses } = claim.stage
+            && let AddressClaimStage::Reach { probe, before, answered, misses } = claim.stage
         {
             if before == Some(tid) {
                 self.acknowledge_without_transaction(arrival);
                 return true;
             }
             if probe != tid {
-                // A forger guesses identifiers. A wrong guess keeps the probe valid, or one guess would cancel it.
+                // A forger has to guess the identifier. A wrong guess does not end the probe: otherwise a single one
+                // could cancel it.
                 let misses = misses + 1;
-                claim.stage = ClaimStage::Reach { probe, before, answered, misses };
+                claim.stage = AddressClaimStage::Reach { probe, before, answered, misses };
                 if misses >= MISSES {
                     self.refuse_claim(now, &who);
                 }
                 return true;
             }
             let (before, answered) = (Some(probe), answered + 1);
-            claim.stage = ClaimStage::Reach { probe: fresh, before, answered, misses };
+            claim.stage = AddressClaimStage::Reach { probe: fresh, before, answered, misses };
             self.acknowledge_without_transaction(arrival);
             if answered >= ROUNDS {
                 self.handle_address_proven(now, &who);
@@ -349,7 +350,7 @@ impl Mihf {
             return false;
         }
         let asked = |(who, claim): (&AddressClaimant, &AddressClaim)| {
-            let probed = matches!(claim.stage, ClaimStage::Holder { probe, .. } if probe == tid);
+            let probed = matches!(claim.stage, AddressClaimStage::Holder { probe, .. } if probe == tid);
             (who.0 == arrival.source && probed).then(|| who.clone())
         };
         let Some(newcomer) = self.claims.open.iter().find_map(asked) else { return false };
@@ -374,18 +375,18 @@ impl Mihf {
     fn handle_address_proven(&mut self, now: Instant, who: &AddressClaimant) {
         self.counters.addresses_proven += 1;
         let most = self.config.proofs.as_ref().map_or(0, |proofs| proofs.claims);
-        self.claims.mark_proven(now, who.1, most);
+        self.claims.mark_address_proven(now, who.1, most);
         let entry = self.peers.find(&who.0).and_then(|peer| self.peers.get(peer));
         match entry.map(|entry| (entry.address, entry.configured.is_some())) {
             Some((Some(address), false)) if address != who.1.ip().to_canonical() => {
-                self.probe_holder(now, who)
+                self.probe_identifier_holder(now, who)
             }
             _ => self.admit_claimant(now, who),
         }
     }
 
     /// Probes the current holder of an identifier.
-    fn probe_holder(&mut self, now: Instant, who: &AddressClaimant) {
+    fn probe_identifier_holder(&mut self, now: Instant, who: &AddressClaimant) {
         let entry = self.peers.find(&who.0).and_then(|peer| self.peers.get(peer));
         if entry.and_then(|entry| entry.confirmed).is_some_and(|at| now.duration_since(at) < CONFIRMED) {
             return self.refuse_claim(now, who);
@@ -396,21 +397,23 @@ impl Mihf {
         else {
             return self.admit_claimant(now, who);
         };
-        let fresh = self.draw_probe_id();
+        let fresh = self.draw_probe_transaction_id();
         let Some(claim) = self.claims.open.get_mut(who) else { return };
         let (probe, sent) = match claim.stage {
-            ClaimStage::Holder { sent, .. } if sent >= HOLDER_TRIES => return self.admit_claimant(now, who),
-            ClaimStage::Holder { probe, sent } => (probe, sent + 1),
+            AddressClaimStage::Holder { sent, .. } if sent >= HOLDER_TRIES => {
+                return self.admit_claimant(now, who);
+            }
+            AddressClaimStage::Holder { probe, sent } => (probe, sent + 1),
             _ => (fresh, 1),
         };
-        claim.stage = ClaimStage::Holder { probe, sent };
+        claim.stage = AddressClaimStage::Holder { probe, sent };
         self.claims.schedule_claim(who, now + HOLDER_WAIT);
         self.send_discover_request(way, &who.0, probe);
     }
 
     fn refuse_claim(&mut self, now: Instant, who: &AddressClaimant) {
         let Some(claim) = self.claims.open.get_mut(who) else { return };
-        claim.stage = ClaimStage::Refused;
+        claim.stage = AddressClaimStage::Refused;
         let held = core::mem::take(&mut claim.queued_messages);
         self.claims.schedule_claim(who, now + CLAIM);
         for arrival in held {
@@ -433,7 +436,7 @@ impl Mihf {
             && let Some(entry) = self.peers.get(peer)
             && entry.configured.is_none()
             && let Some(before) = entry.address.filter(|before| *before != who.1.ip().to_canonical())
-            && self.peers.clear_address(peer)
+            && self.peers.clear_peer_address(peer)
         {
             self.counters.addresses_replaced += 1;
             let (peer, address) = (who.0.clone(), who.1);
@@ -443,7 +446,8 @@ impl Mihf {
         for arrival in claim.queued_messages {
             self.take_up(now, arrival);
         }
-        // A replaced function keeps no state but the transactions of its messages. A malformed message begins none.
+        // The entry of a replaced function is needed only for transactions that its queued messages began. A malformed
+        // message begins none.
         if let Some(peer) = self.peers.find(&who.0) {
             self.peers.remove_if_unused(peer);
         }
@@ -455,8 +459,8 @@ impl Mihf {
             && at <= now
         {
             match self.claims.open.get(&who).map(|claim| claim.stage) {
-                Some(ClaimStage::Holder { .. }) => self.probe_holder(now, &who),
-                Some(ClaimStage::Reach { .. }) => {
+                Some(AddressClaimStage::Holder { .. }) => self.probe_identifier_holder(now, &who),
+                Some(AddressClaimStage::Reach { .. }) => {
                     self.counters.addresses_unproven += 1;
                     self.claims.remove(&who);
                 }

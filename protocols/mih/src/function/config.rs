@@ -1,6 +1,6 @@
 //! Configuration of an MIH function and of its peers.
 
-use super::claims::AddressProofs;
+use super::claims::AddressProofConfig;
 use crate::information::InformationStore;
 use crate::{
     CommandList, EventList, MbbHandover, MessageId, MihfId, NetTypeAddr, QueryTypeList, ServiceId, Tlv,
@@ -11,14 +11,14 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{Duration, TransportProtocol};
 
-/// The port of the MIH protocol over UDP and TCP (RFC 5677 §5.3). Its use over SCTP is an extension of this crate.
+/// The port of the MIH protocol over UDP and TCP (RFC 5677 §6.5, §9). Its use over SCTP is an extension of this crate.
 pub const PORT: u16 = 4551;
 
 /// The route to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerRoute {
     /// The transport. UDP carries one message or fragment a datagram. TCP and TLS carry them one after another,
-    /// delimited by the length in their headers (RFC 5677 §5.2). SCTP carries one a user message, with a stream for
+    /// delimited by the length in their headers (RFC 5677 §4). SCTP carries one a user message, with a stream for
     /// each service. The use of SCTP is an extension of this crate.
     pub transport: TransportProtocol,
     /// The local address; `None` leaves the choice to the host.
@@ -40,10 +40,10 @@ pub struct MihfPeer {
 
 /// Reaction to an acknowledged request without a response in time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum UnansweredPolicy {
+pub enum ResponseTimeoutPolicy {
     /// Waits until the transaction's lifetime ends.
     Wait,
-    /// Sends the request again with its transaction identifier, up to [`TransactionTiming::retransmissions`] times,
+    /// Sends the request again with its transaction identifier, up to [`TransactionTimerConfig::retransmissions`] times,
     /// then fails.
     Retransmit,
     /// Fails with [`TransactionError::NoResponse`](crate::TransactionError::NoResponse).
@@ -53,7 +53,7 @@ pub enum UnansweredPolicy {
 
 /// The timers of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TransactionTiming {
+pub struct TransactionTimerConfig {
     /// RetransmissionInterval: how long the sender waits for an acknowledgement.
     pub retransmission: Duration,
     /// Maximum retransmissions for a missing acknowledgement, and again for a missing response.
@@ -62,10 +62,10 @@ pub struct TransactionTiming {
     /// `None`: until the transaction's lifetime ends.
     pub response: Option<Duration>,
     /// Reaction to the expiry of [`Self::response`].
-    pub unanswered: UnansweredPolicy,
+    pub unanswered: ResponseTimeoutPolicy,
 }
 
-impl Default for TransactionTiming {
+impl Default for TransactionTimerConfig {
     /// One second for an acknowledgement, two retransmissions, no limit for a response. The standard leaves the
     /// interval open.
     fn default() -> Self {
@@ -73,7 +73,7 @@ impl Default for TransactionTiming {
             retransmission: Duration::from_secs(1),
             retransmissions: 2,
             response: None,
-            unanswered: UnansweredPolicy::Wait,
+            unanswered: ResponseTimeoutPolicy::Wait,
         }
     }
 }
@@ -84,11 +84,11 @@ pub struct MihfConfig {
     /// The function's identifier.
     pub id: MihfId,
     /// The default timers.
-    pub timing: TransactionTiming,
+    pub timing: TransactionTimerConfig,
     /// Timers of a service's messages, by [`ServiceId::index`].
-    pub by_service: [Option<TransactionTiming>; 4],
+    pub by_service: [Option<TransactionTimerConfig>; 4],
     /// Timers of single messages, by service and action; a request and its response share them.
-    pub by_message: BTreeMap<(ServiceId, u16), TransactionTiming>,
+    pub by_message: BTreeMap<(ServiceId, u16), TransactionTimerConfig>,
     /// TransactionLifeTime of pending transactions; `None`: no limit.
     pub transaction: Option<Duration>,
     /// True if a request waits for its response even after its last unacknowledged retransmission, until
@@ -137,7 +137,7 @@ pub struct MihfConfig {
     /// on acknowledgements, and any message longer than [`Self::max_message`] is fragmented.
     pub by_transport: bool,
     /// Proofs of addresses that use an identifier. `None`: any address may use any identifier.
-    pub proofs: Option<AddressProofs>,
+    pub proofs: Option<AddressProofConfig>,
 }
 
 impl MihfConfig {
@@ -147,7 +147,7 @@ impl MihfConfig {
     pub fn new(id: MihfId) -> Self {
         Self {
             id,
-            timing: TransactionTiming::default(),
+            timing: TransactionTimerConfig::default(),
             by_service: [None; 4],
             by_message: BTreeMap::new(),
             transaction: Some(Duration::from_secs(15)),
@@ -174,7 +174,7 @@ impl MihfConfig {
     }
     /// Returns the timers of a message: its own, else its service's, else the default.
     #[must_use]
-    pub fn message_timing(&self, id: MessageId) -> TransactionTiming {
+    pub fn message_timing(&self, id: MessageId) -> TransactionTimerConfig {
         let own = self.by_message.get(&(id.service, id.action)).copied();
         own.or(self.by_service[id.service.index()]).unwrap_or(self.timing)
     }

@@ -31,7 +31,7 @@ fn peer_address(n: u8) -> SocketAddr {
 /// Takes octets for what happens to an MIH function: commands, packets, connections, time. False where a message is
 /// done that was not under way, more is remembered than may be, or draining does not end.
 #[must_use]
-pub fn check_function(mut octets: &[u8]) -> bool {
+pub fn fuzz_mih_function(mut octets: &[u8]) -> bool {
     let Some((&flags, rest)) = octets.split_first() else { return true };
     octets = rest;
     let mut config = MihfConfig::new(peer_id(0));
@@ -42,14 +42,14 @@ pub fn check_function(mut octets: &[u8]) -> bool {
     config.lifetime = Duration::from_millis(500);
     config.ack_delay = Duration::from_millis(u64::from(flags & 1) * 50);
     config.timing.response = (flags & 2 != 0).then_some(Duration::from_millis(300));
-    let proofs = AddressProofs {
+    let proofs = AddressProofConfig {
         allowed_networks: [(peer_id(1), alloc::vec![(peer_address(2).ip(), 32)])].into(),
         claims: CLAIMS,
-        claims_per_network: 2,
+        address_proofs_per_network: 2,
     };
     config.proofs = (flags & 0x40 != 0).then_some(proofs);
     config.timing.unanswered =
-        [UnansweredPolicy::Wait, UnansweredPolicy::Retransmit, UnansweredPolicy::Abort]
+        [ResponseTimeoutPolicy::Wait, ResponseTimeoutPolicy::Retransmit, ResponseTimeoutPolicy::Abort]
             [usize::from(flags >> 2 & 3) % 3];
     let mut it = FuzzedMihf {
         now: Instant::ZERO,
@@ -60,7 +60,7 @@ pub fn check_function(mut octets: &[u8]) -> bool {
         sound: true,
     };
     while let Some((&[what, which], rest)) = octets.split_first_chunk::<2>() {
-        octets = it.apply_step(what, which, rest);
+        octets = it.apply_fuzz_step(what, which, rest);
         it.drain_outputs();
         if !it.sound || it.mihf.transaction_count() > MOST || it.mihf.claims.len() > CLAIMS {
             return false;
@@ -70,10 +70,13 @@ pub fn check_function(mut octets: &[u8]) -> bool {
 }
 
 impl FuzzedMihf {
-    fn apply_step<'a>(&mut self, what: u8, which: u8, rest: &'a [u8]) -> &'a [u8] {
+    fn apply_fuzz_step<'a>(&mut self, what: u8, which: u8, rest: &'a [u8]) -> &'a [u8] {
         let (some, after) = rest.split_at(rest.len().min(usize::from(which >> 2)));
-        let conn =
-            if which & 2 == 0 { ConnId::new_opened(0) } else { ConnId::new_accepted(u32::from(which & 1)) };
+        let conn = if which & 2 == 0 {
+            ConnId::nth_opened_connection(0)
+        } else {
+            ConnId::nth_accepted_connection(u32::from(which & 1))
+        };
         let path = DatagramPath {
             socket: SocketId::from_number(0),
             local: peer_address(0),
@@ -95,11 +98,14 @@ impl FuzzedMihf {
             2 | 3 => {
                 let ids = [MessageId::PUSH_INFORMATION_INDICATION, MessageId::GET_INFORMATION_REQUEST];
                 let message = MihfMessage::new(ids[usize::from(what % 12 == 3)], []);
-                let message =
-                    match message.clone().padded_to(usize::from(which) * 2, &peer_id(0), &peer_id(which)) {
-                        Ok(padded) => padded,
-                        Err(_) => message,
-                    };
+                let message = match message.clone().with_padding_to_length(
+                    usize::from(which) * 2,
+                    &peer_id(0),
+                    &peer_id(which),
+                ) {
+                    Ok(padded) => padded,
+                    Err(_) => message,
+                };
                 let (token, to) = (self.next, peer_id(which));
                 self.next += 1;
                 self.open.push(token);
@@ -164,14 +170,14 @@ impl FuzzedMihf {
             }
             9 => {
                 let event = match which & 0xc {
-                    0 if conn.is_accepted() => MessageEvent::Accepted {
+                    0 if conn.is_accepted() => MessageAssociationEvent::Accepted {
                         listener: ListenerId::from_number(0),
                         remote: peer_address(which),
                         streams: which.into(),
                     },
-                    0 => MessageEvent::Up { remote: peer_address(which), streams: which.into() },
-                    4 => MessageEvent::Down(CloseReason::Reset),
-                    _ => MessageEvent::Data { stream: 0, ppid: 0, data: some },
+                    0 => MessageAssociationEvent::Up { remote: peer_address(which), streams: which.into() },
+                    4 => MessageAssociationEvent::Down(CloseReason::Reset),
+                    _ => MessageAssociationEvent::Data { stream: 0, ppid: 0, data: some },
                 };
                 self.feed_input(MachineInput::Message { assoc: conn, event });
                 return after;
@@ -222,16 +228,16 @@ mod tests {
 
     #[test]
     fn the_corpus_is_sound() {
-        assert!(check_function(&[]));
+        assert!(fuzz_mih_function(&[]));
         // A peer with acknowledgements, a request to it, its acknowledgement, its response, time.
-        assert!(check_function(&[0, 1, 0x81, 3, 1, 7, 1, 0, 0, 2, 10, 0, 10, 0, 10, 0, 0, 200, 11, 0]));
+        assert!(fuzz_mih_function(&[0, 1, 0x81, 3, 1, 7, 1, 0, 0, 2, 10, 0, 10, 0, 10, 0, 0, 200, 11, 0]));
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
         fn any_octets_leave_it_sound(octets in proptest::collection::vec(any::<u8>(), 0..600)) {
-            prop_assert!(check_function(&octets));
+            prop_assert!(fuzz_mih_function(&octets));
         }
     }
 }

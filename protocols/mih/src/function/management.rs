@@ -20,7 +20,7 @@ impl Mihf {
                 params.extend(self.config.capabilities.to_parameters());
                 Some(params)
             }
-            MessageId::REGISTER_REQUEST => Some(self.register_peer(now, peer, from)),
+            MessageId::REGISTER_REQUEST => Some(self.register_mih_peer(now, peer, from)),
             MessageId::DEREGISTER_REQUEST => {
                 if self.peers.deregister(peer) {
                     self.net.outputs.push_event(MihfEvent::Deregistered { peer: from.clone() });
@@ -42,7 +42,7 @@ impl Mihf {
         }
     }
 
-    fn register_peer(&mut self, now: Instant, peer: u32, from: &MihfId) -> Vec<Tlv> {
+    fn register_mih_peer(&mut self, now: Instant, peer: u32, from: &MihfId) -> Vec<Tlv> {
         let seconds = u32::try_from(self.config.registration.as_secs()).unwrap_or(u32::MAX);
         let until = now + Duration::from_secs(seconds.into());
         if !self.peers.register(peer, until, self.config.max_registered) {

@@ -8,7 +8,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::Instant;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 const WORDS: usize = TransactionId::COUNT as usize / 64;
 
@@ -41,7 +41,7 @@ impl PeerEntry {
         self.registered.is_some()
     }
     /// Returns the next free transaction identifier; `None` if all are in use.
-    pub(crate) fn allocate_id(&mut self) -> Option<TransactionId> {
+    pub(crate) fn allocate_peer_transaction_id(&mut self) -> Option<TransactionId> {
         let open = self.open.get_or_insert_with(|| Box::new([0; WORDS]));
         let start = usize::from(self.next.get());
         for i in 0..=WORDS {
@@ -88,7 +88,7 @@ pub(crate) struct PeerTable {
 }
 
 impl PeerTable {
-    pub(crate) fn new(state: HashState) -> Self {
+    pub(crate) fn new(state: SeededHashState) -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
@@ -190,7 +190,7 @@ impl PeerTable {
     }
     /// Drops a peer's address and registration, so that no reply uses the old address. True if it was registered. The
     /// entry stays for the peer's next message; [`Self::remove_if_unused`] removes it after that.
-    pub(crate) fn clear_address(&mut self, peer: u32) -> bool {
+    pub(crate) fn clear_peer_address(&mut self, peer: u32) -> bool {
         if let Some(entry) = self.get_mut(peer) {
             (entry.address, entry.confirmed, entry.last_reply_path) = (None, None, None);
             entry.changes += u32::from(entry.registered.is_some());
@@ -237,9 +237,9 @@ mod tests {
     use super::*;
 
     fn empty_table() -> PeerTable {
-        PeerTable::new(HashState::with_seed(1))
+        PeerTable::new(SeededHashState::with_seed(1))
     }
-    fn expire_all(peers: &mut PeerTable, nanos: u64) -> usize {
+    fn expire_all_registrations(peers: &mut PeerTable, nanos: u64) -> usize {
         core::iter::from_fn(|| peers.expire_registration(Instant::from_nanos(nanos))).count()
     }
 
@@ -248,16 +248,17 @@ mod tests {
         let mut peers = empty_table();
         let peer = peers.intern_peer(&MihfId::new("a").unwrap(), || 4094);
         let entry = peers.get_mut(peer).unwrap();
-        let given: Vec<u16> = (0..4096).map(|_| entry.allocate_id().unwrap().get()).collect();
+        let given: Vec<u16> =
+            (0..4096).map(|_| entry.allocate_peer_transaction_id().unwrap().get()).collect();
         let expected: Vec<u16> = (0..4096).map(|i| (4094 + i) % 4096).collect();
         assert_eq!(given, expected);
-        assert_eq!((entry.allocate_id(), entry.oldest_id().get()), (None, 4094));
+        assert_eq!((entry.allocate_peer_transaction_id(), entry.oldest_id().get()), (None, 4094));
         for id in [3, 4093, 70] {
             entry.release_id(TransactionId::new(id));
         }
-        let given: Vec<u16> = (0..3).map(|_| entry.allocate_id().unwrap().get()).collect();
+        let given: Vec<u16> = (0..3).map(|_| entry.allocate_peer_transaction_id().unwrap().get()).collect();
         assert_eq!(given, [3, 70, 4093]);
-        assert_eq!(entry.allocate_id(), None);
+        assert_eq!(entry.allocate_peer_transaction_id(), None);
     }
 
     #[test]
@@ -291,7 +292,7 @@ mod tests {
         let at = Instant::from_nanos;
         assert!(peers.register(a, at(10), 1));
         assert!(peers.register(a, at(20), 1), "again, and for longer");
-        assert_eq!((expire_all(&mut peers, 19), peers.next_expiry()), (0, Some(at(20))));
+        assert_eq!((expire_all_registrations(&mut peers, 19), peers.next_expiry()), (0, Some(at(20))));
         assert!(!peers.register(b, at(30), 1));
         let remote = core::net::SocketAddr::from(([10, 0, 0, 1], super::super::PORT));
         let route = PeerRoute { transport: usher_core::TransportProtocol::Udp, local: None, remote };
@@ -299,10 +300,10 @@ mod tests {
         peers.configure_peer(a, &MihfPeer { id: id.clone(), route, ack: false });
         assert!(peers.register(b, at(30), 1));
         assert!(!peers.register(c, at(30), 1));
-        assert_eq!(expire_all(&mut peers, 20), 1);
+        assert_eq!(expire_all_registrations(&mut peers, 20), 1);
         assert!(!peers.register(c, at(30), 1));
         assert_eq!(peers.find(&id), Some(a), "it is named");
-        assert_eq!(expire_all(&mut peers, 30), 1);
+        assert_eq!(expire_all_registrations(&mut peers, 30), 1);
         assert_eq!(peers.find(&MihfId::new("b").unwrap()), None);
         assert!(peers.register(c, at(40), 1));
         peers.unconfigure_peer(a);

@@ -3,7 +3,7 @@
 use super::table::{Transaction, TransactionKey};
 use super::{IncomingRequestId, Mihf, MihfEvent};
 use crate::net::ReplyPath;
-use crate::transaction::{TransactionMachines, TransactionStatus, TransactionVariables};
+use crate::transaction::{TransactionStateMachines, TransactionStatus, TransactionVariables};
 use crate::{
     DecodeErrorKind, DecodedMessage, HeaderError, MessageId, MihHeader, MihfId, MihfMessage, Opcode, Status,
     Tlv,
@@ -80,7 +80,7 @@ impl Mihf {
             self.counters.misaddressed += 1;
             return;
         }
-        if let Some(arrival) = self.screen_message(now, arrival) {
+        if let Some(arrival) = self.admit_or_hold_message(now, arrival) {
             self.take_up(now, arrival);
         }
     }
@@ -112,10 +112,10 @@ impl Mihf {
         if let Some(entry) = self.peers.get_mut(peer) {
             entry.last_reply_path = Some(way);
         }
-        self.bind_connection(way, peer);
+        self.bind_connection_to_peer(way, peer);
     }
 
-    fn bind_connection(&mut self, way: ReplyPath, peer: u32) {
+    fn bind_connection_to_peer(&mut self, way: ReplyPath, peer: u32) {
         if let ReplyPath::Connection(conn) = way
             && self.net.identify_peer(conn, peer)
         {
@@ -165,7 +165,7 @@ impl Mihf {
             peer.and_then(|peer| self.table.find(TransactionKey::for_source(peer, header.transaction)));
         let mut discovered = None;
         if token.is_none() && header.id == MessageId::CAPABILITY_DISCOVER_RESPONSE {
-            // The sender of a response to a multicast request need not be a known peer.
+            // Any function may answer a multicast request, so the sender of the response need not be a known peer.
             let all = self.peers.find(&MihfId::multicast());
             token = all.and_then(|all| self.table.find(TransactionKey::for_source(all, header.transaction)));
             discovered = token;
@@ -214,7 +214,8 @@ impl Mihf {
                 self.peers.get(peer).map_or((0, false), |entry| (entry.changes, entry.configured.is_some()));
             let address = |way| self.net.remote_address(way).map(|remote| remote.ip().to_canonical());
             if let Some(transaction) = self.table.get_mut(token) {
-                // Two unregistered functions with one identifier can choose the same transaction number.
+                // Two unregistered functions may use the same identifier and the same transaction number. So a
+                // duplicate from another address does not redirect the response.
                 let before = transaction.last_reply_path.and_then(|(before, _)| address(before));
                 let other = before.is_some() && before != address(way);
                 if self.config.proofs.is_none() || named || !other {
@@ -227,19 +228,19 @@ impl Mihf {
             });
             return;
         }
-        if !self.ensure_capacity() {
+        if !self.evict_for_new_transaction() {
             self.counters.refused += 1;
             return;
         }
         let rng = &mut self.rng;
         let peer = self.peers.intern_peer(&source, || rng.next_u64());
         self.peers.add_reference(peer);
-        self.bind_connection(way, peer);
+        self.bind_connection_to_peer(way, peer);
         let mut variables = TransactionVariables::new(id.opcode);
         variables.msg_in_ack_req = header.ack_req;
         variables.is_multicast = destination.is_multicast();
         variables.ack_due = id.opcode == Opcode::Indication;
-        let machines = TransactionMachines::for_destination(variables);
+        let machines = TransactionStateMachines::for_destination(variables);
         let mut transaction =
             Transaction::new(machines, TransactionKey::for_destination(peer, tid, id), peer, id, tid);
         let address = self.config.proofs.as_ref().and_then(|_| self.net.remote_address(way));
@@ -281,7 +282,8 @@ impl Mihf {
             Some(params) => {
                 let response = MihfMessage { id: message.id.to_response(), params };
                 if self.send_response(now, transaction, &response).is_err() {
-                    // An own response fails to encode only if it is too long.
+                    // A response of this function fails to encode only if it is too long. A short error response
+                    // replaces it.
                     let failed = Tlv::Status(Status::UnspecifiedFailure);
                     let response = MihfMessage { id: message.id.to_response(), params: alloc::vec![failed] };
                     let sent = self.send_response(now, transaction, &response);

@@ -1,15 +1,15 @@
 //! Sending: the user's messages, responses and acknowledgements.
 
 use super::table::{Transaction, TransactionKey};
-use super::{IncomingRequestId, Mihf, MihfEvent, MihfPeer, TransactionError, UnansweredPolicy};
+use super::{IncomingRequestId, Mihf, MihfEvent, MihfPeer, ResponseTimeoutPolicy, TransactionError};
 use crate::fragment::fragment_message;
 use crate::net::{MessageTarget, Pdu, ReplyPath, TransportConfirm, TransportRequest};
-use crate::transaction::{TransactionMachines, TransactionVariables};
+use crate::transaction::{TransactionStateMachines, TransactionVariables};
 use crate::{HeaderFlags, MessageId, MihfId, MihfMessage, Opcode, TransactionId};
 use alloc::vec::Vec;
 use usher_core::{CommandError, Instant, TransportProtocol};
 
-const TOO_LONG: CommandError = CommandError::Invalid("the message does not fit its fragments");
+const TOO_LONG: CommandError = CommandError::Invalid("the message does not fit into its fragments");
 
 impl Mihf {
     /// Configures a peer or changes its route.
@@ -39,14 +39,14 @@ impl Mihf {
         message: &MihfMessage,
     ) -> Result<(), CommandError> {
         if message.id.opcode == Opcode::Response {
-            return Err(CommandError::Invalid("a response answers a request: use Respond"));
+            return Err(CommandError::Invalid("use the command Respond to send a response"));
         }
         if !message.id.is_known() {
             return Err(CommandError::Invalid("the standard has no such message"));
         }
         let discovers = message.id == MessageId::CAPABILITY_DISCOVER_REQUEST;
         if to.is_multicast() && message.id.opcode == Opcode::Request && !discovers {
-            return Err(CommandError::Invalid("a request goes to one function"));
+            return Err(CommandError::Invalid("a request cannot be multicast"));
         }
         if self.by_token.contains_key(&user) {
             return Err(CommandError::Invalid("the token is already in use"));
@@ -58,11 +58,12 @@ impl Mihf {
                 .push_event(MihfEvent::Done { token: user, result: Err(TransactionError::NoRoute) });
             return Ok(());
         };
-        if !self.ensure_capacity() {
-            return Err(CommandError::Full("all transactions in memory are under way"));
+        if !self.evict_for_new_transaction() {
+            return Err(CommandError::Full("all transactions in memory are in progress"));
         }
         let tid = self.allocate_transaction_id(now, peer)?;
-        let streamed = self.is_streamed(peer, None);
+        let streamed = self.uses_stream_transport(peer, None);
+        // RFC 5677, 6, 6.3: acknowledgements over UDP, and none over TCP.
         let ack = if self.config.by_transport { !streamed } else { ack } && !to.is_multicast();
         let bits = HeaderFlags { ack_req: ack, ..HeaderFlags::default() };
         let Some(out) = self.encode_message(message, bits, tid, to, streamed) else {
@@ -78,12 +79,12 @@ impl Mihf {
         variables.rtx_ctr_max = timing.retransmissions;
         variables.late_response_wanted = self.config.accepts_late_responses;
         variables.ack_due = true;
-        if timing.unanswered == UnansweredPolicy::Retransmit {
+        if timing.unanswered == ResponseTimeoutPolicy::Retransmit {
             variables.resends_max = timing.retransmissions;
         }
         let key = TransactionKey::for_source(peer, tid);
         let mut transaction =
-            Transaction::new(TransactionMachines::for_source(variables), key, peer, message.id, tid);
+            Transaction::new(TransactionStateMachines::for_source(variables), key, peer, message.id, tid);
         (transaction.timing, transaction.user, transaction.out) = (timing, Some(user), Some(out));
         let token = self.table.insert(now, transaction);
         self.peers.add_reference(peer);
@@ -107,7 +108,7 @@ impl Mihf {
         let Some(entry) = self.peers.get_mut(peer) else {
             return Err(CommandError::WrongState("the peer is not known"));
         };
-        let tid = match entry.allocate_id() {
+        let tid = match entry.allocate_peer_transaction_id() {
             Some(tid) => Some(tid),
             None => {
                 let oldest = entry.oldest_id();
@@ -118,10 +119,10 @@ impl Mihf {
                         machines.run_transitions(effects);
                     });
                 }
-                self.peers.get_mut(peer).and_then(super::peers::PeerEntry::allocate_id)
+                self.peers.get_mut(peer).and_then(super::peers::PeerEntry::allocate_peer_transaction_id)
             }
         };
-        let tid = tid.ok_or(CommandError::Full("all transaction identifiers of the peer are open"))?;
+        let tid = tid.ok_or(CommandError::Full("all transaction identifiers of the peer are in use"))?;
         if let Some(token) = self.table.find(TransactionKey::for_source(peer, tid)) {
             self.counters.forgotten_early += 1;
             self.remove_transaction(token);
@@ -142,17 +143,19 @@ impl Mihf {
             return Err(CommandError::Invalid("the message does not answer this request"));
         }
         if message.params.is_empty() {
-            // With ACK-Rsp set, the peer would take an empty response for a bare acknowledgement.
-            return Err(CommandError::Invalid("a response says something"));
+            // If ACK-Rsp is set, the peer takes a response without parameters for a bare acknowledgement.
+            return Err(CommandError::Invalid("the response has no parameters"));
         }
         if !transaction.machines.is_open() || transaction.out.is_some() {
-            return Err(CommandError::WrongState("the request is answered, or too old"));
+            return Err(CommandError::WrongState("the request is already answered, or too old"));
         }
         let variables = &transaction.machines.variables;
         let (tid, ack_rsp, asked) =
             (transaction.tid, variables.start_ack_responder, variables.msg_in_ack_req);
         let entry = self.peers.get(transaction.peer).ok_or(CommandError::UnknownToken)?;
-        let streamed = self.is_streamed(transaction.peer, transaction.last_reply_path.map(|(way, _)| way));
+        let streamed =
+            self.uses_stream_transport(transaction.peer, transaction.last_reply_path.map(|(way, _)| way));
+        // RFC 5677, 6, 6.3: acknowledgements over UDP, and none over TCP.
         let ack_req = match self.config.by_transport {
             true => !streamed,
             false => entry.configured.map_or(asked, |(_, ack)| ack),
@@ -175,7 +178,7 @@ impl Mihf {
     }
 
     /// True if the path, or else the route to the peer, is a stream.
-    fn is_streamed(&self, peer: u32, way: Option<ReplyPath>) -> bool {
+    fn uses_stream_transport(&self, peer: u32, way: Option<ReplyPath>) -> bool {
         let entry = self.peers.get(peer);
         let route = entry.and_then(|entry| entry.configured).map(|(route, _)| route.transport);
         match (way.or_else(|| entry?.last_reply_path), way.is_some(), route) {
@@ -196,6 +199,7 @@ impl Mihf {
         self.work.encoded += 1;
         let mut out = Vec::with_capacity(256);
         message.encode(bits, tid, &self.config.id, to, &mut out).ok()?;
+        // RFC 5677, 6.1: no fragments over TCP.
         let whole = streamed && self.config.by_transport;
         if out.len() > self.config.max_message && !whole {
             out = fragment_message(&out, self.config.max_message).ok()?.concat();
@@ -210,15 +214,15 @@ impl Mihf {
         let (machines, service) = (&transaction.machines, transaction.id.service);
         let reliable = !machines.variables.start_ack_requestor;
         let watched = reliable && transaction.user.is_some() && machines.is_open();
-        let target = self.next_target(transaction);
-        self.hand_to_transport(token, target, reliable, watched, service, &pdu);
+        let target = self.next_message_target(transaction);
+        self.pass_pdu_to_transport(token, target, reliable, watched, service, &pdu);
     }
 
     /// Sends an acknowledgement without payload, with the identifier of the message that it acknowledges.
     pub(super) fn send_acknowledgement(&mut self, token: u64) {
         let Some(transaction) = self.table.get(token) else { return };
         let id = if transaction.user.is_some() { transaction.id.to_response() } else { transaction.id };
-        let (tid, service, target) = (transaction.tid, id.service, self.next_target(transaction));
+        let (tid, service, target) = (transaction.tid, id.service, self.next_message_target(transaction));
         let Some(entry) = self.peers.get(transaction.peer) else { return };
         let to = entry.id.clone();
         let bits = HeaderFlags { ack_rsp: true, ..HeaderFlags::default() };
@@ -226,10 +230,10 @@ impl Mihf {
             return;
         };
         self.counters.acks += 1;
-        self.hand_to_transport(token, target, false, false, service, &pdu);
+        self.pass_pdu_to_transport(token, target, false, false, service, &pdu);
     }
 
-    fn hand_to_transport(
+    fn pass_pdu_to_transport(
         &mut self,
         transaction: u64,
         target: Option<MessageTarget>,
@@ -250,7 +254,7 @@ impl Mihf {
     }
 
     /// Returns the destination of a transaction's next message.
-    fn next_target(&self, transaction: &Transaction) -> Option<MessageTarget> {
+    fn next_message_target(&self, transaction: &Transaction) -> Option<MessageTarget> {
         let entry = self.peers.get(transaction.peer)?;
         let route = entry.configured.map(|(route, _)| MessageTarget::Route(transaction.peer, route));
         match transaction.last_reply_path {

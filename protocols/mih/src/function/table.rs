@@ -1,11 +1,11 @@
 //! The transactions in memory: pending ones, and ended ones that are remembered.
 
-use super::{TransactionError, TransactionTiming};
+use super::{TransactionError, TransactionTimerConfig};
 use crate::net::{Pdu, ReplyPath};
-use crate::transaction::TransactionMachines;
+use crate::transaction::TransactionStateMachines;
 use crate::{MessageId, MihfMessage, Status, TransactionId};
 use alloc::collections::VecDeque;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::table::SessionTable;
 use usher_core::timer::{TimerQueue, TimerTable};
 use usher_core::{Duration, Instant};
@@ -48,13 +48,13 @@ impl TransactionKey {
 /// A transaction.
 #[derive(Debug)]
 pub(super) struct Transaction {
-    pub(super) machines: TransactionMachines,
+    pub(super) machines: TransactionStateMachines,
     pub(super) key: TransactionKey,
     pub(super) peer: u32,
     /// The identifier of its first message.
     pub(super) id: MessageId,
     pub(super) tid: TransactionId,
-    pub(super) timing: TransactionTiming,
+    pub(super) timing: TransactionTimerConfig,
     /// The user's token, if this MIHF is the source.
     pub(super) user: Option<u64>,
     /// The path of the latest message, and the peer's count of route changes at that time.
@@ -73,7 +73,7 @@ pub(super) struct Transaction {
 
 impl Transaction {
     pub(super) fn new(
-        machines: TransactionMachines,
+        machines: TransactionStateMachines,
         key: TransactionKey,
         peer: u32,
         id: MessageId,
@@ -85,7 +85,7 @@ impl Transaction {
             peer,
             id,
             tid,
-            timing: TransactionTiming::default(),
+            timing: TransactionTimerConfig::default(),
             user: None,
             last_reply_path: None,
             out: None,
@@ -112,7 +112,7 @@ pub(super) struct TransactionTable {
 }
 
 impl TransactionTable {
-    pub(super) fn new(limit: usize, lifetime: Duration, state: HashState) -> Self {
+    pub(super) fn new(limit: usize, lifetime: Duration, state: SeededHashState) -> Self {
         Self {
             transactions: SessionTable::new(),
             by_key: HashMap::with_hasher(state),
@@ -157,8 +157,9 @@ impl TransactionTable {
         Some(gone)
     }
     /// Starts the memory time of an ended transaction.
-    pub(super) fn retain_ended(&mut self, now: Instant, token: u64) {
-        // Early evictions leave stale entries, which a long lifetime would keep.
+    pub(super) fn queue_ended_transaction(&mut self, now: Instant, token: u64) {
+        // A transaction that was evicted early leaves a stale entry in the queue. With a long lifetime these would pile
+        // up, so they are removed.
         if self.ended_transactions.len() >= 2 * self.limit.saturating_add(32) {
             self.ended_transactions.retain(|(_, token)| self.transactions.get(*token).is_some());
         }
@@ -183,7 +184,7 @@ impl TransactionTable {
         }
     }
     /// Returns the transaction that ended first.
-    pub(super) fn oldest_ended(&mut self) -> Option<u64> {
+    pub(super) fn pop_oldest_ended_transaction(&mut self) -> Option<u64> {
         loop {
             let (_, token) = self.ended_transactions.pop_front()?;
             if self.transactions.get(token).is_some() {

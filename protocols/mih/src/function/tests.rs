@@ -10,16 +10,16 @@ mod streams;
 use super::*;
 use crate::{DecodedMessage, MessageId, MihHeader, Opcode, Status, Tlv};
 use std::net::{IpAddr, SocketAddr};
-use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TransmitRecord};
 use usher_core::impair::ChannelConfig;
 use usher_core::{
-    CloseReason, ConnId, DatagramPath, Duration, ListenerId, MessageOp, Seed, SocketId, StreamOp, Transmit,
-    TransportProtocol,
+    CloseReason, ConnId, DatagramPath, Duration, ListenerId, MessageAssociationOp, Seed, SocketId, StreamOp,
+    Transmit, TransportProtocol,
 };
 
 pub(super) const STATION: usize = 0;
 pub(super) const POS: usize = 1;
-/// One way.
+/// One-way delay.
 pub(super) const DELAY: Duration = Duration::from_millis(20);
 
 pub(super) fn mihf_id(side: usize) -> MihfId {
@@ -40,7 +40,7 @@ pub(super) fn route_to(transport: TransportProtocol, to: usize) -> PeerRoute {
 
 const LISTENER: ListenerId = ListenerId::from_number(0);
 
-/// A peer opens a connection.
+/// Returns the event of a connection that a peer opens.
 pub(super) fn accepted_event(remote: SocketAddr) -> StreamEvent<'static> {
     StreamEvent::Accepted { listener: LISTENER, remote, local: None, certificate: None }
 }
@@ -48,9 +48,9 @@ pub(super) fn accepted_event(remote: SocketAddr) -> StreamEvent<'static> {
 /// Two functions, their network, and a log of their messages.
 pub(super) struct MihfPair {
     pub(super) net: MachineNetwork,
-    pub(super) sides: [HostHandle<Mihf>; 2],
+    pub(super) sides: [NetworkHostHandle<Mihf>; 2],
     pub(super) events: Vec<(u64, usize, MihfEvent)>,
-    /// How many of these the point of service has seen.
+    /// Number of events that the point of service has handled.
     served: usize,
 }
 
@@ -118,7 +118,7 @@ impl MihfPair {
     }
     /// Delivers octets of an accepted connection to a side.
     pub(super) fn inject_stream_event(&mut self, side: usize, n: u32, event: StreamEvent<'_>) {
-        self.feed_input(side, MachineInput::Stream { conn: ConnId::new_accepted(n), event });
+        self.feed_input(side, MachineInput::Stream { conn: ConnId::nth_accepted_connection(n), event });
     }
     pub(super) fn feed_input(&mut self, side: usize, input: MachineInput<'_>) {
         self.net.inject_input(self.sides[side], input);
@@ -136,15 +136,15 @@ impl MihfPair {
     }
     /// Returns a short log of sent messages.
     pub(super) fn sent_log(&self) -> Vec<String> {
-        let short = |sent: &SentTransmit| {
+        let short = |sent: &TransmitRecord| {
             let what = match sent.transmit {
                 Transmit::Stream { op: StreamOp::Connect { .. }, .. } => "connect".into(),
-                Transmit::Message { op: MessageOp::Connect { streams, .. }, .. } => {
+                Transmit::Message { op: MessageAssociationOp::Connect { streams, .. }, .. } => {
                     assert_eq!(streams, 4);
                     "connect".into()
                 }
                 Transmit::Stream { op: StreamOp::Abort, .. } => "abort".into(),
-                Transmit::Message { op: MessageOp::Abort, .. } => "abort".into(),
+                Transmit::Message { op: MessageAssociationOp::Abort, .. } => "abort".into(),
                 _ => describe_packet(&sent.bytes),
             };
             format!("{} {} {what}", to_millis(sent.sent_at), ["mn", "pos"][sent.from])
@@ -153,8 +153,8 @@ impl MihfPair {
     }
     /// Returns the association streams that carried messages.
     pub(super) fn used_streams(&self) -> Vec<u16> {
-        let stream = |sent: &SentTransmit| match sent.transmit {
-            Transmit::Message { op: MessageOp::Data { stream, unordered, .. }, .. } => {
+        let stream = |sent: &TransmitRecord| match sent.transmit {
+            Transmit::Message { op: MessageAssociationOp::Data { stream, unordered, .. }, .. } => {
                 assert!(!unordered);
                 Some(stream)
             }
@@ -164,7 +164,7 @@ impl MihfPair {
     }
     /// Returns the sockets and addresses of the sent datagrams.
     pub(super) fn used_paths(&self) -> Vec<DatagramPath> {
-        let path = |sent: &SentTransmit| match sent.transmit {
+        let path = |sent: &TransmitRecord| match sent.transmit {
             Transmit::Datagram { path } => Some(path),
             _ => None,
         };
@@ -189,7 +189,7 @@ impl MihfPair {
             if self.net.next_due_time().is_none_or(|due| due > until) {
                 break;
             }
-            self.net.run_next();
+            self.net.run_next_arrival_or_timer();
             self.collect_events();
         }
         self.run_until(until);
@@ -213,7 +213,7 @@ impl MihfPair {
     }
 }
 
-/// The time in milliseconds.
+/// Returns the time in milliseconds.
 fn to_millis(at: Instant) -> u64 {
     at.as_nanos() / 1_000_000
 }
@@ -244,7 +244,7 @@ pub(super) fn test_indication() -> MihfMessage {
     MihfMessage::new(MessageId::PUSH_INFORMATION_INDICATION, [])
 }
 
-/// A request that a function without a store passes to its user.
+/// Returns a request that a function without a store passes to its user.
 pub(super) fn test_request() -> MihfMessage {
     MihfMessage::new(MessageId::GET_INFORMATION_REQUEST, [])
 }

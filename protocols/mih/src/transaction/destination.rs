@@ -28,7 +28,7 @@ automaton! {
     Init [StartTransactionTimer, NoteAckReq, ProcessMsgIn, RunAckResponder] {
         Indication => Success;
         Request => WaitResponsePrm;
-        ! never: "what somebody else begins is an indication or a request";
+        ! never: "a transaction of a peer begins with an indication or a request";
     }
     WaitResponsePrm {
         ResponseReady => SendResponse;

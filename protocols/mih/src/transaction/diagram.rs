@@ -15,14 +15,14 @@ pub(crate) enum TransactionStatus {
 }
 
 names! {
-    /// What the arrows ask.
+    /// A condition of a transition.
     pub(crate) Condition {
         IndicationToBeAcknowledged = "Opcode == Indication && StartAckRequestor",
         Indication = "Opcode == Indication",
         RequestToBeAcknowledged = "Opcode == Request && StartAckRequestor",
         Request = "Opcode == Request",
         AckSucceeded = "AckRequestorStatus == SUCCESS",
-        AckSucceededJustNow = "AckRequestorStatus == SUCCESS, and nothing waits for the response by a timer yet",
+        AckSucceededJustNow = "AckRequestorStatus == SUCCESS, and the response timer has not started",
         AckFailed = "AckRequestorStatus == FAILURE",
         AckFailedForGood = "AckRequestorStatus == FAILURE, and late responses are not wanted",
         MsgInAvail = "MsgInAvail",
@@ -36,19 +36,19 @@ names! {
         RetransmissionDue = "RetransmissionWhen == 0 && RtxCtr < RtxCtrMax",
         RetransmissionsSpent = "RetransmissionWhen == 0 && RtxCtr == RtxCtrMax",
         ResponseOverdue = "The response is overdue and the request may be sent again",
-        ResponseMissing = "The response is overdue for good",
-        Abandoned = "The user wants it no longer",
-        TransportFailed = "MIH_TP_Data confirmed a failure, and no retransmission of ours will come",
+        ResponseMissing = "The response is overdue and the request may not be sent again",
+        Abandoned = "The user has cancelled the request",
+        TransportFailed = "MIH_TP_Data confirmed a failure, and no retransmission is left",
     }
 }
 
 names! {
-    /// What the boxes do.
+    /// An action of a state.
     pub(crate) Action {
         StartTransactionTimer = "TransactionStopWhen = TransactionLifeTime",
         StartRetransmissionTimer = "RetransmissionWhen = RetransmissionInterval",
-        StartResponseTimer = "Begins to wait for the response",
-        StartAckTimer = "Begins to wait for an answer that carries the acknowledgement",
+        StartResponseTimer = "Starts to wait for the response",
+        StartAckTimer = "Starts to wait for an answer that carries the acknowledgement",
         TransmitMsgOut = "Transmit(MsgOut)",
         RetransmitMsgOut = "Transmit(MsgOut) again",
         TransmitAck = "Transmit(ACK); MsgInAvail = FALSE",
@@ -61,7 +61,7 @@ names! {
         NoteResponse = "ResponseReceived = TRUE; MsgOutAvail = FALSE",
         AckOngoing = "AckRequestorStatus = ONGOING; RtxCtr = 0",
         CountRetransmission = "RtxCtr = RtxCtr + 1",
-        CountResend = "Counts a request that was sent again for want of a response",
+        CountResend = "Counts a request that was sent again because no response came",
         Piggyback = "MsgOut.ACK-Rsp = 1; DUP = MsgOut",
         AckSuccess = "AckRequestorStatus = SUCCESS",
         AckFailure = "AckRequestorStatus = FAILURE",

@@ -41,7 +41,7 @@ automaton! {
         Indication => Success;
         RequestToBeAcknowledged => WaitResponseMsg;
         Request => StartResponseTimer;
-        ! never: "what we begin is an indication or a request";
+        ! never: "a transaction of this function begins with an indication or a request";
     }
     WaitAck {
         AckSucceeded => Success;
@@ -64,6 +64,6 @@ automaton! {
     StartResponseTimer [StartResponseTimer] { _ => WaitResponseMsg; }
     Resend [RetransmitMsgOut, CountResend] { _ => StartResponseTimer; }
     ProcessMsg [NoteAckReq, NoteResponse, ProcessMsgIn, RunAckResponder] { _ => Success; }
-    Success [Succeed] { ! ends: "answered, or acknowledged, or sent where neither is asked for"; }
-    Failure [Fail] { ! ends: "given up"; }
+    Success [Succeed] { ! ends: "answered or acknowledged, or sent without a request for either"; }
+    Failure [Fail] { ! ends: "the transaction has failed"; }
 }

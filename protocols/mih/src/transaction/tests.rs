@@ -1,4 +1,4 @@
-//! Each arrow of the four diagrams is taken.
+//! Tests that take each arrow of the four diagrams.
 
 use super::*;
 use crate::Opcode;
@@ -6,7 +6,7 @@ use crate::Opcode;
 /// An input of a transaction in a test.
 #[derive(Clone, Copy, Debug)]
 enum TransactionInput {
-    /// The acknowledgement without payload.
+    /// An acknowledgement without payload.
     Ack,
     /// A message; as a response with or without ACK-Rsp, and with or without ACK-Req.
     Message {
@@ -31,12 +31,12 @@ const PIGGYBACKED: TransactionInput = TransactionInput::Message { ack_req: true,
 const BARE: TransactionInput = TransactionInput::Message { ack_req: false, ack_rsp: false };
 
 struct TransactionCase {
-    machines: TransactionMachines,
+    machines: TransactionStateMachines,
     effects: Vec<TransactionEffect>,
 }
 
 impl TransactionCase {
-    fn start_machines(machines: TransactionMachines) -> Self {
+    fn start_machines(machines: TransactionStateMachines) -> Self {
         let mut case = Self { machines, effects: Vec::new() };
         case.machines.start(&mut case.effects);
         case
@@ -44,12 +44,12 @@ impl TransactionCase {
     fn for_source(opcode: Opcode, ack: bool) -> Self {
         let mut v = TransactionVariables::new(opcode);
         (v.start_ack_requestor, v.rtx_ctr_max, v.resends_max, v.ack_due) = (ack, 2, 1, true);
-        Self::start_machines(TransactionMachines::for_source(v))
+        Self::start_machines(TransactionStateMachines::for_source(v))
     }
     fn for_destination(opcode: Opcode, ack: bool) -> Self {
         let mut v = TransactionVariables::new(opcode);
         (v.msg_in_ack_req, v.rtx_ctr_max, v.ack_due) = (ack, 1, opcode == Opcode::Indication);
-        Self::start_machines(TransactionMachines::for_destination(v))
+        Self::start_machines(TransactionStateMachines::for_destination(v))
     }
     fn apply_input(&mut self, what: TransactionInput) -> Vec<TransactionEffect> {
         let before = self.effects.len();
@@ -333,7 +333,7 @@ fn every_arrow_is_taken_and_does_what_its_box_says() {
 fn nothing_is_acknowledged_to_all() {
     let mut v = TransactionVariables::new(Opcode::Request);
     (v.msg_in_ack_req, v.is_multicast, v.ack_due) = (true, true, true);
-    let case = TransactionCase::start_machines(TransactionMachines::for_destination(v));
+    let case = TransactionCase::start_machines(TransactionStateMachines::for_destination(v));
     assert_eq!(case.effects, [SENT[0], TransactionEffect::ProcessMsgIn]);
 }
 

@@ -1,13 +1,13 @@
 //! The base station's side.
 
 use super::{
-    KeyingConfig, KeyingCounters, KeyingEvent, KeyingFailure, KeyingSide, PRIMARY, RetransmissionPolicy,
-    SUITE, Tek, encode_compound, encode_negotiation,
+    KeyingCommonState, KeyingConfig, KeyingCounters, KeyingEvent, KeyingFailure, PRIMARY,
+    RetransmissionPolicy, SUITE, Tek, encode_compound, encode_negotiation,
 };
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
 use crate::eap::UNSOLICITED;
-use crate::keys::AuthKey;
+use crate::keys::AuthorizationKey;
 use crate::message::PkmMessage;
 use alloc::vec::Vec;
 use usher_core::{Instant, SecureRng, WorkRecord, automaton, names};
@@ -30,7 +30,7 @@ names! {
 }
 
 names! {
-    /// What happens to it; messages are sound, and of this handshake.
+    /// An event. Messages are valid and belong to this handshake.
     pub(super) On {
         Request = "SA-TEK-Request",
         KeyRequest = "Key-Request",
@@ -39,15 +39,15 @@ names! {
 }
 
 names! {
-    /// What it asks.
+    /// A condition.
     pub(super) Guard {
         MayRepeat = "challenges are left",
-        Primary = "of the primary association",
+        Primary = "primary association",
     }
 }
 
 names! {
-    /// What it does.
+    /// An action.
     pub(super) Action {
         Challenge = "SA-TEK-Challenge again",
         Answer = "SA-TEK-Response",
@@ -56,9 +56,9 @@ names! {
         Give = "Key-Reply",
         GiveAgain = "Key-Reply again",
         Refuse = "Key-Reject",
-        Tell = "tell the host",
-        MissRequest = "fail for want of SA-TEK-Request",
-        MissKeyRequest = "fail for want of Key-Request",
+        Tell = "notify the host",
+        MissRequest = "fail without SA-TEK-Request",
+        MissKeyRequest = "fail without Key-Request",
     }
 }
 
@@ -83,11 +83,11 @@ automaton! {
         Request => [AnswerAgain] Given;
         KeyRequest if Primary => [GiveAgain] Given;
         KeyRequest => [Refuse] Given;
-        ! never [Timeout]: "nothing is waited for";
+        ! never [Timeout]: "no answer is outstanding";
     }
     Over {
-        ! ignored [Request, KeyRequest]: "it has given up";
-        ! never [Timeout]: "nothing is waited for";
+        ! ignored [Request, KeyRequest]: "the base station has given up";
+        ! never [Timeout]: "no answer is outstanding";
     }
 }
 
@@ -95,7 +95,7 @@ automaton! {
 #[derive(Clone, Debug)]
 pub struct BaseStationKeying {
     config: KeyingConfig,
-    side: KeyingSide,
+    side: KeyingCommonState,
     state: State,
     /// Retransmissions of the challenge.
     repeated: u32,
@@ -107,11 +107,11 @@ pub struct BaseStationKeying {
 impl BaseStationKeying {
     /// Starts a handshake under a new authorization key, and draws its random number and traffic keys.
     #[must_use]
-    pub fn new(config: KeyingConfig, key: AuthKey, rng: &mut SecureRng, now: Instant) -> Self {
+    pub fn new(config: KeyingConfig, key: AuthorizationKey, rng: &mut SecureRng, now: Instant) -> Self {
         let lifetime = config.tek_lifetime;
         let mut base = Self {
             config,
-            side: KeyingSide::new(key, Direction::Response),
+            side: KeyingCommonState::new(key, Direction::Response),
             state: State::Challenging,
             repeated: 0,
             random: rng.random_array(),
@@ -166,9 +166,10 @@ impl BaseStationKeying {
             return message.get(AttributeType::SAID).is_some_and(|said| said.len() == 2)
                 && message.get(AttributeType::NONCE).is_some();
         }
-        let (Some(random), Some(_)) =
-            (message.get_array(AttributeType::BS_RANDOM), message.get(AttributeType::SS_RANDOM))
-        else {
+        let (Some(random), Some(_)) = (
+            message.get_fixed_length_attribute(AttributeType::BS_RANDOM),
+            message.get(AttributeType::SS_RANDOM),
+        ) else {
             return false;
         };
         let ours = random == self.random;
@@ -177,7 +178,8 @@ impl BaseStationKeying {
     }
 
     fn apply_event(&mut self, now: Instant, on: On, message: Option<&PkmMessage<'_>>) {
-        let primary = message.and_then(|m| m.get_array(AttributeType::SAID)) == Some(PRIMARY.to_be_bytes());
+        let primary = message.and_then(|m| m.get_fixed_length_attribute(AttributeType::SAID))
+            == Some(PRIMARY.to_be_bytes());
         let may_repeat = self.repeated < self.config.challenge.times;
         let row = BaseTable::step(self.state, on, |guard| match guard {
             Guard::MayRepeat => may_repeat,
@@ -192,14 +194,15 @@ impl BaseStationKeying {
                     self.send_challenge(now, true);
                 }
                 (Action::Wait, _) => {
-                    // Wait as long as a station that received the answer retransmits its Key-Request.
+                    // A station that received the answer now sends its Key-Request. The base station waits as long as
+                    // the station retransmits it.
                     let RetransmissionPolicy { after, times } = self.config.key_request;
                     self.deadline = Some(now + after * (u64::from(times) + 1));
                 }
                 (Action::Answer, Some(message)) => self.send_response(message, false),
                 (Action::AnswerAgain, Some(message)) => self.send_response(message, true),
-                (Action::Give, Some(message)) => self.send_keys(message, false),
-                (Action::GiveAgain, Some(message)) => self.send_keys(message, true),
+                (Action::Give, Some(message)) => self.send_traffic_keys(message, false),
+                (Action::GiveAgain, Some(message)) => self.send_traffic_keys(message, true),
                 (Action::Refuse, Some(message)) => self.reject_request(message),
                 (Action::Tell, _) => {
                     self.deadline = None;
@@ -207,7 +210,7 @@ impl BaseStationKeying {
                 }
                 (Action::MissRequest, _) => self.give_up(Code::SaTekRequest),
                 (Action::MissKeyRequest, _) => self.give_up(Code::Pkm2KeyRequest),
-                // The other actions answer a message, and there is one.
+                // The other actions answer a message, so they never occur without one.
                 _ => {}
             }
         }
@@ -229,11 +232,12 @@ impl BaseStationKeying {
         self.side.send_message(&answer, again);
     }
 
-    fn send_keys(&mut self, message: &PkmMessage<'_>, again: bool) {
+    fn send_traffic_keys(&mut self, message: &PkmMessage<'_>, again: bool) {
         let reply = self.side.build_message(Code::Pkm2KeyReply, message.identifier());
         let mut reply = reply.with_attribute(AttributeType::SAID, &PRIMARY.to_be_bytes());
         for tek in &self.teks {
-            reply = reply.with_attribute(AttributeType::TEK_PARAMETERS, &tek.emit_parameters(&self.side.key));
+            reply = reply
+                .with_attribute(AttributeType::TEK_PARAMETERS, &tek.encode_tek_parameters(&self.side.key));
         }
         self.side.keys += self.teks.len() as u32;
         let nonce = message.get(AttributeType::NONCE).unwrap_or_default();

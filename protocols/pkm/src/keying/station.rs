@@ -1,12 +1,12 @@
 //! The station's side.
 
 use super::{
-    KeyingConfig, KeyingCounters, KeyingEvent, KeyingFailure, KeyingSide, PRIMARY, SUITE, Tek,
+    KeyingCommonState, KeyingConfig, KeyingCounters, KeyingEvent, KeyingFailure, PRIMARY, SUITE, Tek,
     encode_compound, encode_negotiation,
 };
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
-use crate::keys::AuthKey;
+use crate::keys::AuthorizationKey;
 use crate::message::PkmMessage;
 use alloc::vec::Vec;
 use usher_core::{Instant, SecureRng, WorkRecord, automaton, names};
@@ -26,7 +26,7 @@ names! {
 }
 
 names! {
-    /// What happens to it; messages are sound, and of this handshake.
+    /// An event. Messages are valid and belong to this handshake.
     pub(super) On {
         Challenge = "SA-TEK-Challenge",
         Response = "SA-TEK-Response",
@@ -37,25 +37,25 @@ names! {
 }
 
 names! {
-    /// What it asks.
+    /// A condition.
     pub(super) Guard {
-        Same = "of the same random number",
-        MayRepeat = "repetitions are left",
+        Same = "same random number",
+        MayRepeat = "retransmissions are left",
     }
 }
 
 names! {
-    /// What it does.
+    /// An action.
     pub(super) Action {
         Request = "SA-TEK-Request",
         RequestAgain = "SA-TEK-Request again",
         Ask = "Key-Request",
         AskAgain = "Key-Request again",
-        Count = "count the repetition",
-        Tell = "tell the host",
-        MissChallenge = "fail for want of SA-TEK-Challenge",
-        MissResponse = "fail for want of SA-TEK-Response",
-        MissReply = "fail for want of Key-Reply",
+        Count = "count the retransmission",
+        Tell = "notify the host",
+        MissChallenge = "fail without SA-TEK-Challenge",
+        MissResponse = "fail without SA-TEK-Response",
+        MissReply = "fail without Key-Reply",
     }
 }
 
@@ -67,7 +67,7 @@ automaton! {
     Waiting {
         Challenge => [Request] Requesting;
         Timeout => [MissChallenge] Over;
-        ! ignored [Response, Reply, Reject]: "nothing was asked";
+        ! ignored [Response, Reply, Reject]: "no request was sent";
     }
     Requesting {
         Challenge if Same => [RequestAgain] Requesting;
@@ -75,7 +75,7 @@ automaton! {
         Response => [Ask] Fetching;
         Timeout if MayRepeat => [Count, RequestAgain] Requesting;
         Timeout => [MissResponse] Over;
-        ! ignored [Reply, Reject]: "no key was asked for";
+        ! ignored [Reply, Reject]: "no Key-Request was sent";
     }
     Fetching {
         Reply => [Tell] Over;
@@ -85,8 +85,8 @@ automaton! {
         ! ignored [Challenge, Response]: "the handshake is over";
     }
     Over {
-        ! ignored [Challenge, Response, Reply, Reject]: "there are keys, or will be none";
-        ! never [Timeout]: "nothing is waited for";
+        ! ignored [Challenge, Response, Reply, Reject]: "the exchange has ended, with keys or without";
+        ! never [Timeout]: "no answer is outstanding";
     }
 }
 
@@ -94,7 +94,7 @@ automaton! {
 #[derive(Clone, Debug)]
 pub struct StationKeying {
     config: KeyingConfig,
-    side: KeyingSide,
+    side: KeyingCommonState,
     state: State,
     /// Retransmissions of the request.
     repeated: u32,
@@ -113,7 +113,7 @@ impl StationKeying {
     #[must_use]
     pub fn new(
         config: KeyingConfig,
-        key: AuthKey,
+        key: AuthorizationKey,
         identifier: u8,
         rng: &mut SecureRng,
         now: Instant,
@@ -121,7 +121,7 @@ impl StationKeying {
         let patience = config.challenge.after * (u64::from(config.challenge.times) + 1);
         Self {
             config,
-            side: KeyingSide::new(key, Direction::Request),
+            side: KeyingCommonState::new(key, Direction::Request),
             state: State::Waiting,
             repeated: 0,
             base: [0; 8],
@@ -192,19 +192,19 @@ impl StationKeying {
         let (same, end) = match on {
             // A repeated challenge means that our request was lost.
             On::Challenge => {
-                let Some(base) = message.get_array(AttributeType::BS_RANDOM) else { return };
+                let Some(base) = message.get_fixed_length_attribute(AttributeType::BS_RANDOM) else { return };
                 let same = self.base == base;
                 self.base = base;
                 (same, None)
             }
             On::Response => {
-                if !self.accepts_response(&message) {
+                if !self.accepts_sa_tek_response(&message) {
                     return;
                 }
                 (true, None)
             }
             _ => {
-                let Some(end) = self.reply_event(&message) else { return };
+                let Some(end) = self.event_for_key_reply(&message) else { return };
                 (true, Some(end))
             }
         };
@@ -241,18 +241,18 @@ impl StationKeying {
                 }
                 Action::AskAgain => self.request_key(now, true),
                 Action::Count => self.repeated += 1,
-                Action::Tell => self.finish_keying(end.take()),
-                Action::MissChallenge => self.fail_silent(Code::SaTekChallenge),
-                Action::MissResponse => self.fail_silent(Code::SaTekResponse),
-                Action::MissReply => self.fail_silent(Code::Pkm2KeyReply),
+                Action::Tell => self.end_keying_with_event(end.take()),
+                Action::MissChallenge => self.fail_after_silence(Code::SaTekChallenge),
+                Action::MissResponse => self.fail_after_silence(Code::SaTekResponse),
+                Action::MissReply => self.fail_after_silence(Code::Pkm2KeyReply),
             }
         }
     }
 
     /// True if a SA-TEK-Response answers our request and offers a supported suite.
-    fn accepts_response(&mut self, message: &PkmMessage<'_>) -> bool {
-        let ours = message.get_array(AttributeType::SS_RANDOM) == Some(self.random)
-            && message.get_array(AttributeType::BS_RANDOM) == Some(self.base)
+    fn accepts_sa_tek_response(&mut self, message: &PkmMessage<'_>) -> bool {
+        let ours = message.get_fixed_length_attribute(AttributeType::SS_RANDOM) == Some(self.random)
+            && message.get_fixed_length_attribute(AttributeType::BS_RANDOM) == Some(self.base)
             && message.identifier() == self.identifier;
         if !ours {
             self.side.counters.foreign += 1;
@@ -268,22 +268,22 @@ impl StationKeying {
     }
 
     /// Returns the event of a Key-Reply or Key-Reject to our request.
-    fn reply_event(&mut self, message: &PkmMessage<'_>) -> Option<KeyingEvent> {
-        let ours = message.get_array(AttributeType::NONCE) == Some(self.nonce)
-            && message.get_array(AttributeType::SAID) == Some(PRIMARY.to_be_bytes())
+    fn event_for_key_reply(&mut self, message: &PkmMessage<'_>) -> Option<KeyingEvent> {
+        let ours = message.get_fixed_length_attribute(AttributeType::NONCE) == Some(self.nonce)
+            && message.get_fixed_length_attribute(AttributeType::SAID) == Some(PRIMARY.to_be_bytes())
             && message.identifier() == self.identifier;
         if !ours {
             self.side.counters.foreign += 1;
             return None;
         }
         if message.code() == Code::Pkm2KeyReject {
-            let [why] = message.get_array(AttributeType::ERROR_CODE).unwrap_or_default();
+            let [why] = message.get_fixed_length_attribute(AttributeType::ERROR_CODE).unwrap_or_default();
             return Some(KeyingEvent::Failed(KeyingFailure::Rejected(why)));
         }
         let mut found =
             message.attributes().filter(|a| a.kind == AttributeType::TEK_PARAMETERS).map(|parameters| {
                 self.side.keys += 1;
-                Tek::read_parameters(parameters, &self.side.key)
+                Tek::decode_tek_parameters(parameters, &self.side.key)
             });
         let teks = (found.next().flatten(), found.next().flatten());
         drop(found);
@@ -294,11 +294,11 @@ impl StationKeying {
         Some(KeyingEvent::Keyed([older, newer]))
     }
 
-    fn fail_silent(&mut self, waited: Code) {
-        self.finish_keying(Some(KeyingEvent::Failed(KeyingFailure::Silence(waited))));
+    fn fail_after_silence(&mut self, waited: Code) {
+        self.end_keying_with_event(Some(KeyingEvent::Failed(KeyingFailure::Silence(waited))));
     }
 
-    fn finish_keying(&mut self, event: Option<KeyingEvent>) {
+    fn end_keying_with_event(&mut self, event: Option<KeyingEvent>) {
         self.deadline = None;
         self.side.events.extend(event);
     }

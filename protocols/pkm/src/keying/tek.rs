@@ -2,7 +2,7 @@
 
 use super::encode_compound;
 use crate::attribute::{AttributeType, PkmAttribute};
-use crate::keys::AuthKey;
+use crate::keys::AuthorizationKey;
 use alloc::vec::Vec;
 use usher_core::{Duration, SecureRng};
 use usher_crypto::{SecretValue, aes};
@@ -25,7 +25,7 @@ impl Tek {
         Self { key, lifetime, sequence }
     }
     /// Returns the value of TEK-Parameters.
-    pub(super) fn emit_parameters(&self, under: &AuthKey) -> Vec<u8> {
+    pub(super) fn encode_tek_parameters(&self, under: &AuthorizationKey) -> Vec<u8> {
         let seconds = u32::try_from(self.lifetime.as_secs()).unwrap_or(u32::MAX);
         encode_compound(&[
             (AttributeType::TEK, &aes::wrap_key(under.kek(), &self.key)),
@@ -34,7 +34,10 @@ impl Tek {
         ])
     }
     /// Returns the key in TEK-Parameters; `None` if something is missing or the key does not unwrap.
-    pub(super) fn read_parameters(parameters: PkmAttribute<'_>, under: &AuthKey) -> Option<Self> {
+    pub(super) fn decode_tek_parameters(
+        parameters: PkmAttribute<'_>,
+        under: &AuthorizationKey,
+    ) -> Option<Self> {
         let get = |kind| parameters.nested_attributes().find(|a| a.kind == kind).map(|a| a.value);
         let wrapped = get(AttributeType::TEK)?.try_into().ok()?;
         let seconds = get(AttributeType::KEY_LIFETIME)?.try_into().map(u32::from_be_bytes).ok()?;

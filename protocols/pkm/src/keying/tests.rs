@@ -3,8 +3,8 @@ use crate::fuzz;
 use proptest::prelude::*;
 use usher_core::{Instant, Seed};
 
-fn test_key(msk: u8) -> AuthKey {
-    AuthKey::new(&[msk; 64], [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 1], 0)
+fn test_key(msk: u8) -> AuthorizationKey {
+    AuthorizationKey::new(&[msk; 64], [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 1], 0)
 }
 
 /// Both sides with their keys and the messages in flight.
@@ -17,7 +17,7 @@ struct KeyingPair {
 }
 
 impl KeyingPair {
-    fn new(keys: [AuthKey; 2]) -> Self {
+    fn new(keys: [AuthorizationKey; 2]) -> Self {
         let [ours, theirs] = keys;
         let seed = Seed::new(4);
         let config = KeyingConfig::default();
@@ -45,7 +45,7 @@ impl KeyingPair {
                 if !up && !self.base.poll_transmit(&mut buf) {
                     break;
                 }
-                let code = announced_code(&buf).expect("a keying message");
+                let code = keying_message_code(&buf).expect("a keying message");
                 channel(self.sent_log.len(), code, &mut buf);
                 self.sent_log.push((now.duration_since(Instant::ZERO).as_millis(), code));
                 match (buf.is_empty(), up) {
@@ -280,7 +280,7 @@ fn an_association_that_is_not_the_stations_is_refused() {
     pair.run_exchange(|_, code, message| {
         if code == Code::Pkm2KeyReply {
             let reply = PkmMessage::parse(message).unwrap();
-            let refusal = OwnedMessage::new(Direction::Response, Code::Pkm2KeyReject, reply.identifier())
+            let refusal = OwnedPkmMessage::new(Direction::Response, Code::Pkm2KeyReject, reply.identifier())
                 .with_attribute(AttributeType::KEY_SEQUENCE_NUMBER, &[0])
                 .with_attribute(AttributeType::SAID, &PRIMARY.to_be_bytes())
                 .with_attribute(AttributeType::ERROR_CODE, &[2])
@@ -311,7 +311,7 @@ fn a_key_under_another_is_not_taken() {
 
 /// A message once more, as whoever said it would say it: with another packet number, and a digest of it.
 fn reencode_message(bytes: &[u8], number: u32, change: impl Fn(&mut (AttributeType, Vec<u8>))) -> Vec<u8> {
-    let mut message = OwnedMessage::from(PkmMessage::parse(bytes).unwrap());
+    let mut message = OwnedPkmMessage::from(PkmMessage::parse(bytes).unwrap());
     message.attributes.retain(|(kind, _)| *kind != AttributeType::CMAC_DIGEST);
     message.attributes.iter_mut().for_each(change);
     let mut sealed = Vec::new();
@@ -328,7 +328,7 @@ fn who_has_keys_may_ask_again_and_for_no_others() {
         pair.base.handle_message(Instant::ZERO, &message);
         let mut answer = Vec::new();
         assert!(pair.base.poll_transmit(&mut answer));
-        (announced_code(&answer), pair.base.poll_event(), pair.base.poll_timeout())
+        (keying_message_code(&answer), pair.base.poll_event(), pair.base.poll_timeout())
     };
     let foreign = |(kind, value): &mut (AttributeType, Vec<u8>)| {
         if *kind == AttributeType::SAID {
@@ -393,18 +393,18 @@ fn every_row_is_taken() {
 
 #[test]
 fn only_keying_messages_are_announced() {
-    assert_eq!(announced_code(&[10, 20]), Some(Code::SaTekChallenge));
-    assert_eq!(announced_code(&[9, 20]), None);
-    assert_eq!(announced_code(&[9, 18, 1, 28, 1, 1]), None);
-    assert_eq!(announced_code(&[9]), None);
+    assert_eq!(keying_message_code(&[10, 20]), Some(Code::SaTekChallenge));
+    assert_eq!(keying_message_code(&[9, 20]), None);
+    assert_eq!(keying_message_code(&[9, 18, 1, 28, 1, 1]), None);
+    assert_eq!(keying_message_code(&[9]), None);
     for (direction, octet) in [(9, 21), (10, 22), (9, 23), (10, 24), (10, 25)] {
-        assert_eq!(announced_code(&[direction, octet]).map(Code::octet), Some(octet));
+        assert_eq!(keying_message_code(&[direction, octet]).map(Code::octet), Some(octet));
     }
 }
 
 proptest! {
     #[test]
     fn no_channel_makes_keys_differ(bytes: Vec<u8>) {
-        prop_assert!(fuzz::check_keying(&bytes));
+        prop_assert!(fuzz::fuzz_keying(&bytes));
     }
 }

@@ -9,7 +9,7 @@ fn parse_error(bytes: &[u8]) -> MessageError {
 #[test]
 fn an_eap_transfer_is_its_header_and_the_packet() {
     let mut out = Vec::new();
-    OwnedMessage::new(Direction::Response, Code::EapTransfer, 7)
+    OwnedPkmMessage::new(Direction::Response, Code::EapTransfer, 7)
         .with_attribute(AttributeType::EAP_PAYLOAD, &[1, 2, 0, 5, 1])
         .emit(&mut out);
     assert_eq!(out, [10, 18, 7, 28, 5, 1, 2, 0, 5, 1]);
@@ -30,7 +30,7 @@ fn a_length_takes_the_octets_that_it_needs() {
         (MAX_VALUE, &[28, 0x82, 0xfa, 0]),
     ] {
         let mut out = Vec::new();
-        let message = OwnedMessage::new(Direction::Request, Code::EapTransfer, 0);
+        let message = OwnedPkmMessage::new(Direction::Request, Code::EapTransfer, 0);
         message.with_attribute(AttributeType::EAP_PAYLOAD, &vec![9; length]).emit(&mut out);
         assert_eq!(&out[3..3 + header.len()], header);
         assert_eq!(PkmMessage::parse(&out).unwrap().eap_packet().map(<[u8]>::len), Some(length));
@@ -45,8 +45,8 @@ fn a_longer_form_of_a_length_is_read_too() {
 
 #[test]
 fn what_is_no_message_says_why() {
-    assert_eq!(parse_error(&[]), MessageError::Truncated(TruncatedError { needed: 1, left: 0 }));
-    assert_eq!(parse_error(&[9, 18]), MessageError::Truncated(TruncatedError { needed: 1, left: 0 }));
+    assert_eq!(parse_error(&[]), MessageError::Truncated(TruncatedInputError { needed: 1, left: 0 }));
+    assert_eq!(parse_error(&[9, 18]), MessageError::Truncated(TruncatedInputError { needed: 1, left: 0 }));
     assert_eq!(parse_error(&[4, 18, 1]), MessageError::NotPkm(4));
     assert_eq!(parse_error(&[9, 31, 1]), MessageError::ReservedCode(31));
     assert_eq!(parse_error(&[10, 17, 1]), MessageError::WrongDirection(Direction::Response, Code::EapStart));
@@ -61,7 +61,7 @@ fn what_is_no_message_says_why() {
     assert_eq!(parse_error(&[9, 18, 1, 28, 0]), MessageError::Empty(AttributeType::EAP_PAYLOAD));
     assert_eq!(
         parse_error(&[9, 18, 1, 28, 3, 1, 2]),
-        MessageError::Truncated(TruncatedError { needed: 3, left: 2 })
+        MessageError::Truncated(TruncatedInputError { needed: 3, left: 2 })
     );
     assert_eq!(parse_error(&[9, 18, 1, 28, 0x80]), MessageError::LengthFieldSize(0));
     assert_eq!(parse_error(&[9, 18, 1, 28, 0x85, 0, 0, 0, 0, 1, 1]), MessageError::LengthFieldSize(5));
@@ -70,10 +70,10 @@ fn what_is_no_message_says_why() {
         MessageError::TooLong(AttributeType::EAP_PAYLOAD, 0xffff_ffff)
     );
     assert_eq!(parse_error(&[9, 17, 1, 12, 3, 1, 2, 3]), MessageError::WrongLength(AttributeType::SAID, 3));
-    // AttributeType traffic key within TEK-Parameters that ends beyond them.
+    // A traffic key within TEK-Parameters that ends beyond them.
     assert_eq!(
         parse_error(&[9, 17, 1, 13, 3, 8, 2, 1]),
-        MessageError::Truncated(TruncatedError { needed: 2, left: 1 })
+        MessageError::Truncated(TruncatedInputError { needed: 2, left: 1 })
     );
     let many = [&[9, 17, 1][..], &[200, 1, 0].repeat(MAX_ATTRIBUTES + 1)].concat();
     assert_eq!(parse_error(&many), MessageError::TooMany);
@@ -81,31 +81,31 @@ fn what_is_no_message_says_why() {
 }
 
 /// The three messages of the SA-TEK handshake and the traffic key exchange, with their mandatory attributes.
-fn keying_messages() -> [OwnedMessage; 5] {
+fn keying_messages() -> [OwnedPkmMessage; 5] {
     use Direction::{Request, Response};
-    let handshake = |m: OwnedMessage| {
+    let handshake = |m: OwnedPkmMessage| {
         m.with_attribute(AttributeType::BS_RANDOM, &[1; 8])
             .with_attribute(AttributeType::KEY_SEQUENCE_NUMBER, &[4])
             .with_attribute(AttributeType::AKID, &[3; 8])
             .with_attribute(AttributeType::CMAC_DIGEST, &[5; 12])
     };
-    let key = |m: OwnedMessage| {
+    let key = |m: OwnedPkmMessage| {
         m.with_attribute(AttributeType::KEY_SEQUENCE_NUMBER, &[4])
             .with_attribute(AttributeType::SAID, &[0, 9])
             .with_attribute(AttributeType::NONCE, &[6; 8])
     };
     [
-        handshake(OwnedMessage::new(Response, Code::SaTekChallenge, 1)),
+        handshake(OwnedPkmMessage::new(Response, Code::SaTekChallenge, 1)),
         handshake(
-            OwnedMessage::new(Request, Code::SaTekRequest, 2)
+            OwnedPkmMessage::new(Request, Code::SaTekRequest, 2)
                 .with_attribute(AttributeType::SS_RANDOM, &[2; 8]),
         ),
         handshake(
-            OwnedMessage::new(Response, Code::SaTekResponse, 2)
+            OwnedPkmMessage::new(Response, Code::SaTekResponse, 2)
                 .with_attribute(AttributeType::SS_RANDOM, &[2; 8]),
         ),
-        key(OwnedMessage::new(Request, Code::Pkm2KeyRequest, 3)),
-        key(OwnedMessage::new(Response, Code::Pkm2KeyReply, 3))
+        key(OwnedPkmMessage::new(Request, Code::Pkm2KeyRequest, 3)),
+        key(OwnedPkmMessage::new(Response, Code::Pkm2KeyReply, 3))
             .with_attribute(AttributeType::TEK_PARAMETERS, &[8, 2, 7, 7, 9, 4, 0, 0, 14, 16, 10, 1, 1]),
     ]
 }
@@ -116,7 +116,7 @@ fn keying_messages_say_what_they_carry() {
         let mut out = Vec::new();
         message.emit(&mut out);
         let view = PkmMessage::parse(&out).unwrap();
-        assert_eq!(OwnedMessage::from(view), message);
+        assert_eq!(OwnedPkmMessage::from(view), message);
         for must in message.code.required() {
             let mut less = message.clone();
             less.attributes.retain(|(kind, _)| kind != must);
@@ -128,8 +128,8 @@ fn keying_messages_say_what_they_carry() {
     let mut out = Vec::new();
     keying_messages()[4].emit(&mut out);
     let reply = PkmMessage::parse(&out).unwrap();
-    assert_eq!(reply.get_array(AttributeType::SAID), Some([0, 9]));
-    assert_eq!(reply.get_array::<3>(AttributeType::SAID), None);
+    assert_eq!(reply.get_fixed_length_attribute(AttributeType::SAID), Some([0, 9]));
+    assert_eq!(reply.get_fixed_length_attribute::<3>(AttributeType::SAID), None);
     let tek = reply.attributes().find(|a| a.kind == AttributeType::TEK_PARAMETERS).unwrap();
     let within: Vec<_> = tek.nested_attributes().map(|a| (a.kind, a.value.len())).collect();
     assert_eq!(
@@ -148,11 +148,11 @@ proptest! {
     ) {
         let direction = if request { Direction::Request } else { Direction::Response };
         let mut message =
-            OwnedMessage::new(direction, Code::EapTransfer, identifier).with_attribute(AttributeType::EAP_PAYLOAD, &eap);
+            OwnedPkmMessage::new(direction, Code::EapTransfer, identifier).with_attribute(AttributeType::EAP_PAYLOAD, &eap);
         message.attributes.extend(others.into_iter().map(|(kind, value)| (AttributeType(kind), value)));
         let mut out = Vec::new();
         message.emit(&mut out);
-        prop_assert_eq!(OwnedMessage::from(PkmMessage::parse(&out).unwrap()), message);
+        prop_assert_eq!(OwnedPkmMessage::from(PkmMessage::parse(&out).unwrap()), message);
         prop_assert!(crate::fuzz::check_message(&out));
     }
     #[test]

@@ -1,6 +1,6 @@
 //! The side that authenticates the peer. The owner of the machine verifies the proof.
 
-use super::message::{ChapValue, MsChapV2Value, PapRequest, chap, pap};
+use super::message::{ChapPacketData, MsChapV2ResponseValue, PapRequest, chap, pap};
 use super::{AuthenticationProof, AuthenticationProtocol};
 use crate::link::DropReason;
 use crate::packet::{ControlCode, ControlPacket, HEADER};
@@ -8,7 +8,7 @@ use crate::work;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng, WorkLabel};
 use usher_eap::authenticator::{
-    AaaReply as EapAnswer, ConversationOutcome, EapAuthenticator as PassThrough, EapRetransmission,
+    AaaReply as EapAnswer, EapAuthenticator as PassThrough, EapConversationOutcome, EapRetransmissionConfig,
 };
 use usher_eap::packet::{EapPacket, EapType};
 
@@ -48,7 +48,7 @@ pub(crate) enum AuthenticatorOutput {
 
 /// The final reply, repeated for retransmissions of the peer (RFC 1334 §2.2.1, RFC 1994 §4.1).
 #[derive(Debug)]
-struct FinalReply {
+struct FinalAuthenticationReply {
     accepted: bool,
     message: Vec<u8>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct PppAuthenticator {
     due: Option<Instant>,
     /// The identifier of the PAP request or CHAP response whose verdict is pending.
     pending_identifier: Option<u8>,
-    final_reply: Option<FinalReply>,
+    final_reply: Option<FinalAuthenticationReply>,
     /// Work records of digests and challenges.
     pub(crate) worked: Vec<WorkLabel>,
 }
@@ -95,8 +95,11 @@ impl PppAuthenticator {
             AuthenticationProtocol::Chap => chap(false),
             AuthenticationProtocol::MsChapV2 => chap(true),
             AuthenticationProtocol::Eap => {
-                let policy =
-                    EapRetransmission { initial: timer, max: timer * 4, count: count.saturating_sub(1) };
+                let policy = EapRetransmissionConfig {
+                    initial: timer,
+                    max: timer * 4,
+                    count: count.saturating_sub(1),
+                };
                 let automaton = PassThrough::new(identifier, Some(policy), patience, now);
                 AuthenticatorState::Eap { automaton, name: Vec::new() }
             }
@@ -134,7 +137,7 @@ impl PppAuthenticator {
         *identifier = identifier.wrapping_add(1);
         *challenge = rng.random_array();
         let mut data = Vec::new();
-        ChapValue { value: &challenge[..], name: &self.name }.emit(&mut data);
+        ChapPacketData { value: &challenge[..], name: &self.name }.emit(&mut data);
         out.push(AuthenticatorOutput::Send(
             ControlPacket { code: chap::CHALLENGE, identifier: *identifier, data: &data }.to_vec(),
         ));
@@ -202,7 +205,7 @@ impl PppAuthenticator {
             )));
             return Ok(());
         }
-        // A retransmission while the verdict is pending: the reply takes the last identifier.
+        // The peer retransmits its request while the verdict is pending. The reply will carry the latest identifier.
         if self.pending_identifier.replace(packet.identifier).is_some() {
             return Err(DropReason::Pending);
         }
@@ -222,7 +225,7 @@ impl PppAuthenticator {
         if packet.code != chap::RESPONSE || packet.identifier != identifier {
             return Err(DropReason::Unsolicited);
         }
-        let Ok(ChapValue { value, name }) = ChapValue::parse(packet.data) else {
+        let Ok(ChapPacketData { value, name }) = ChapPacketData::parse(packet.data) else {
             return Err(DropReason::Unsolicited);
         };
         if let Some(ended) = &self.final_reply {
@@ -235,7 +238,9 @@ impl PppAuthenticator {
             return Ok(());
         }
         let proof = if ms {
-            let Some(MsChapV2Value { peer_challenge, response }) = MsChapV2Value::parse(value) else {
+            let Some(MsChapV2ResponseValue { peer_challenge, response }) =
+                MsChapV2ResponseValue::parse(value)
+            else {
                 return Err(DropReason::Unsolicited);
             };
             AuthenticationProof::MsChapV2 { identifier, challenge, peer_challenge, response }
@@ -260,6 +265,7 @@ impl PppAuthenticator {
         let AuthenticatorState::Eap { automaton, name } = &mut self.kind else {
             return Err(DropReason::Unsolicited);
         };
+        // RFC 3748, 4: the authenticator relays packets of any method.
         let taken = automaton.handle_packet(now, octets);
         if taken
             && let Ok(packet) = EapPacket::parse(octets)
@@ -299,7 +305,7 @@ impl PppAuthenticator {
                 out.push(AuthenticatorOutput::Silent { peer: false });
                 return true;
             }
-            // Only EAP has further rounds.
+            // Only EAP has further rounds, so PAP and CHAP ignore this verdict.
             ProofVerdict::Continue(_) => return false,
         };
         self.pending_identifier = None;
@@ -314,7 +320,7 @@ impl PppAuthenticator {
         };
         out.push(AuthenticatorOutput::Send(reply));
         out.push(if accepted { AuthenticatorOutput::Accepted } else { AuthenticatorOutput::Rejected });
-        self.final_reply = Some(FinalReply { accepted, message });
+        self.final_reply = Some(FinalAuthenticationReply { accepted, message });
         true
     }
 
@@ -332,10 +338,10 @@ impl PppAuthenticator {
         }
         match automaton.poll_end() {
             None => {}
-            Some(ConversationOutcome::Success) => out.push(AuthenticatorOutput::Accepted),
-            Some(ConversationOutcome::Failure) => out.push(AuthenticatorOutput::Rejected),
-            Some(ConversationOutcome::PeerTimeout) => out.push(AuthenticatorOutput::Silent { peer: true }),
-            Some(ConversationOutcome::AaaTimeout) => out.push(AuthenticatorOutput::Silent { peer: false }),
+            Some(EapConversationOutcome::Success) => out.push(AuthenticatorOutput::Accepted),
+            Some(EapConversationOutcome::Failure) => out.push(AuthenticatorOutput::Rejected),
+            Some(EapConversationOutcome::PeerTimeout) => out.push(AuthenticatorOutput::Silent { peer: true }),
+            Some(EapConversationOutcome::AaaTimeout) => out.push(AuthenticatorOutput::Silent { peer: false }),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use usher_core::{OctetReader, OctetWriter, TruncatedError};
+use usher_core::{OctetReader, OctetWriter, TruncatedInputError};
 
 /// Codes of PAP.
 pub mod pap {
@@ -48,7 +48,7 @@ impl<'a> PapRequest<'a> {
     ///
     /// # Errors
     /// A length exceeds the data.
-    pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedError> {
+    pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedInputError> {
         let mut r = OctetReader::new(data);
         let mut part = || {
             let length = r.read_u8()?;
@@ -83,19 +83,19 @@ pub fn pap_message(data: &[u8]) -> &[u8] {
 
 /// The data of CHAP's Challenge and Response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChapValue<'a> {
+pub struct ChapPacketData<'a> {
     /// The challenge, or the response to it.
     pub value: &'a [u8],
     /// The sender's name.
     pub name: &'a [u8],
 }
 
-impl<'a> ChapValue<'a> {
+impl<'a> ChapPacketData<'a> {
     /// Parses the data of a Challenge or Response.
     ///
     /// # Errors
     /// The value's size exceeds the data.
-    pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedError> {
+    pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedInputError> {
         let mut r = OctetReader::new(data);
         let size = r.read_u8()?;
         Ok(Self { value: r.read_bytes(size.into())?, name: r.take_rest() })
@@ -112,14 +112,14 @@ const MS_CHAP_V2_VALUE: usize = 49;
 
 /// The value of MS-CHAPv2's Response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MsChapV2Value {
+pub struct MsChapV2ResponseValue {
     /// The peer's challenge.
     pub peer_challenge: [u8; 16],
     /// The NT response.
     pub response: [u8; 24],
 }
 
-impl MsChapV2Value {
+impl MsChapV2ResponseValue {
     /// Parses the value; `None`: wrong size. Reserved octets are ignored.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {

@@ -1,6 +1,8 @@
 //! The side that authenticates itself.
 
-use super::message::{ChapValue, MsChapV2Value, PapRequest, chap, ms_chap_v2_error, pap, pap_message};
+use super::message::{
+    ChapPacketData, MsChapV2ResponseValue, PapRequest, chap, ms_chap_v2_error, pap, pap_message,
+};
 use super::{AuthenticationProtocol, PppCredentials};
 use crate::packet::ControlPacket;
 use crate::work;
@@ -20,7 +22,7 @@ const FAILURE: u8 = 4;
 
 /// An output of the authentication peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum PeerOutput {
+pub(crate) enum AuthenticationPeerOutput {
     /// Send this packet.
     Send(Vec<u8>),
     /// This side is authenticated.
@@ -36,7 +38,7 @@ pub(crate) enum PeerOutput {
 }
 
 #[derive(Debug)]
-enum PeerState {
+enum AuthenticationPeerState {
     Pap {
         identifier: u8,
     },
@@ -65,7 +67,7 @@ struct SentChapResponse {
 /// The authentication of this side.
 #[derive(Debug)]
 pub(crate) struct AuthenticationPeer {
-    kind: PeerState,
+    kind: AuthenticationPeerState,
     timer: Duration,
     /// Retransmissions left.
     left: u32,
@@ -80,11 +82,17 @@ impl AuthenticationPeer {
         (timer, count): (Duration, u32),
         (now, wall): (Instant, WallTime),
         rng: &mut SecureRng,
-    ) -> (Self, Vec<PeerOutput>) {
+    ) -> (Self, Vec<AuthenticationPeerOutput>) {
         let kind = match protocol {
-            AuthenticationProtocol::Pap => PeerState::Pap { identifier: rng.random_array::<1>()[0] },
-            AuthenticationProtocol::Chap => PeerState::Chap { ms: false, answer: None, done: false },
-            AuthenticationProtocol::MsChapV2 => PeerState::Chap { ms: true, answer: None, done: false },
+            AuthenticationProtocol::Pap => {
+                AuthenticationPeerState::Pap { identifier: rng.random_array::<1>()[0] }
+            }
+            AuthenticationProtocol::Chap => {
+                AuthenticationPeerState::Chap { ms: false, answer: None, done: false }
+            }
+            AuthenticationProtocol::MsChapV2 => {
+                AuthenticationPeerState::Chap { ms: true, answer: None, done: false }
+            }
             AuthenticationProtocol::Eap => {
                 let config = EapPeerConfig {
                     identity: credentials.name.clone(),
@@ -93,35 +101,40 @@ impl AuthenticationPeer {
                     wall,
                 };
                 let peer = Box::new(EapPeer::new(config, SecureRng::from_seed(rng.random_array()), now));
-                PeerState::Eap { peer, last: None }
+                AuthenticationPeerState::Eap { peer, last: None }
             }
         };
         let due = Some(now + timer * u64::from(count));
         let mut this = Self { kind, timer, left: count, due, worked: Vec::new() };
         let mut out = Vec::new();
-        if let PeerState::Pap { .. } = this.kind {
+        if let AuthenticationPeerState::Pap { .. } = this.kind {
             this.send_pap_request(now, credentials, &mut out);
         }
         (this, out)
     }
 
     /// Sends PAP's request with a new identifier (RFC 1334 §2.2.1).
-    fn send_pap_request(&mut self, now: Instant, credentials: &PppCredentials, out: &mut Vec<PeerOutput>) {
-        let PeerState::Pap { identifier } = &mut self.kind else { return };
+    fn send_pap_request(
+        &mut self,
+        now: Instant,
+        credentials: &PppCredentials,
+        out: &mut Vec<AuthenticationPeerOutput>,
+    ) {
+        let AuthenticationPeerState::Pap { identifier } = &mut self.kind else { return };
         if self.left == 0 {
             self.due = None;
-            return out.push(PeerOutput::Silent);
+            return out.push(AuthenticationPeerOutput::Silent);
         }
         let request = PapRequest { name: &credentials.name, password: &credentials.password };
         if !request.fits_length_fields() {
             self.due = None;
-            return out.push(PeerOutput::TooLong);
+            return out.push(AuthenticationPeerOutput::TooLong);
         }
         self.left -= 1;
         *identifier = identifier.wrapping_add(1);
         let mut data = Vec::new();
         request.emit(&mut data);
-        out.push(PeerOutput::Send(
+        out.push(AuthenticationPeerOutput::Send(
             ControlPacket { code: pap::REQUEST, identifier: *identifier, data: &data }.to_vec(),
         ));
         self.due = Some(now + self.timer);
@@ -129,7 +142,7 @@ impl AuthenticationPeer {
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.kind {
-            PeerState::Eap { peer, .. } => self.due.and(peer.poll_timeout()),
+            AuthenticationPeerState::Eap { peer, .. } => self.due.and(peer.poll_timeout()),
             _ => self.due,
         }
     }
@@ -138,24 +151,24 @@ impl AuthenticationPeer {
         &mut self,
         now: Instant,
         credentials: &PppCredentials,
-        out: &mut Vec<PeerOutput>,
+        out: &mut Vec<AuthenticationPeerOutput>,
     ) {
         if self.poll_timeout().is_none_or(|at| at > now) {
             return;
         }
         match &mut self.kind {
-            PeerState::Pap { .. } => self.send_pap_request(now, credentials, out),
-            // RFC 1994 §4.1: the Success may be lost. A repeated response makes the authenticator repeat it.
-            PeerState::Chap { answer: Some(answer), .. } if self.left > 0 => {
+            AuthenticationPeerState::Pap { .. } => self.send_pap_request(now, credentials, out),
+            // RFC 1994, 4.1: the Success may be lost. A repeated response makes the authenticator repeat it.
+            AuthenticationPeerState::Chap { answer: Some(answer), .. } if self.left > 0 => {
                 self.left -= 1;
                 self.due = Some(now + self.timer);
-                out.push(PeerOutput::Send(answer.packet.clone()));
+                out.push(AuthenticationPeerOutput::Send(answer.packet.clone()));
             }
-            PeerState::Chap { .. } => {
+            AuthenticationPeerState::Chap { .. } => {
                 self.due = None;
-                out.push(PeerOutput::Silent);
+                out.push(AuthenticationPeerOutput::Silent);
             }
-            PeerState::Eap { peer, .. } => {
+            AuthenticationPeerState::Eap { peer, .. } => {
                 peer.handle_timeout(now);
                 self.drain_eap(out);
             }
@@ -169,27 +182,29 @@ impl AuthenticationPeer {
         octets: &[u8],
         credentials: &PppCredentials,
         rng: &mut SecureRng,
-        out: &mut Vec<PeerOutput>,
+        out: &mut Vec<AuthenticationPeerOutput>,
     ) -> bool {
-        if let PeerState::Eap { peer, last } = &mut self.kind {
+        if let AuthenticationPeerState::Eap { peer, last } = &mut self.kind {
             let taken = peer.handle_packet(now, &with_request_identifier(octets, last));
             self.drain_eap(out);
             return taken;
         }
         let Ok(packet) = ControlPacket::parse(octets) else { return false };
         match &mut self.kind {
-            PeerState::Pap { identifier } => {
+            AuthenticationPeerState::Pap { identifier } => {
                 let open = self.due.is_some() && packet.identifier == *identifier;
                 match packet.code {
-                    pap::ACK if open => out.push(PeerOutput::Accepted),
-                    pap::NAK if open => out.push(PeerOutput::Rejected(pap_message(packet.data).into())),
+                    pap::ACK if open => out.push(AuthenticationPeerOutput::Accepted),
+                    pap::NAK if open => {
+                        out.push(AuthenticationPeerOutput::Rejected(pap_message(packet.data).into()))
+                    }
                     _ => return false,
                 }
                 self.due = None;
                 true
             }
-            PeerState::Chap { ms, answer, done } => match packet.code {
-                // RFC 1994 §4.1: a challenge can come at any time.
+            AuthenticationPeerState::Chap { ms, answer, done } => match packet.code {
+                // RFC 1994, 4.1: a challenge can come at any time.
                 chap::CHALLENGE => {
                     let again = |sent: &&SentChapResponse| {
                         sent.identifier == packet.identifier && sent.challenge == packet.data
@@ -197,14 +212,14 @@ impl AuthenticationPeer {
                     if let Some(sent) = answer.as_ref().filter(again) {
                         // A retransmitted challenge gets the same response, since the authenticator verifies the first
                         // that arrives.
-                        out.push(PeerOutput::Send(sent.packet.clone()));
+                        out.push(AuthenticationPeerOutput::Send(sent.packet.clone()));
                         return true;
                     }
                     let Some(fresh) = respond_to_challenge(*ms, packet, credentials, rng) else {
                         return false;
                     };
                     self.worked.push(work::DIGEST);
-                    out.push(PeerOutput::Send(fresh.packet.clone()));
+                    out.push(AuthenticationPeerOutput::Send(fresh.packet.clone()));
                     *answer = Some(fresh);
                     if !*done {
                         self.due = Some(now + self.timer);
@@ -227,34 +242,35 @@ impl AuthenticationPeer {
                             if core::mem::replace(done, true) {
                                 return true;
                             }
-                            PeerOutput::Accepted
+                            AuthenticationPeerOutput::Accepted
                         }
-                        (chap::SUCCESS, false) => PeerOutput::Impostor,
-                        _ => PeerOutput::Rejected(packet.data.into()),
+                        // RFC 2759, 5: a wrong authenticator response ends the session.
+                        (chap::SUCCESS, false) => AuthenticationPeerOutput::Impostor,
+                        _ => AuthenticationPeerOutput::Rejected(packet.data.into()),
                     });
                     true
                 }
                 _ => false,
             },
-            PeerState::Eap { .. } => false,
+            AuthenticationPeerState::Eap { .. } => false,
         }
     }
 
-    fn drain_eap(&mut self, out: &mut Vec<PeerOutput>) {
-        let PeerState::Eap { peer, .. } = &mut self.kind else { return };
+    fn drain_eap(&mut self, out: &mut Vec<AuthenticationPeerOutput>) {
+        let AuthenticationPeerState::Eap { peer, .. } = &mut self.kind else { return };
         while let Some(done) = peer.poll_work() {
             self.worked.push(done.label);
         }
         let mut packet = Vec::new();
         if peer.poll_transmit(&mut packet) {
-            out.push(PeerOutput::Send(packet));
+            out.push(AuthenticationPeerOutput::Send(packet));
         }
         let Some(event) = peer.poll_event() else { return };
         self.due = None;
         out.push(match event {
-            EapPeerEvent::Success { .. } => PeerOutput::Accepted,
-            EapPeerEvent::Failure => PeerOutput::Rejected(Vec::new()),
-            EapPeerEvent::Timeout => PeerOutput::Silent,
+            EapPeerEvent::Success { .. } => AuthenticationPeerOutput::Accepted,
+            EapPeerEvent::Failure => AuthenticationPeerOutput::Rejected(Vec::new()),
+            EapPeerEvent::Timeout => AuthenticationPeerOutput::Silent,
         });
     }
 }
@@ -262,7 +278,7 @@ impl AuthenticationPeer {
 /// Returns the readable text of the other side's reject message.
 pub(crate) fn refusal_text(message: &[u8]) -> Vec<u8> {
     match ms_chap_v2_error(message) {
-        // RFC 2759 §6: the text after `M=` is for display.
+        // RFC 2759, 6: the text after `M=` is for display.
         Some(_) => {
             let text = message.windows(2).position(|two| two == b"M=").map(|at| &message[at + 2..]);
             text.unwrap_or(message).into()
@@ -277,20 +293,20 @@ fn respond_to_challenge(
     credentials: &PppCredentials,
     rng: &mut SecureRng,
 ) -> Option<SentChapResponse> {
-    let ChapValue { value, .. } =
-        ChapValue::parse(challenge.data).ok().filter(|one| !one.value.is_empty())?;
+    let ChapPacketData { value, .. } =
+        ChapPacketData::parse(challenge.data).ok().filter(|one| !one.value.is_empty())?;
     let (identifier, name) = (challenge.identifier, &credentials.name[..]);
     let (response, proof) = if ms {
         let challenge: [u8; 16] = value.try_into().ok()?;
         let (peer_challenge, hash) = (rng.random_array(), nt_hash(&credentials.password));
         let response = mschap::nt_response(&challenge, &peer_challenge, name, &hash);
         let proof = mschap::authenticator_response(&hash, &response, &peer_challenge, &challenge, name);
-        (MsChapV2Value { peer_challenge, response }.to_octets().to_vec(), Some(proof))
+        (MsChapV2ResponseValue { peer_challenge, response }.to_octets().to_vec(), Some(proof))
     } else {
         (md5(&[&[identifier], &credentials.password, value]).to_vec(), None)
     };
     let mut data = Vec::new();
-    ChapValue { value: &response, name }.emit(&mut data);
+    ChapPacketData { value: &response, name }.emit(&mut data);
     let packet = ControlPacket { code: chap::RESPONSE, identifier, data: &data }.to_vec();
     Some(SentChapResponse { challenge: challenge.data.into(), packet, identifier, proof })
 }

@@ -2,11 +2,11 @@
 
 use crate::auth::AuthenticationProtocol;
 use crate::link::LinkConfig;
-use crate::pppoe::{MAX_PAYLOAD, MacAddress, OVERHEAD, RateLimit};
+use crate::pppoe::{MAX_PAYLOAD, MacAddress, OVERHEAD, TokenBucketRate};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use usher_core::PortId;
+use usher_core::LinkLayerPortId;
 
 /// Octets of an ordinary Ethernet frame's payload.
 pub(super) const ETHERNET: u16 = 1500;
@@ -15,7 +15,7 @@ pub(super) const ETHERNET: u16 = 1500;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConcentratorPort {
     /// The port.
-    pub port: PortId,
+    pub port: LinkLayerPortId,
     /// The concentrator's address at this port.
     pub address: MacAddress,
     /// Octets of the longest payload of a frame at this port (the interface's MTU). Above 1500, hosts can agree on
@@ -35,13 +35,13 @@ impl ConcentratorPort {
 }
 
 usher_core::named! {
-    "what becomes of one session too many";
-    /// What becomes of a station's request for one session more than it may have.
+    "a policy for excess sessions";
+    /// The policy for a station's request beyond its session limit.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum ExcessSessionPolicy {
-        /// Its oldest session ends: a host that has lost its power comes back at once.
+        /// The oldest session of the station ends, so a host can return at once after a power loss.
         Replace = "replace",
-        /// The request is refused.
+        /// The concentrator refuses the request.
         Refuse = "refuse",
     }
 }
@@ -71,15 +71,15 @@ pub struct ConcentratorConfig {
     /// Policy for a request beyond [`sessions_per_station`](Self::sessions_per_station).
     pub excess: ExcessSessionPolicy,
     /// Rate limit of PADI per station.
-    pub initiations_per_station: RateLimit,
+    pub initiations_per_station: TokenBucketRate,
     /// Rate limit of PADI per port.
-    pub initiations: RateLimit,
+    pub initiations: TokenBucketRate,
     /// Rate limit of PADI per circuit of a port, where circuits are trusted ([`agent`](Self::agent)).
-    pub initiations_per_circuit: RateLimit,
+    pub initiations_per_circuit: TokenBucketRate,
     /// Rate limit of PADR with a valid cookie, per station.
-    pub requests_per_station: RateLimit,
+    pub requests_per_station: TokenBucketRate,
     /// Rate limit, per port, of PADT that answer packets of unknown sessions.
-    pub terminations: RateLimit,
+    pub terminations: TokenBucketRate,
 }
 
 impl Default for ConcentratorConfig {
@@ -91,7 +91,7 @@ impl Default for ConcentratorConfig {
     /// - EAP, MS-CHAPv2 and CHAP. PAP is off, since it sends the password in the clear.
     fn default() -> Self {
         use AuthenticationProtocol::{Chap, Eap, MsChapV2};
-        let station = RateLimit { per_second: 2, burst: 10 };
+        let station = TokenBucketRate { per_second: 2, burst: 10 };
         Self {
             name: String::from("usher"),
             ports: Vec::new(),
@@ -104,10 +104,10 @@ impl Default for ConcentratorConfig {
             sessions_per_station: 4,
             excess: ExcessSessionPolicy::Replace,
             initiations_per_station: station,
-            initiations: RateLimit { per_second: 2000, burst: 4000 },
-            initiations_per_circuit: RateLimit { per_second: 20, burst: 100 },
+            initiations: TokenBucketRate { per_second: 2000, burst: 4000 },
+            initiations_per_circuit: TokenBucketRate { per_second: 20, burst: 100 },
             requests_per_station: station,
-            terminations: RateLimit { per_second: 200, burst: 2000 },
+            terminations: TokenBucketRate { per_second: 200, burst: 2000 },
         }
     }
 }
@@ -116,19 +116,19 @@ impl Default for ConcentratorConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// There is no port.
-    #[error("a concentrator needs a port at which it serves")]
+    #[error("a concentrator needs at least one port")]
     NoPort,
     /// A port's address is not unicast.
-    #[error("the address {0} of a port names no single station")]
+    #[error("the address {0} of a port is not unicast")]
     Address(MacAddress),
     /// A port's MTU is too small.
-    #[error("an MTU of {0} octets is too little for PPPoE: it takes at least 576")]
+    #[error("an MTU of {0} octets is too small for PPPoE: the minimum is 576")]
     Mtu(u16),
     /// No authentication protocol is configured.
-    #[error("a concentrator needs an authentication protocol: it lets nobody in unasked")]
+    #[error("a concentrator needs at least one authentication protocol")]
     NoAuthentication,
     /// The maximum of sessions exceeds the range of SESSION_ID.
-    #[error("{0} sessions are more than the 65,534 that PPPoE can tell apart")]
+    #[error("{0} sessions exceed the 65,534 of PPPoE")]
     Sessions(usize),
     /// A name does not fit the tags of a frame.
     #[error("the name {0:?} is longer than 64 octets")]

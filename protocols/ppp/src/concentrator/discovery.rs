@@ -1,14 +1,14 @@
 //! The discovery stage of a concentrator (RFC 2516 §5).
 
-use super::outside::{self, AccessLine};
+use super::unauthenticated::{self, AccessLine};
 use super::{
-    ConcentratorEvent, ConcentratorPort, ExcessSessionPolicy, PppoeConcentrator, PppoeSession, SessionId,
-    StationKey, SubscriberInfo,
+    ConcentratorEvent, ConcentratorPort, ExcessSessionPolicy, PppoeConcentrator, PppoeSession,
+    PppoeSessionId, StationKey, SubscriberInfo,
 };
 use crate::ipv6::dhcp::link_layer_duid;
-use crate::link::{EndReason, LinkRole, PppLink};
+use crate::link::{EndReason, PppLink, PppLinkRole};
 use crate::pppoe::cookie::CookieSecrets;
-use crate::pppoe::{DiscoveryTags, ErrorTag, MAX_PAYLOAD, PppoeCode, PppoeFrame};
+use crate::pppoe::{DiscoveryTags, MAX_PAYLOAD, PppoeCode, PppoeErrorTag, PppoeFrame};
 use crate::work;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng};
@@ -50,6 +50,7 @@ impl PppoeConcentrator {
     fn handle_padi(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
         let Some((tags, service)) = self.parse_tags(&frame) else { return };
         let name = self.config.name.clone();
+        // RFC 2516, 5.2: no answer without the requested service.
         if tags.ac_name.is_some_and(|wanted| wanted != name.as_bytes()) || !self.offers_service(service) {
             self.counters.not_offered += 1;
             return;
@@ -59,9 +60,9 @@ impl PppoeConcentrator {
             self.counters.limited_station += 1;
             return;
         }
-        // Limits per circuit and per port keep one line's hosts from using up the rate of all.
+        // The rate is limited per circuit and per port, so that the hosts of one line cannot use up the rate of all.
         let line = self.access_line(own, &tags);
-        let port = outside::circuit_line(own.port, None);
+        let port = unauthenticated::circuit_line(own.port, None);
         let circuit =
             line == port || self.initiations.take_token(now, line, self.config.initiations_per_circuit);
         if !circuit || !self.initiations.take_token(now, port, self.config.initiations) {
@@ -75,6 +76,7 @@ impl PppoeConcentrator {
         let services = self.config.services.clone();
         let others = services.iter().map(|name| name.as_bytes()).filter(|name| *name != service);
         let offer = DiscoveryTags {
+            // RFC 2516, 5.2: one AC-Name, the Service-Name of the PADI, and the others offered.
             services: core::iter::once(service).chain(others).collect(),
             ac_name: Some(name.as_bytes()),
             cookie: Some(&cookie),
@@ -101,42 +103,44 @@ impl PppoeConcentrator {
             return;
         }
         if !self.offers_service(service) {
+            // RFC 2516, 5.4: the PADS refuses the service, with SESSION_ID 0.
             self.counters.no_service += 1;
             return self.send_pads_error(
                 own,
                 &frame,
                 &tags,
                 service,
-                (ErrorTag::ServiceName, b"no such service"),
+                (PppoeErrorTag::ServiceName, b"no such service"),
             );
         }
         if let Some(id) = self.find_unconfirmed_session(station, &tags, service) {
-            // The PADS was lost and the host retransmits its PADR.
+            // The PADS was lost and the host retransmits its PADR, so it gets the same session again.
             self.counters.confirmed_again += 1;
             return self.send_pads(own, id);
         }
-        if self.sessions_of(station) >= self.config.sessions_per_station {
-            match (self.config.excess, self.oldest_of(station)) {
+        if self.station_session_count(station) >= self.config.sessions_per_station {
+            match (self.config.excess, self.oldest_station_session(station)) {
                 (ExcessSessionPolicy::Replace, Some(oldest)) => {
                     self.counters.replaced += 1;
                     self.abort_session(oldest, EndReason::Replaced);
                 }
                 (_, oldest) => {
                     self.counters.full_station += 1;
-                    // Probe the oldest: after a power loss of the host, the dead session ends and its next request
-                    // succeeds.
+                    // After a power loss, a host's dead session may take its place. A probe ends the oldest session if
+                    // it is dead, and the host's next request succeeds.
                     if let Some(oldest) = oldest {
                         self.probe_session(now, oldest);
                     }
-                    let why = (ErrorTag::AcSystem, &b"too many sessions of this host"[..]);
+                    let why = (PppoeErrorTag::AcSystem, &b"too many sessions of this host"[..]);
                     return self.send_pads_error(own, &frame, &tags, service, why);
                 }
             }
         }
         if self.sessions.len() >= self.config.sessions
-            && let Some(oldest) = self.oldest_of(station)
+            && let Some(oldest) = self.oldest_station_session(station)
         {
-            // The concentrator is full: the station replaces its own session and takes no place of another host.
+            // The concentrator is full. The station replaces its own session, so that it does not take another host's
+            // place.
             self.counters.replaced += 1;
             self.abort_session(oldest, EndReason::Replaced);
         }
@@ -148,7 +152,7 @@ impl PppoeConcentrator {
             }
         }
         let full = self.sessions.len() >= self.config.sessions || self.outside.len() >= self.config.outside;
-        let free = if full { None } else { self.free_number() };
+        let free = if full { None } else { self.random_free_session_id() };
         let Some(id) = free else {
             self.counters.full += 1;
             return self.send_pads_error(
@@ -156,7 +160,7 @@ impl PppoeConcentrator {
                 &frame,
                 &tags,
                 service,
-                (ErrorTag::AcSystem, b"too many sessions"),
+                (PppoeErrorTag::AcSystem, b"too many sessions"),
             );
         };
         self.start_session(now, own, (station, line), id, &tags, service);
@@ -164,15 +168,15 @@ impl PppoeConcentrator {
 
     /// Returns the access line of a host.
     fn access_line(&self, own: ConcentratorPort, tags: &DiscoveryTags<'_>) -> AccessLine {
-        outside::circuit_line(own.port, tags.circuit_id.filter(|_| self.config.agent))
+        unauthenticated::circuit_line(own.port, tags.circuit_id.filter(|_| self.config.agent))
     }
 
-    fn sessions_of(&self, station: StationKey) -> usize {
+    fn station_session_count(&self, station: StationKey) -> usize {
         self.stations.get(&station).map_or(0, Vec::len)
     }
 
     /// Returns the oldest session of a station.
-    fn oldest_of(&self, station: StationKey) -> Option<u16> {
+    fn oldest_station_session(&self, station: StationKey) -> Option<u16> {
         let name = self.stations.get(&station)?.first()?;
         self.names.get(name).copied()
     }
@@ -180,7 +184,7 @@ impl PppoeConcentrator {
     /// Probes the host of a session.
     fn probe_session(&mut self, now: Instant, id: u16) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.link.probe_peer(now);
+            session.link.probe_link_peer(now);
             self.drain_link(id);
         }
     }
@@ -205,7 +209,7 @@ impl PppoeConcentrator {
     }
 
     /// Returns a random free SESSION_ID, neither 0 nor 0xffff (RFC 2516 §4).
-    fn free_number(&mut self) -> Option<u16> {
+    fn random_free_session_id(&mut self) -> Option<u16> {
         let first = self.rng.next_u32() as u16;
         let mut ids = (0..=u16::MAX).map(|n| first.wrapping_add(n));
         ids.find(|id| !matches!(*id, 0 | u16::MAX) && !self.sessions.contains_key(id))
@@ -220,10 +224,10 @@ impl PppoeConcentrator {
         tags: &DiscoveryTags<'_>,
         service: &[u8],
     ) {
-        let name = SessionId(self.next);
+        let name = PppoeSessionId(self.next);
         self.next += 1;
         let limit = own.mru_limit(tags.max_payload);
-        let role = LinkRole::Authenticator {
+        let role = PppLinkRole::Authenticator {
             name: self.config.name.clone().into(),
             protocols: self.config.authentication.clone(),
             duid: link_layer_duid(own.address.0).into(),
@@ -290,7 +294,7 @@ impl PppoeConcentrator {
         frame: &PppoeFrame<'_>,
         tags: &DiscoveryTags<'_>,
         service: &[u8],
-        why: (ErrorTag, &[u8]),
+        why: (PppoeErrorTag, &[u8]),
     ) {
         let tags =
             DiscoveryTags { services: [service].into(), errors: [why].into(), ..echoed_tags(own, tags) };
@@ -317,7 +321,12 @@ impl PppoeConcentrator {
             return self.count_unmatched_padt(now, station);
         }
         if tags.host_uniq.is_none()
-            && !self.unmatched_padts.has_each(now, station, UNMATCHED_PADT_INTERVAL, UNMATCHED_PADT_BURST)
+            && !self.unmatched_padts.has_bucket_token(
+                now,
+                station,
+                UNMATCHED_PADT_INTERVAL,
+                UNMATCHED_PADT_BURST,
+            )
         {
             self.counters.guessed_padt += 1;
             return;
@@ -327,12 +336,12 @@ impl PppoeConcentrator {
 
     /// Counts a PADT that matches no session of its station.
     fn count_unmatched_padt(&mut self, now: Instant, station: StationKey) {
-        // An empty bucket stays empty.
+        // If the bucket is already empty it stays empty, so the result does not matter.
         let _ = self.unmatched_padts.take_each(now, station, UNMATCHED_PADT_INTERVAL, UNMATCHED_PADT_BURST);
     }
 }
 
-/// Returns the tags of a host that its reply repeats.
+/// Returns the tags of a host that its reply repeats (RFC 2516 appendix A, RFC 4638 §4).
 fn echoed_tags<'a>(own: ConcentratorPort, tags: &DiscoveryTags<'a>) -> DiscoveryTags<'a> {
     let more = own.mru_limit(tags.max_payload) > MAX_PAYLOAD;
     DiscoveryTags {

@@ -2,21 +2,21 @@
 
 use super::ConcentratorConfig;
 use crate::auth::AuthenticationProof;
-use crate::link::{AddressAssignment, AddressFamily, EndReason, LinkNetwork};
+use crate::link::{AddressAssignment, AddressFamily, EndReason, NegotiatedAddresses};
 use crate::pppoe::MacAddress;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use usher_core::PortId;
+use usher_core::LinkLayerPortId;
 
 /// The name of a session of a concentrator, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SessionId(pub u64);
+pub struct PppoeSessionId(pub u64);
 
 /// The host of a session, as discovery found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubscriberInfo {
     /// The port of the host.
-    pub port: PortId,
+    pub port: LinkLayerPortId,
     /// The address of the host.
     pub address: MacAddress,
     /// SESSION_ID. With the addresses, it identifies the session's frames to the data plane.
@@ -57,12 +57,12 @@ pub enum ConcentratorCommand {
     /// The reply to [`ConcentratorEvent::Authenticate`].
     Answer {
         /// The session of the event.
-        session: SessionId,
+        session: PppoeSessionId,
         /// The reply.
         answer: AuthenticationReply,
     },
     /// Ends a session, by LCP and then by PADT.
-    Close(SessionId),
+    Close(PppoeSessionId),
     /// Ends all sessions, by LCP and then by PADT.
     CloseAll,
     /// Replaces the configuration. Existing sessions keep theirs.
@@ -75,7 +75,7 @@ pub enum ConcentratorEvent {
     /// A session has begun. Its host is not authenticated yet.
     SessionStarted {
         /// The session.
-        session: SessionId,
+        session: PppoeSessionId,
         /// The session's host.
         subscriber: SubscriberInfo,
     },
@@ -83,7 +83,7 @@ pub enum ConcentratorEvent {
     /// renegotiates its link. The concentrator has then removed the session's networks.
     Authenticate {
         /// The session.
-        session: SessionId,
+        session: PppoeSessionId,
         /// The claimed user name.
         user: Vec<u8>,
         /// The proof.
@@ -94,32 +94,32 @@ pub enum ConcentratorEvent {
     /// Forward packets of this network, before any output that follows this event.
     Install {
         /// The session.
-        session: SessionId,
+        session: PppoeSessionId,
         /// The session's host.
         subscriber: SubscriberInfo,
         /// Octets of the longest packet.
         mtu: u16,
         /// The addresses of both ends.
-        network: LinkNetwork,
+        network: NegotiatedAddresses,
     },
     /// Stop forwarding packets of this network.
     Remove {
         /// The session.
-        session: SessionId,
+        session: PppoeSessionId,
         /// The network.
         family: AddressFamily,
     },
     /// The maximum packet length has grown: a long test packet has passed (RFC 4638 §5.2).
     Mtu {
         /// The session.
-        session: SessionId,
+        session: PppoeSessionId,
         /// Octets of the longest packet.
         mtu: u16,
     },
     /// A session has ended. Its networks have been removed before.
     Ended {
         /// The session.
-        session: SessionId,
+        session: PppoeSessionId,
         /// The reason.
         reason: EndReason,
     },

@@ -7,9 +7,9 @@ use usher_core::{OctetReader, OctetWriter};
 
 /// A message type (RFC 8415 §7.3). An open set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct MessageType(pub u8);
+pub struct Dhcpv6MessageType(pub u8);
 
-impl MessageType {
+impl Dhcpv6MessageType {
     /// Solicit: a client looks for servers.
     pub const SOLICIT: Self = Self(1);
     /// Advertise: a server offers its service.
@@ -88,7 +88,7 @@ pub struct IaPd {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dhcpv6Message<'a> {
     /// The message type.
-    pub kind: MessageType,
+    pub kind: Dhcpv6MessageType,
     /// The transaction id.
     pub transaction: [u8; 3],
     /// The client's DUID.
@@ -112,7 +112,10 @@ pub struct Dhcpv6Message<'a> {
 }
 
 /// Calls `with` for each option with its code and data. `None`: a length exceeds the list, or `with` failed.
-fn for_each_option<'a>(octets: &'a [u8], mut with: impl FnMut(u16, &'a [u8]) -> Option<()>) -> Option<()> {
+fn for_each_dhcpv6_option<'a>(
+    octets: &'a [u8],
+    mut with: impl FnMut(u16, &'a [u8]) -> Option<()>,
+) -> Option<()> {
     let mut r = OctetReader::new(octets);
     while !r.is_empty() {
         let (code, length) = (r.read_u16().ok()?, r.read_u16().ok()?);
@@ -121,7 +124,7 @@ fn for_each_option<'a>(octets: &'a [u8], mut with: impl FnMut(u16, &'a [u8]) -> 
     Some(())
 }
 
-fn parse_status(data: &[u8]) -> Option<Dhcpv6Status> {
+fn parse_dhcpv6_status(data: &[u8]) -> Option<Dhcpv6Status> {
     Some(Dhcpv6Status(u16::from_be_bytes(*data.first_chunk()?)))
 }
 
@@ -134,15 +137,15 @@ impl IaPd {
             t2: r.read_u32().ok()?,
             ..Self::default()
         };
-        for_each_option(r.take_rest(), |code, data| {
+        for_each_dhcpv6_option(r.take_rest(), |code, data| {
             match code {
-                option::STATUS_CODE => this.status = Some(parse_status(data)?),
+                option::STATUS_CODE => this.status = Some(parse_dhcpv6_status(data)?),
                 option::IA_PREFIX => {
                     let mut r = OctetReader::new(data);
                     let (preferred, valid, length) =
                         (r.read_u32().ok()?, r.read_u32().ok()?, r.read_u8().ok()?);
                     let prefix = Ipv6Prefix::new(Ipv6Addr::from(r.read_array().ok()?), length)?;
-                    // RFC 8415 §21.22: a prefix with a preferred lifetime above the valid one is ignored.
+                    // RFC 8415, 21.22: a prefix with a preferred lifetime above the valid one is ignored.
                     if preferred <= valid {
                         this.prefixes.push(IaPrefix { prefix, preferred, valid });
                     }
@@ -173,7 +176,7 @@ impl IaPd {
 impl<'a> Dhcpv6Message<'a> {
     /// Creates a message without options.
     #[must_use]
-    pub const fn new(kind: MessageType, transaction: [u8; 3]) -> Self {
+    pub const fn new(kind: Dhcpv6MessageType, transaction: [u8; 3]) -> Self {
         Self {
             kind,
             transaction,
@@ -192,8 +195,8 @@ impl<'a> Dhcpv6Message<'a> {
     #[must_use]
     pub fn parse(octets: &'a [u8]) -> Option<Self> {
         let (&[kind, a, b, c], rest) = octets.split_first_chunk()?;
-        let mut this = Self::new(MessageType(kind), [a, b, c]);
-        for_each_option(rest, |code, data| {
+        let mut this = Self::new(Dhcpv6MessageType(kind), [a, b, c]);
+        for_each_dhcpv6_option(rest, |code, data| {
             match code {
                 option::CLIENT_ID => this.client = Some(data),
                 option::SERVER_ID => this.server = Some(data),
@@ -201,7 +204,7 @@ impl<'a> Dhcpv6Message<'a> {
                 option::PREFERENCE => this.preference = Some(*data.first()?),
                 option::IA_NA => this.addresses.push(u32::from_be_bytes(*data.first_chunk()?)),
                 option::IA_PD => this.delegations.push(IaPd::parse(data)?),
-                option::STATUS_CODE => this.status = Some(parse_status(data)?),
+                option::STATUS_CODE => this.status = Some(parse_dhcpv6_status(data)?),
                 option::OPTION_REQUEST => {
                     this.wants_dns |= data.chunks(2).any(|code| code == option::DNS_SERVERS.to_be_bytes());
                 }
@@ -257,7 +260,7 @@ impl<'a> Dhcpv6Message<'a> {
             put(option::STATUS_CODE, &code.to_be_bytes());
         }
         if self.wants_dns {
-            // RFC 8415 §18.2.1: every option request includes SOL_MAX_RT.
+            // RFC 8415, 18.2.1: every option request includes SOL_MAX_RT.
             let wanted = [option::DNS_SERVERS, option::SOL_MAX_RT].map(u16::to_be_bytes);
             put(option::OPTION_REQUEST, wanted.as_flattened());
         }

@@ -1,6 +1,6 @@
 //! The host's end of a link: solicits advertisements (RFC 4861 §6.3) and requests a prefix (RFC 8415 §18.2).
 
-use super::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType};
+use super::dhcp::{Dhcpv6Message, Dhcpv6MessageType, Dhcpv6Status, IaPd, IaPrefix};
 use super::neighbor::{ADVERTISEMENT, RouterAdvertisement, router_solicitation};
 use super::{
     ALL_DHCP_SERVERS, ALL_ROUTERS, Ipv6Prefix, LinkLocalPacket, LinkLocalPayload, dhcp_packet, icmp_packet,
@@ -42,7 +42,7 @@ pub(crate) enum Ipv6HostOutput {
 /// The state of a message exchange with its retransmissions (RFC 8415 §15).
 #[derive(Clone, Debug)]
 struct Dhcpv6Exchange {
-    kind: MessageType,
+    kind: Dhcpv6MessageType,
     transaction: [u8; 3],
     started_at: Instant,
     timeout: Duration,
@@ -51,10 +51,10 @@ struct Dhcpv6Exchange {
 }
 
 /// Returns IRT, MRT and MRC of a message (RFC 8415 §7.6).
-const fn retransmission_times(kind: MessageType) -> (Duration, Duration, u32) {
+const fn retransmission_times(kind: Dhcpv6MessageType) -> (Duration, Duration, u32) {
     let (first, most, count) = match kind {
-        MessageType::SOLICIT => (1, 3600, 0),
-        MessageType::REQUEST => (1, 30, 10),
+        Dhcpv6MessageType::SOLICIT => (1, 3600, 0),
+        Dhcpv6MessageType::REQUEST => (1, 30, 10),
         _ => (10, 600, 0),
     };
     (Duration::from_secs(first), Duration::from_secs(most), count)
@@ -87,7 +87,7 @@ pub(crate) struct Ipv6Host {
     requester: Option<Dhcpv6Client>,
 }
 
-fn deadline_after(now: Instant, seconds: u32) -> Instant {
+fn lifetime_deadline(now: Instant, seconds: u32) -> Instant {
     if seconds == u32::MAX { Instant::FAR_FUTURE } else { now + Duration::from_secs(seconds.into()) }
 }
 
@@ -96,10 +96,10 @@ impl Ipv6Host {
     pub(crate) fn new(own: Ipv6Addr, duid: Option<Vec<u8>>, now: Instant, rng: &mut SecureRng) -> Self {
         let begin = |duid| {
             let mut one = Dhcpv6Client { duid, exchange: None, server: Vec::new(), bound: None };
-            // RFC 8415 §18.2.1: a random delay up to SOL_MAX_DELAY.
+            // RFC 8415, 18.2.1: the first Solicit waits for a random delay up to SOL_MAX_DELAY.
             one.start_exchange(
                 now + Duration::from_secs(1).mul_f64(rng.sample_unit()),
-                MessageType::SOLICIT,
+                Dhcpv6MessageType::SOLICIT,
                 rng,
             );
             one
@@ -135,7 +135,7 @@ impl Ipv6Host {
         out: &mut Vec<Ipv6HostOutput>,
     ) -> bool {
         match packet.payload {
-            // RFC 4861 §6.1.2.
+            // RFC 4861, 6.1.2: from a link-local source, with a hop limit of 255.
             LinkLocalPayload::Icmp { kind: ADVERTISEMENT, code: 0, body }
                 if packet.hop_limit == 255 && is_link_local(packet.source) =>
             {
@@ -157,7 +157,7 @@ impl Ipv6Host {
 }
 
 impl Dhcpv6Client {
-    fn start_exchange(&mut self, due: Instant, kind: MessageType, rng: &mut SecureRng) {
+    fn start_exchange(&mut self, due: Instant, kind: Dhcpv6MessageType, rng: &mut SecureRng) {
         let transaction = rng.random_array();
         let exchange =
             Dhcpv6Exchange { kind, transaction, started_at: due, timeout: Duration::ZERO, sent: 0, due };
@@ -168,7 +168,7 @@ impl Dhcpv6Client {
         let bound = self.bound.as_ref();
         let next = bound.map(|bound| match self.exchange.as_ref().map(|exchange| exchange.kind) {
             None => bound.renew.min(bound.expires),
-            Some(MessageType::RENEW) => bound.rebind.min(bound.expires),
+            Some(Dhcpv6MessageType::RENEW) => bound.rebind.min(bound.expires),
             Some(_) => bound.expires,
         });
         earliest_deadline([self.exchange.as_ref().map(|exchange| exchange.due), next])
@@ -186,20 +186,21 @@ impl Dhcpv6Client {
             if bound.expires <= now {
                 self.bound = None;
                 out.push(Ipv6HostOutput::Delegated(None));
-                self.start_exchange(now, MessageType::SOLICIT, rng);
-            } else if bound.rebind <= now && matches!(kind, None | Some(MessageType::RENEW)) {
-                self.start_exchange(now, MessageType::REBIND, rng);
+                self.start_exchange(now, Dhcpv6MessageType::SOLICIT, rng);
+            } else if bound.rebind <= now && matches!(kind, None | Some(Dhcpv6MessageType::RENEW)) {
+                self.start_exchange(now, Dhcpv6MessageType::REBIND, rng);
             } else if bound.renew <= now && kind.is_none() {
-                self.start_exchange(now, MessageType::RENEW, rng);
+                // RFC 8415, 18.2.4: the prefix is renewed at T1.
+                self.start_exchange(now, Dhcpv6MessageType::RENEW, rng);
             }
         }
         let Some(exchange) = self.exchange.as_mut().filter(|exchange| exchange.due <= now) else { return };
         let (first, most, count) = retransmission_times(exchange.kind);
         if count > 0 && exchange.sent >= count {
-            return self.start_exchange(now, MessageType::SOLICIT, rng);
+            return self.start_exchange(now, Dhcpv6MessageType::SOLICIT, rng);
         }
-        // RFC 8415 §18.2.1: RAND of the first Solicit is above zero.
-        let solicits = exchange.kind == MessageType::SOLICIT;
+        // RFC 8415, 18.2.1: the random part of the first Solicit's timeout is above zero.
+        let solicits = exchange.kind == Dhcpv6MessageType::SOLICIT;
         let random = if solicits && exchange.sent == 0 {
             rng.sample_unit() / 10.0
         } else {
@@ -208,13 +209,14 @@ impl Dhcpv6Client {
         let next = if exchange.sent == 0 {
             first.mul_f64(1.0 + random)
         } else {
+            // RFC 8415, 15: each timeout is twice the last, with a random part.
             exchange.timeout.mul_f64(2.0 + random)
         };
         exchange.timeout = if next > most { most.mul_f64(1.0 + random) } else { next };
         exchange.sent += 1;
         exchange.due = now + exchange.timeout;
         let hundredths = now.duration_since(exchange.started_at).as_millis() / 10;
-        let asks_its_server = matches!(exchange.kind, MessageType::REQUEST | MessageType::RENEW);
+        let asks_its_server = matches!(exchange.kind, Dhcpv6MessageType::REQUEST | Dhcpv6MessageType::RENEW);
         let had = self.bound.as_ref().map(|bound| IaPrefix { prefix: bound.prefix, preferred: 0, valid: 0 });
         let wish = IaPd { iaid: IAID, prefixes: had.into_iter().collect(), ..IaPd::default() };
         let message = Dhcpv6Message {
@@ -239,23 +241,29 @@ impl Dhcpv6Client {
     ) -> bool {
         let Some(exchange) = &self.exchange else { return false };
         let (asked, kind) = (exchange.transaction, exchange.kind);
-        let wanted = if kind == MessageType::SOLICIT { MessageType::ADVERTISE } else { MessageType::REPLY };
+        let wanted = if kind == Dhcpv6MessageType::SOLICIT {
+            Dhcpv6MessageType::ADVERTISE
+        } else {
+            Dhcpv6MessageType::REPLY
+        };
         let Some(server) = message.server else { return false };
+        // RFC 8415, 16.3, 16.10: a message without our DUID, a server's, or the transaction is dropped.
         if message.kind != wanted || message.transaction != asked || message.client != Some(&self.duid[..]) {
             return false;
         }
         let association = message.delegations.iter().find(|one| one.iaid == IAID);
-        // RFC 8415 §21.21: an association with T1 above T2 is ignored.
+        // RFC 8415, 21.21: an association with T1 above T2 is ignored.
         let association = association.filter(|one| one.t1 == 0 || one.t2 == 0 || one.t1 <= one.t2);
         let usable = |one: &&IaPrefix| one.valid > 0;
         let granted = association.and_then(|one| one.prefixes.iter().find(usable));
-        if kind == MessageType::SOLICIT {
-            // A link has one server, so wait for no other. Without a prefix in its Advertise, Solicit continues.
+        if kind == Dhcpv6MessageType::SOLICIT {
+            // A link has only one server, so the host waits for no other Advertise. If this one has no prefix, Solicit
+            // messages continue.
             if granted.is_none() {
                 return true;
             }
             self.server = server.into();
-            self.start_exchange(now, MessageType::REQUEST, rng);
+            self.start_exchange(now, Dhcpv6MessageType::REQUEST, rng);
             self.handle_timeout(own, now, rng, out);
             return true;
         }
@@ -264,30 +272,30 @@ impl Dhcpv6Client {
                 self.server = server.into();
                 self.exchange = None;
                 let IaPrefix { prefix, preferred, valid } = *granted;
-                // RFC 8415 §21.21: 0 leaves the choice to the client: 0.5 and 0.8 of the preferred lifetime.
+                // RFC 8415, 21.21: 0 leaves the choice to the client: 0.5 and 0.8 of the preferred lifetime.
                 let share = |told: u32, part: u64| match (told, preferred) {
                     (0, u32::MAX) | (u32::MAX, _) => Instant::FAR_FUTURE,
                     (0, _) => now + Duration::from_secs(u64::from(preferred) * part / 10),
-                    _ => deadline_after(now, told),
+                    _ => lifetime_deadline(now, told),
                 };
                 let (renew, rebind) = (share(association.t1, 5), share(association.t2, 8));
-                let bound = BoundPrefix { prefix, renew, rebind, expires: deadline_after(now, valid) };
+                let bound = BoundPrefix { prefix, renew, rebind, expires: lifetime_deadline(now, valid) };
                 self.bound = Some(bound);
                 let dns = message.dns.clone();
                 out.push(Ipv6HostOutput::Delegated(Some(DelegatedPrefix { prefix, preferred, valid, dns })));
             }
             (Some(association), None) if association.status == Some(Dhcpv6Status::NO_BINDING) => {
-                // RFC 8415 §18.2.10.1: on NoBinding, send a Request for the same prefix.
+                // RFC 8415, 18.2.10.1: on NoBinding, send a Request for the same prefix.
                 self.server = server.into();
-                self.start_exchange(now, MessageType::REQUEST, rng);
+                self.start_exchange(now, Dhcpv6MessageType::REQUEST, rng);
             }
             _ => {
                 if self.bound.take().is_some() {
                     out.push(Ipv6HostOutput::Delegated(None));
                 }
-                // Wait first: the server has just declined.
-                let (_, pause, _) = retransmission_times(MessageType::REQUEST);
-                self.start_exchange(now + pause, MessageType::SOLICIT, rng);
+                // The server has just declined, so the next Solicit waits first.
+                let (_, pause, _) = retransmission_times(Dhcpv6MessageType::REQUEST);
+                self.start_exchange(now + pause, Dhcpv6MessageType::SOLICIT, rng);
             }
         }
         true

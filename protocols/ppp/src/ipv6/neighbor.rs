@@ -109,6 +109,7 @@ impl RouterAdvertisement {
                         });
                     }
                 }
+                // RFC 4861, 9: unknown options are ignored.
                 _ => {}
             }
         }

@@ -1,6 +1,6 @@
 //! The router's end of a link: advertises the link's prefix (RFC 4861 §6.2) and delegates another (RFC 8415 §18.3).
 
-use super::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType};
+use super::dhcp::{Dhcpv6Message, Dhcpv6MessageType, Dhcpv6Status, IaPd, IaPrefix};
 use super::neighbor::{PrefixInformation, RouterAdvertisement, SOLICITATION, is_solicitation};
 use super::{
     ALL_NODES, Ipv6Prefix, LinkLocalPacket, LinkLocalPayload, dhcp_packet, icmp_packet, is_link_local,
@@ -63,7 +63,7 @@ impl Ipv6Router {
         let RouterConfig { prefix, delegated, dns, mtu, .. } = &self.offer;
         let information = |prefix| PrefixInformation {
             prefix,
-            // The link has only two ends: packets to other addresses of the prefix go to the router.
+            // The link has only two ends. Packets to other addresses of the prefix go to the router.
             on_link: false,
             autonomous: true,
             valid: VALID,
@@ -94,19 +94,21 @@ impl Ipv6Router {
         out: &mut Vec<Vec<u8>>,
     ) -> bool {
         match packet.payload {
-            // RFC 4861 §6.1.1.
+            // RFC 4861, 6.1.1: a hop limit other than 255 drops the solicitation.
             LinkLocalPayload::Icmp { kind: SOLICITATION, code: 0, body } if packet.hop_limit == 255 => {
                 if !is_solicitation(body) {
                     return false;
                 }
-                // RFC 4861 §6.2.6: after a random delay, and with a minimum distance to the last.
+                // RFC 4861, 6.2.6: the advertisement waits for a random delay, and for the minimum interval since the
+                // last one.
                 let soon = now + MAX_DELAY.mul_f64(rng.sample_unit());
                 let earliest = self.last.map_or(soon, |last| (last + MIN_DELAY_BETWEEN).max(soon));
                 self.due = self.due.min(earliest);
                 true
             }
             LinkLocalPayload::Dhcp { for_server: true, message } if is_link_local(packet.source) => {
-                let answer = Dhcpv6Message::parse(message).and_then(|message| self.answer_message(&message));
+                let answer =
+                    Dhcpv6Message::parse(message).and_then(|message| self.answer_dhcpv6_message(&message));
                 let taken = answer.is_some();
                 out.extend(answer.map(|answer| dhcp_packet(self.own, packet.source, false, &answer)));
                 taken
@@ -116,16 +118,16 @@ impl Ipv6Router {
     }
 
     /// Returns the answer to a client's message; `None`: the message is discarded (RFC 8415 §16).
-    fn answer_message(&self, message: &Dhcpv6Message<'_>) -> Option<Vec<u8>> {
+    fn answer_dhcpv6_message(&self, message: &Dhcpv6Message<'_>) -> Option<Vec<u8>> {
         let ours = message.server == Some(&self.offer.duid[..]);
         let valid = match message.kind {
-            MessageType::SOLICIT | MessageType::REBIND => {
+            Dhcpv6MessageType::SOLICIT | Dhcpv6MessageType::REBIND => {
                 message.client.is_some() && message.server.is_none()
             }
-            MessageType::REQUEST | MessageType::RENEW | MessageType::RELEASE => {
+            Dhcpv6MessageType::REQUEST | Dhcpv6MessageType::RENEW | Dhcpv6MessageType::RELEASE => {
                 message.client.is_some() && ours
             }
-            MessageType::INFORMATION_REQUEST => {
+            Dhcpv6MessageType::INFORMATION_REQUEST => {
                 (message.server.is_none() || ours)
                     && message.delegations.is_empty()
                     && message.addresses.is_empty()
@@ -135,16 +137,17 @@ impl Ipv6Router {
         if !valid {
             return None;
         }
-        let advertises = message.kind == MessageType::SOLICIT;
-        let kind = if advertises { MessageType::ADVERTISE } else { MessageType::REPLY };
-        let releases = message.kind == MessageType::RELEASE;
-        // The first association gets the session's prefix. The session is the binding, so every client DUID gets the
-        // same.
+        let advertises = message.kind == Dhcpv6MessageType::SOLICIT;
+        let kind = if advertises { Dhcpv6MessageType::ADVERTISE } else { Dhcpv6MessageType::REPLY };
+        let releases = message.kind == Dhcpv6MessageType::RELEASE;
+        // Only the first association gets the session's prefix. The prefix is bound to the session, so it is the same
+        // for every client DUID.
         let delegations = message.delegations.iter().enumerate().map(|(n, wish)| {
             match self.offer.delegated.filter(|_| n == 0) {
                 Some(prefix) => delegate_prefix(wish, prefix),
                 None => {
-                    let again = matches!(message.kind, MessageType::RENEW | MessageType::REBIND);
+                    // RFC 8415, 18.3.2, 18.3.4, 18.3.9: NoPrefixAvail, or NoBinding for an unknown association.
+                    let again = matches!(message.kind, Dhcpv6MessageType::RENEW | Dhcpv6MessageType::REBIND);
                     let status =
                         Some(if again { Dhcpv6Status::NO_BINDING } else { Dhcpv6Status::NO_PREFIXES });
                     IaPd { iaid: wish.iaid, status, ..IaPd::default() }
@@ -172,7 +175,7 @@ fn delegate_prefix(wish: &IaPd, prefix: Ipv6Prefix) -> IaPd {
     let granted = IaPrefix { prefix, preferred: PREFERRED, valid: VALID };
     IaPd {
         iaid: wish.iaid,
-        // RFC 8415 §21.21: 0.5 and 0.8 of the preferred lifetime.
+        // RFC 8415, 21.21: T1 and T2 are 0.5 and 0.8 of the preferred lifetime.
         t1: PREFERRED / 2,
         t2: PREFERRED / 10 * 8,
         prefixes: core::iter::once(granted).chain(strays).collect(),

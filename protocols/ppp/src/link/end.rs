@@ -1,49 +1,49 @@
 //! The reasons for the end of a session.
 
 usher_core::named! {
-    "why a session ended";
-    /// Why a session ended, or never came to be.
+    "an end reason";
+    /// Why a session ended or was never established.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     pub enum EndReason {
-        /// This side was told to end it.
+        /// A command of this side ended it.
         Closed = "closed",
-        /// The other side ended it by LCP.
+        /// The peer ended it by LCP.
         PeerClosed = "peer-closed",
-        /// The other side ended it by PADT.
+        /// The peer ended it by PADT.
         Padt = "padt",
-        /// The other side does not answer.
+        /// The peer does not answer.
         Unreachable = "unreachable",
-        /// Both answer, and do not come to agree.
+        /// The negotiation of options does not converge.
         NotConverging = "not-converging",
-        /// What is sent comes back: the link is looped.
+        /// The link is looped: sent packets come back.
         Looped = "looped",
-        /// Setting up took too long.
+        /// The session setup took too long.
         SetupTimeout = "setup-timeout",
-        /// The other side has no way of showing who it is that this side takes.
+        /// The peer offers no acceptable authentication protocol.
         NoAuthentication = "no-authentication",
-        /// The concentrator asks for no proof of who this side is, and so shows none of its own.
-        AuthenticationNotRequested = "unasked",
-        /// The other side did not prove who it is.
+        /// The concentrator requests no authentication, so it does not prove its own identity either.
+        AuthenticationNotRequested = "authentication-not-requested",
+        /// The authentication of the peer failed.
         AuthenticationFailed = "authentication-failed",
-        /// This side was not believed.
+        /// The peer rejected this side's authentication.
         Refused = "refused",
-        /// The concentrator does not know the password that it let this side in by.
+        /// The concentrator accepted this side without knowing its password.
         Impostor = "impostor",
-        /// Whoever judges proofs did not answer.
+        /// The authentication backend did not answer.
         Unjudged = "unjudged",
-        /// No network protocol is left that both want.
+        /// No common network protocol is left.
         NoNetwork = "no-network",
-        /// The same host began another session and may not have both.
+        /// A newer session of the same host replaced it.
         Replaced = "replaced",
-        /// The other side leaves what was agreed to again and again.
+        /// The peer renegotiates too often.
         Renegotiating = "renegotiating",
-        /// Others wanted its place before its host was let in.
+        /// It was evicted before the end of authentication.
         CrowdedOut = "crowded-out",
-        /// The other side does not know LCP, or what is fundamental to it.
+        /// The peer does not support LCP or a fundamental part of it.
         Protocol = "protocol",
-        /// A packet of authentication is longer than the other side takes, or a name or password longer than PAP can say.
+        /// An authentication packet is too long for the peer, or a name or password is too long for PAP.
         TooLong = "too-long",
-        /// No concentrator offers what is asked for.
+        /// No concentrator offers the requested service.
         NoConcentrator = "no-concentrator",
     }
 }

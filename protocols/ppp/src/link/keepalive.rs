@@ -1,6 +1,6 @@
 //! Echo-Requests: liveness of the peer (RFC 2516 §7), and a test whether long packets pass (RFC 4638 §5.2).
 
-use super::{EndReason, LinkConfig, LinkOutput, PppLink};
+use super::{EndReason, LinkConfig, PppLink, PppLinkOutput};
 use crate::packet::{ControlCode, ControlPacket, HEADER, PppProtocol};
 use alloc::vec::Vec;
 use usher_core::timer::earliest_deadline;
@@ -59,6 +59,7 @@ impl EchoKeepalive {
     pub(super) fn usable_mtu(&self, agreed: u16) -> u16 {
         match self.trial {
             MtuProbe::Passed(octets) => octets.min(agreed),
+            // RFC 4638, 5.2: no packet is longer than usual before a test packet of that size has passed.
             _ => agreed.min(ORDINARY),
         }
     }
@@ -88,13 +89,13 @@ impl PppLink {
                 false => (self.config.echo_failures, self.keepalive.interval),
             };
             if each.is_zero() {
-                // The probe was answered and periodic requests are off.
+                // Periodic requests are off and the peer has answered the probe, so none is due.
                 self.keepalive.due = None;
             } else if self.keepalive.unanswered >= most {
-                return self.abort_link(EndReason::Unreachable);
+                return self.end_link_without_lcp(EndReason::Unreachable);
             } else {
                 self.keepalive.unanswered += 1;
-                self.keepalive.identifier = self.send_echo(HEADER + 4);
+                self.keepalive.identifier = self.send_lcp_echo_request(HEADER + 4);
                 self.keepalive.due = Some(now + each);
             }
         }
@@ -103,7 +104,7 @@ impl PppLink {
         {
             self.keepalive.trial = MtuProbe::None;
             if left > 0 {
-                let identifier = self.send_echo(octets.into());
+                let identifier = self.send_lcp_echo_request(octets.into());
                 let due = now + REPLY_TIMEOUT;
                 self.keepalive.trial = MtuProbe::Out { identifier, octets, left: left - 1, due };
             }
@@ -111,7 +112,7 @@ impl PppLink {
     }
 
     /// Probes the peer at once, because another session wants its place.
-    pub(crate) fn probe_peer(&mut self, now: Instant) {
+    pub(crate) fn probe_link_peer(&mut self, now: Instant) {
         if self.keepalive.open && !self.keepalive.probing {
             (self.keepalive.probing, self.keepalive.unanswered) = (true, 0);
             self.keepalive.due = Some(now);
@@ -119,7 +120,7 @@ impl PppLink {
     }
 
     /// Sends an Echo-Request of `octets` in all, with the magic number in front.
-    fn send_echo(&mut self, octets: usize) -> u8 {
+    fn send_lcp_echo_request(&mut self, octets: usize) -> u8 {
         let mut data = self.lcp.options.magic.unwrap_or(0).to_be_bytes().to_vec();
         data.resize(octets - HEADER, 0);
         let (code, identifier) = (ControlCode::ECHO_REQUEST, self.lcp.next_identifier());
@@ -131,7 +132,7 @@ impl PppLink {
     pub(super) fn echo_reply(&mut self, identifier: u8, data: &[u8]) {
         let magic = self.lcp.options.magic.unwrap_or(0).to_be_bytes();
         let mut data: Vec<u8> = [&magic[..], data.get(4..).unwrap_or_default()].concat();
-        // The request can be longer than the peer's own MRU.
+        // The peer may send a longer request than its own MRU lets it receive, so the reply is truncated.
         data.truncate(usize::from(self.lcp.options.mtu()) - HEADER);
         let code = ControlCode::ECHO_REPLY;
         self.send_packet(PppProtocol::LCP, ControlPacket { code, identifier, data: &data }.to_vec());
@@ -144,7 +145,7 @@ impl PppLink {
             && packet.data.len() + HEADER == usize::from(octets)
         {
             self.keepalive.trial = MtuProbe::Passed(octets);
-            self.outputs.push(LinkOutput::Mtu(octets));
+            self.outputs.push(PppLinkOutput::Mtu(octets));
             return true;
         }
         let asked = self.keepalive.unanswered > 0 && self.keepalive.identifier == packet.identifier;

@@ -1,7 +1,7 @@
 //! AC-Cookies (RFC 2516 §9): a returned cookie proves that the host receives at its address. They need no state.
 
 use super::MacAddress;
-use usher_core::{Duration, Instant, PortId, SecureRng};
+use usher_core::{Duration, Instant, LinkLayerPortId, SecureRng};
 use usher_crypto::SecretValue;
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac::hmac_sha256;
@@ -28,7 +28,7 @@ impl CookieSecrets {
 
     fn compute_cookie(
         (number, secret): &(u8, SecretValue<[u8; 32]>),
-        port: PortId,
+        port: LinkLayerPortId,
         host: MacAddress,
     ) -> [u8; COOKIE] {
         let code = hmac_sha256(&**secret, &[&port.0.to_be_bytes(), &host.0]);
@@ -51,7 +51,7 @@ impl CookieSecrets {
         &mut self,
         now: Instant,
         rng: &mut SecureRng,
-        port: PortId,
+        port: LinkLayerPortId,
         host: MacAddress,
     ) -> [u8; COOKIE] {
         self.rotate_secrets(now, rng);
@@ -62,7 +62,7 @@ impl CookieSecrets {
         &mut self,
         now: Instant,
         rng: &mut SecureRng,
-        (port, host): (PortId, MacAddress),
+        (port, host): (LinkLayerPortId, MacAddress),
         cookie: &[u8],
     ) -> bool {
         self.rotate_secrets(now, rng);
@@ -80,10 +80,10 @@ mod tests {
         let mut rng = SecureRng::from_seed([1; 32]);
         let at = |secs| Instant::ZERO + Duration::from_secs(secs);
         let mut cookies = CookieSecrets::new(&mut rng, at(0));
-        let (port, host) = (PortId(3), MacAddress([2, 0, 0, 0, 0, 1]));
+        let (port, host) = (LinkLayerPortId(3), MacAddress([2, 0, 0, 0, 0, 1]));
         let cookie = cookies.make_cookie(at(59), &mut rng, port, host);
         assert!(cookies.verify_cookie(at(59 + 60), &mut rng, (port, host), &cookie));
-        for other in [(PortId(4), host), (port, MacAddress([2, 0, 0, 0, 0, 2]))] {
+        for other in [(LinkLayerPortId(4), host), (port, MacAddress([2, 0, 0, 0, 0, 2]))] {
             assert!(!cookies.verify_cookie(at(100), &mut rng, other, &cookie));
         }
         let mut wrong = cookie;

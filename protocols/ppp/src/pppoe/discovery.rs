@@ -29,7 +29,7 @@ const LINE_ID: usize = 63;
 
 /// A tag that reports an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum ErrorTag {
+pub enum PppoeErrorTag {
     /// Service-Name-Error: the service is not available.
     ServiceName,
     /// AC-System-Error: the concentrator lacks resources.
@@ -38,7 +38,7 @@ pub enum ErrorTag {
     Generic,
 }
 
-impl ErrorTag {
+impl PppoeErrorTag {
     const fn from_tag_type(number: u16) -> Option<Self> {
         match number {
             tag::SERVICE_NAME_ERROR => Some(Self::ServiceName),
@@ -56,7 +56,7 @@ impl ErrorTag {
     }
 }
 
-impl fmt::Display for ErrorTag {
+impl fmt::Display for PppoeErrorTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ServiceName => "Service-Name-Error",
@@ -68,8 +68,8 @@ impl fmt::Display for ErrorTag {
 
 /// A tag whose length exceeds the packet or differs from its type's fixed length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the tag {tag:#06x} has a length of {length}, which does not fit")]
-pub struct TagError {
+#[error("the tag {tag:#06x} has an invalid length of {length}")]
+pub struct PppoeTagError {
     /// TAG_TYPE.
     pub tag: u16,
     /// TAG_LENGTH.
@@ -97,7 +97,7 @@ pub struct DiscoveryTags<'a> {
     /// Agent-Remote-Id (RFC 4679), added by an intermediate agent.
     pub remote_id: Option<&'a [u8]>,
     /// Error tags with their texts.
-    pub errors: Vec<(ErrorTag, &'a [u8])>,
+    pub errors: Vec<(PppoeErrorTag, &'a [u8])>,
 }
 
 impl<'a> DiscoveryTags<'a> {
@@ -105,12 +105,12 @@ impl<'a> DiscoveryTags<'a> {
     ///
     /// # Errors
     /// A length is wrong. The whole packet is then unreliable.
-    pub fn parse(payload: &'a [u8]) -> Result<Self, TagError> {
+    pub fn parse(payload: &'a [u8]) -> Result<Self, PppoeTagError> {
         let (mut r, mut this) = (OctetReader::new(payload), Self::default());
         while !r.is_empty() {
-            let short = |_| TagError { tag: 0, length: 0 };
+            let short = |_| PppoeTagError { tag: 0, length: 0 };
             let (number, length) = (r.read_u16().map_err(short)?, r.read_u16().map_err(short)?);
-            let wrong = TagError { tag: number, length };
+            let wrong = PppoeTagError { tag: number, length };
             let value = r.read_bytes(length.into()).map_err(|_| wrong)?;
             match number {
                 tag::END_OF_LIST => break,
@@ -125,7 +125,8 @@ impl<'a> DiscoveryTags<'a> {
                 }
                 tag::VENDOR_SPECIFIC => this.parse_vendor_tag(value),
                 other => {
-                    if let Some(error) = ErrorTag::from_tag_type(other) {
+                    // RFC 2516, 5: unknown tags are ignored.
+                    if let Some(error) = PppoeErrorTag::from_tag_type(other) {
                         this.errors.push((error, value));
                     }
                 }

@@ -1,9 +1,9 @@
 //! Codecs: the examples of the RFCs, properties, arbitrary octets.
 
 use super::*;
-use crate::auth::message::{ChapValue, PapRequest, ms_chap_v2_error, pap_message};
-use crate::packet::{ConfigOption, ControlCode, ControlPacket, OptionError, PacketError, PppProtocol};
-use crate::pppoe::{ErrorTag, FrameError, TagError};
+use crate::auth::message::{ChapPacketData, PapRequest, ms_chap_v2_error, pap_message};
+use crate::packet::{ConfigOption, ConfigOptionError, ControlCode, ControlPacket, PacketError, PppProtocol};
+use crate::pppoe::{FrameError, PppoeErrorTag, PppoeTagError};
 use proptest::prelude::*;
 
 const HOST: MacAddress = MacAddress([0, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e]);
@@ -40,7 +40,7 @@ fn what_is_no_frame_says_why() {
     };
     assert_eq!(with(12, 8), Err("EtherType 0x0863 is not PPPoE's".into()));
     assert_eq!(with(14, 0x12), Err("PPPoE version and type 0x12 are not 0x11".into()));
-    assert_eq!(with(19, 1), Err("the frame is truncated: 1 bytes wanted, 0 left".into()));
+    assert_eq!(with(19, 1), Err("the frame is truncated: 1 bytes needed, 0 left".into()));
     assert!(matches!(PppoeFrame::parse(&good[..13]), Err(FrameError::Truncated(_))));
     let padded = [&good[..], &[0; 40]].concat();
     assert_eq!(PppoeFrame::parse(&padded), PppoeFrame::parse(&good));
@@ -49,8 +49,8 @@ fn what_is_no_frame_says_why() {
 #[test]
 fn tags_of_wrong_lengths_are_refused_and_unknown_ones_ignored() {
     let wrong = |octets: &[u8]| DiscoveryTags::parse(octets).unwrap_err();
-    assert_eq!(wrong(&[1, 1, 0, 5, 0]), TagError { tag: 0x0101, length: 5 });
-    assert_eq!(wrong(&[1, 0x20, 0, 1, 0]), TagError { tag: 0x0120, length: 1 });
+    assert_eq!(wrong(&[1, 1, 0, 5, 0]), PppoeTagError { tag: 0x0101, length: 5 });
+    assert_eq!(wrong(&[1, 0x20, 0, 1, 0]), PppoeTagError { tag: 0x0120, length: 1 });
     assert!(DiscoveryTags::parse(&[1, 1, 0]).is_err());
     // An unknown tag, End-Of-List, and octets after it.
     let tags = DiscoveryTags::parse(&[9, 9, 0, 2, 1, 2, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 9]).unwrap();
@@ -74,10 +74,10 @@ fn control_packets_and_options_say_what_is_wrong() {
     assert_eq!(ControlPacket::parse(&[1, 2, 0, 5]), Err(PacketError::Truncated(4)));
     let padded = ControlPacket::parse(&[1, 2, 0, 5, 7, 0, 0]).unwrap();
     assert_eq!((padded.data, padded.to_string()), (&[7][..], "Configure-Request 2, 1 octets".into()));
-    let wrong = |octets: &[u8]| ConfigOption::parse_all(octets).unwrap_err();
-    assert_eq!(wrong(&[1, 4, 0, 0, 5, 6, 1]), OptionError { offset: 4, length: 6, left: 3 });
-    assert_eq!(wrong(&[1, 1]), OptionError { offset: 0, length: 1, left: 2 });
-    assert_eq!(wrong(&[1]), OptionError { offset: 0, length: 0, left: 1 });
+    let wrong = |octets: &[u8]| ConfigOption::parse_all_options(octets).unwrap_err();
+    assert_eq!(wrong(&[1, 4, 0, 0, 5, 6, 1]), ConfigOptionError { offset: 4, length: 6, left: 3 });
+    assert_eq!(wrong(&[1, 1]), ConfigOptionError { offset: 0, length: 1, left: 2 });
+    assert_eq!(wrong(&[1]), ConfigOptionError { offset: 0, length: 0, left: 1 });
     assert_eq!(PppProtocol::split_packet(&[0xc0]), None);
     assert_eq!([PppProtocol::LCP.to_string(), PppProtocol(0x80fd).to_string()], ["LCP", "protocol 0x80fd"]);
     assert_eq!([ControlCode(77).to_string(), PppoeCode(1).to_string()], ["code 77", "code 0x01"]);
@@ -96,13 +96,13 @@ fn messages_for_people_and_of_ms_chap_are_found() {
     // RFC 1334 §2.2.1, with a name of three octets.
     let request = PapRequest::parse(b"\x03bob\x00").unwrap();
     assert_eq!((request.name, request.password), (&b"bob"[..], &b""[..]));
-    assert!(PapRequest::parse(b"\x03bo").is_err() && ChapValue::parse(b"\x03ab").is_err());
+    assert!(PapRequest::parse(b"\x03bo").is_err() && ChapPacketData::parse(b"\x03ab").is_err());
 }
 
 /// Both forms of RFC 5072 §4.1, and RFC 4862's link-local address.
 #[test]
 fn an_interface_identifier_comes_of_an_ethernet_address() {
-    let of = InterfaceIdentifier::of_eui48([0x00, 0x1b, 0x2c, 0x3d, 0x4e, 0x5f]);
+    let of = InterfaceIdentifier::from_eui48_address([0x00, 0x1b, 0x2c, 0x3d, 0x4e, 0x5f]);
     assert_eq!(
         (of.to_string(), of.link_local().to_string()),
         ("021b:2cff:fe3d:4e5f".into(), "fe80::21b:2cff:fe3d:4e5f".into())
@@ -122,7 +122,7 @@ proptest! {
         line in proptest::array::uniform2(proptest::option::of(octets_up_to(64))),
         errors in proptest::collection::vec((0usize..3, octets_up_to(20)), 0..3),
     ) {
-        let kinds = [ErrorTag::ServiceName, ErrorTag::AcSystem, ErrorTag::Generic];
+        let kinds = [PppoeErrorTag::ServiceName, PppoeErrorTag::AcSystem, PppoeErrorTag::Generic];
         let [ac_name, host_uniq, cookie, relay_session_id] = once.each_ref().map(Option::as_deref);
         let [circuit_id, remote_id] = line.each_ref().map(Option::as_deref);
         let tags = DiscoveryTags {
@@ -144,11 +144,11 @@ proptest! {
     #[test]
     fn arbitrary_octets_do_no_harm(bytes in octets_up_to(300)) {
         prop_assert!(crate::fuzz::check_message(&bytes));
-        prop_assert!(crate::fuzz::check_endpoints(&bytes));
+        prop_assert!(crate::fuzz::fuzz_pppoe_endpoints(&bytes));
     }
 
     #[test]
     fn a_session_with_altered_frames_never_skips_authentication(bytes in octets_up_to(400)) {
-        prop_assert!(crate::fuzz::check_session(&bytes));
+        prop_assert!(crate::fuzz::fuzz_pppoe_session(&bytes));
     }
 }

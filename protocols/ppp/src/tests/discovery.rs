@@ -3,7 +3,7 @@
 use super::*;
 use crate::auth::AuthenticationProtocol;
 use crate::concentrator::{ConfigError, ExcessSessionPolicy};
-use crate::pppoe::{ErrorTag, RateLimit};
+use crate::pppoe::{PppoeErrorTag, TokenBucketRate};
 
 fn padi_frame(from: MacAddress, tags: &DiscoveryTags<'_>) -> Vec<u8> {
     discovery_frame(from, MacAddress::BROADCAST, PppoeCode::PADI, 0, tags)
@@ -72,7 +72,7 @@ fn services_are_offered_by_name() {
     let refused = PppoeFrame::parse(&refused).unwrap();
     assert_eq!((refused.code, refused.session), (PppoeCode::PADS, 0));
     let said = DiscoveryTags::parse(refused.payload).unwrap();
-    assert_eq!((said.errors[0].0, said.services), (ErrorTag::ServiceName, vec![&b"guest"[..]]));
+    assert_eq!((said.errors[0].0, said.services), (PppoeErrorTag::ServiceName, vec![&b"guest"[..]]));
     let counters = world.net[world.ac].counters();
     assert_eq!((counters.not_offered, counters.no_service, counters.sessions), (1, 1, 0));
     // A PADI for another concentrator's name.
@@ -94,7 +94,7 @@ fn a_client_asks_for_the_service_and_concentrator_that_it_wants() {
         let mut world = PppoeTestNetwork::new(config.clone(), vec![client]);
         world.connect_client(0);
         world.net.run_for(secs(60));
-        assert_eq!(world.net[world.clients[0]].has_session(), comes);
+        assert_eq!(world.net[world.clients[0]].has_pppoe_session(), comes);
         assert_eq!(world.client_end_reasons(0).is_empty(), comes);
     }
 }
@@ -195,7 +195,7 @@ fn a_power_cycled_host_returns_before_its_session_times_out() {
 
 #[test]
 fn floods_of_initiations_are_limited_and_remembered_in_bounds() {
-    let rate = RateLimit { per_second: 100, burst: 200 };
+    let rate = TokenBucketRate { per_second: 100, burst: 200 };
     let mut world =
         PppoeTestNetwork::new(ConcentratorConfig { initiations: rate, ..concentrator_config() }, vec![]);
     for _ in 0..1000 {
@@ -229,7 +229,7 @@ fn floods_of_initiations_are_limited_and_remembered_in_bounds() {
 /// Requests a session by hand for a host at a port. Returns its SESSION_ID; zero: refused; `None`: no PADO.
 fn request_session_at(
     world: &mut PppoeTestNetwork,
-    port: PortId,
+    port: LinkLayerPortId,
     n: u8,
     circuit: Option<&[u8]>,
 ) -> Option<u16> {
@@ -254,21 +254,23 @@ fn request_session_at(
 
 #[test]
 fn no_port_or_circuit_takes_the_places_of_another() {
-    let ports = [0, 1].map(|n| ConcentratorPort { port: PortId(n), address: AC, mtu: 1500 }).to_vec();
-    let rate = RateLimit { per_second: 1, burst: 12 };
+    let ports =
+        [0, 1].map(|n| ConcentratorPort { port: LinkLayerPortId(n), address: AC, mtu: 1500 }).to_vec();
+    let rate = TokenBucketRate { per_second: 1, burst: 12 };
     let few =
         ConcentratorConfig { ports, outside: 8, initiations: rate, agent: true, ..concentrator_config() };
     for circuits in [false, true] {
         // A flood on one circuit of a port, or on one port.
-        let other = if circuits { PortId(0) } else { PortId(1) };
+        let other = if circuits { LinkLayerPortId(0) } else { LinkLayerPortId(1) };
         let circuit = |name: &'static [u8]| circuits.then_some(name);
         let mut config = few.clone();
         if circuits {
             (config.initiations, config.initiations_per_circuit) = (config.initiations_per_circuit, rate);
         }
         let mut world = PppoeTestNetwork::new(config, vec![]);
-        let floods: Vec<_> =
-            (1..=14).map(|n| request_session_at(&mut world, PortId(0), n, circuit(b"one"))).collect();
+        let floods: Vec<_> = (1..=14)
+            .map(|n| request_session_at(&mut world, LinkLayerPortId(0), n, circuit(b"one")))
+            .collect();
         assert!(floods[..8].iter().all(|number| number.is_some_and(|number| number != 0)), "{floods:?}");
         assert_eq!(floods[8..12], [Some(0); 4], "nobody of its own line is thrown out half-way");
         assert_eq!(floods[12..], [None; 2], "nor is it offered more than its rate");
@@ -296,7 +298,7 @@ fn an_access_line_is_believed_where_an_agent_is() {
             ..any_service()
         };
         world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADR, 0, &line));
-        let subscriber = world.net[world.ac].subscriber(SessionId(0)).unwrap();
+        let subscriber = world.net[world.ac].subscriber(PppoeSessionId(0)).unwrap();
         let believed = |text: &[u8]| agent.then(|| text.to_vec());
         assert_eq!(subscriber.circuit_id, believed(b"sw1 eth 0/7"));
         assert_eq!(subscriber.remote_id, believed(b"room 12"));
@@ -322,15 +324,16 @@ fn a_configuration_that_serves_no_host_or_any_host_is_refused() {
 
 #[test]
 fn a_flooded_port_does_not_use_up_terminations_of_another_port() {
-    let ports = [0, 1].map(|n| ConcentratorPort { port: PortId(n), address: AC, mtu: 1500 }).to_vec();
-    let terminations = RateLimit { per_second: 1, burst: 5 };
+    let ports =
+        [0, 1].map(|n| ConcentratorPort { port: LinkLayerPortId(n), address: AC, mtu: 1500 }).to_vec();
+    let terminations = TokenBucketRate { per_second: 1, burst: 5 };
     let mut world =
         PppoeTestNetwork::new(ConcentratorConfig { ports, terminations, ..concentrator_config() }, vec![]);
     let echo = [0xc0, 0x21, 9, 1, 0, 8, 0, 0, 0, 0];
     let mut told = |port: u32, n: u8| {
         let since = world.net.sent_transmits().len();
         let frame = session_frame(host_mac(n), 77, &echo);
-        world.net.inject_input(world.ac, MachineInput::Frame { port: PortId(port), data: &frame });
+        world.net.inject_input(world.ac, MachineInput::Frame { port: LinkLayerPortId(port), data: &frame });
         world
             .sent_to(host_mac(n), since)
             .iter()

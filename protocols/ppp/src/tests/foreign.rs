@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::auth::AuthenticationProtocol;
-use crate::auth::message::ChapValue;
-use crate::ipv6::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType, link_layer_duid};
+use crate::auth::message::ChapPacketData;
+use crate::ipv6::dhcp::{Dhcpv6Message, Dhcpv6MessageType, Dhcpv6Status, IaPd, IaPrefix, link_layer_duid};
 use crate::ipv6::{ALL_DHCP_SERVERS, LinkLocalPacket, LinkLocalPayload, dhcp_packet};
-use crate::link::{LinkOutput, LinkRole, PppLink};
+use crate::link::{PppLink, PppLinkOutput, PppLinkRole};
 use crate::packet::{ConfigOption, ControlCode, ControlPacket, PppProtocol};
 use crate::{Ipv6Prefix, LinkConfig};
 use std::net::Ipv6Addr;
@@ -135,7 +135,7 @@ fn a_client_hears_its_own_concentrator_and_session_alone() {
     ] {
         world.net.inject_input(client, MachineInput::Frame { port: PORT, data: &frame });
         assert_eq!(world.net.sent_transmits().len(), since, "{what} is not answered");
-        assert!(world.net[client].has_session() && world.client_end_reasons(0).is_empty(), "{what}");
+        assert!(world.net[client].has_pppoe_session() && world.client_end_reasons(0).is_empty(), "{what}");
     }
     world.net.run_for(secs(60));
     assert_eq!((world.installed_count(), world.client_end_reasons(0)), (2, vec![]));
@@ -174,7 +174,7 @@ fn an_offer_is_taken_where_it_has_what_it_must() {
         (
             "with an error",
             true,
-            |tags| tags.errors = vec![(crate::pppoe::ErrorTag::AcSystem, b"full")],
+            |tags| tags.errors = vec![(crate::pppoe::PppoeErrorTag::AcSystem, b"full")],
             false,
         ),
         ("of another payload", true, |tags| tags.max_payload = Some(1472), true),
@@ -221,7 +221,7 @@ fn an_offer_is_taken_where_it_has_what_it_must() {
             let frame = discovery_frame(AC, host_mac(1), code, session, &tags);
             world.net.inject_input(client, MachineInput::Frame { port: PORT, data: &frame });
         }
-        assert!(!world.net[client].has_session(), "{number}");
+        assert!(!world.net[client].has_pppoe_session(), "{number}");
         assert_eq!(world.client_end_reasons(0), [EndReason::Refused], "{number}");
         let told = world.net.recorded_events(client).iter().any(|(_, event)| {
             matches!(event, ClientEvent::RefusalMessage { message } if message == b"the number of its session is none")
@@ -235,14 +235,14 @@ struct ClientLinkFixture {
     link: PppLink,
     /// The options of each of its LCP and IPCP requests.
     requested_options: Vec<(PppProtocol, Vec<u8>)>,
-    link_outputs: Vec<LinkOutput>,
+    link_outputs: Vec<PppLinkOutput>,
     /// True for options of its Configure-Requests that the other side rejects.
     rejects: fn(PppProtocol, u8) -> bool,
 }
 
 impl ClientLinkFixture {
     fn new(protocol: AuthenticationProtocol, rejects: fn(PppProtocol, u8) -> bool) -> Self {
-        let role = LinkRole::Peer {
+        let role = PppLinkRole::Peer {
             credentials: Arc::new(test_credentials(&[protocol], PASSWORD)),
             requires_authentication: false,
             ipv4: true,
@@ -261,12 +261,12 @@ impl ClientLinkFixture {
     fn drain_outputs(&mut self) -> Vec<(PppProtocol, ControlCode, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {
-            let said = self.link.take_outputs();
+            let said = self.link.take_link_outputs();
             if said.is_empty() {
                 return answers;
             }
             for one in said {
-                let LinkOutput::Send(protocol, octets) = one else {
+                let PppLinkOutput::Send(protocol, octets) = one else {
                     self.link_outputs.push(one);
                     continue;
                 };
@@ -282,7 +282,7 @@ impl ClientLinkFixture {
         }
     }
     fn answer_request(&mut self, protocol: PppProtocol, packet: ControlPacket<'_>) {
-        let all = ConfigOption::parse_all(packet.data).unwrap();
+        let all = ConfigOption::parse_all_options(packet.data).unwrap();
         self.requested_options.push((protocol, all.iter().map(|option| option.kind).collect()));
         let (mut rejected, mut suggested) = (Vec::new(), Vec::new());
         for option in &all {
@@ -312,34 +312,38 @@ impl ClientLinkFixture {
     /// Authenticates the client by CHAP, with a Success of the given text. Returns its reply.
     fn run_chap(&mut self, identifier: u8, verdict: impl FnOnce(&[u8]) -> Vec<u8>) {
         let mut data = Vec::new();
-        ChapValue { value: &[identifier; 16], name: b"ac" }.emit(&mut data);
+        ChapPacketData { value: &[identifier; 16], name: b"ac" }.emit(&mut data);
         self.deliver_packet(PppProtocol::CHAP, ControlCode(1), identifier, &data);
         let answers = self.drain_outputs();
         let response =
             answers.iter().find(|(protocol, code, _)| *protocol == PppProtocol::CHAP && code.0 == 2);
-        let text = verdict(ChapValue::parse(&response.expect("it answers").2).unwrap().value);
+        let text = verdict(ChapPacketData::parse(&response.expect("it answers").2).unwrap().value);
         self.deliver_packet(PppProtocol::CHAP, ControlCode(3), identifier, &text);
         self.drain_outputs();
     }
-    fn networks(&self) -> Vec<LinkNetwork> {
+    fn networks(&self) -> Vec<NegotiatedAddresses> {
         let up = self.link_outputs.iter().filter_map(|said| match said {
-            LinkOutput::Up(network) => Some(network.clone()),
+            PppLinkOutput::Up(network) => Some(network.clone()),
             _ => None,
         });
         up.collect()
     }
     fn end_reasons(&self) -> Vec<EndReason> {
         let ends = self.link_outputs.iter().filter_map(|said| match said {
-            LinkOutput::Ended(reason) => Some(*reason),
+            PppLinkOutput::Ended(reason) => Some(*reason),
             _ => None,
         });
         ends.collect()
     }
 }
 
-fn ipv4_network(last: u8, dns: &[u8]) -> LinkNetwork {
+fn ipv4_network(last: u8, dns: &[u8]) -> NegotiatedAddresses {
     let dns = dns.iter().map(|n| Ipv4Addr::new(10, 0, 0, *n)).collect();
-    LinkNetwork::Ipv4 { local: Ipv4Addr::new(10, 0, 0, 3), remote: Ipv4Addr::new(10, 0, 0, last), dns }
+    NegotiatedAddresses::Ipv4 {
+        local: Ipv4Addr::new(10, 0, 0, 3),
+        remote: Ipv4Addr::new(10, 0, 0, last),
+        dns,
+    }
 }
 
 /// A concentrator that requests name servers from its client, as LANCOM's do, gets a Configure-Reject.
@@ -401,7 +405,8 @@ fn a_link_that_begins_anew_after_authentication_comes_up() {
     );
     hand.drain_outputs();
     assert_eq!((hand.networks(), hand.end_reasons()), (vec![ipv4_network(1, &[129, 131])], vec![]));
-    let authenticated = hand.link_outputs.iter().filter(|said| **said == LinkOutput::Authenticated).count();
+    let authenticated =
+        hand.link_outputs.iter().filter(|said| **said == PppLinkOutput::Authenticated).count();
     assert_eq!(authenticated, 2);
 }
 
@@ -422,14 +427,14 @@ fn a_success_of_ms_chap_is_believed_in_whatever_form_it_is() {
         let mut hand = ClientLinkFixture::new(AuthenticationProtocol::MsChapV2, |_, _| false);
         hand.start_lcp(1, &[0xc2, 0x23, 0x81]);
         hand.run_chap(1, |value| {
-            let value = MsChapV2Value::parse(value).unwrap();
+            let value = MsChapV2ResponseValue::parse(value).unwrap();
             let (hash, peer) = (nt_hash(PASSWORD), value.peer_challenge);
             assert_eq!(value.response, mschap::nt_response(&[1; 16], &peer, b"alice", &hash));
             let proof =
                 mschap::authenticator_response(&hash, &value.response, &peer, &[1; 16], b"alice").to_vec();
             form(String::from_utf8(proof).unwrap()).into_bytes()
         });
-        assert_eq!(hand.link_outputs.contains(&LinkOutput::Authenticated), is_believed, "form {n}");
+        assert_eq!(hand.link_outputs.contains(&PppLinkOutput::Authenticated), is_believed, "form {n}");
         let ended = if is_believed { vec![] } else { vec![EndReason::Impostor] };
         assert_eq!(hand.end_reasons(), ended, "form {n}");
     }
@@ -442,8 +447,8 @@ fn each_association_of_dhcpv6_is_answered_by_itself() {
         PppoeTestNetwork::new(concentrator_config(), vec![client_config(1, &[AuthenticationProtocol::Chap])]);
     let (_, number) = world.connect_first();
     let local = world.client_networks(0).into_iter().find_map(|network| match network {
-        LinkNetwork::Ipv6 { local, .. } => Some(local),
-        LinkNetwork::Ipv4 { .. } => None,
+        NegotiatedAddresses::Ipv6 { local, .. } => Some(local),
+        NegotiatedAddresses::Ipv4 { .. } => None,
     });
     let local: Ipv6Addr = local.unwrap();
     let server = link_layer_duid(AC.0);
@@ -473,11 +478,14 @@ fn each_association_of_dhcpv6_is_answered_by_itself() {
         prefixes: vec![IaPrefix { prefix: test_prefixes()[1], preferred: 3600, valid: 7200 }],
         status: None,
     };
-    let both =
-        Dhcpv6Message { addresses: vec![1], delegations: vec![wish(2, vec![])], ..of(MessageType::SOLICIT) };
-    assert_eq!(ask(&both), (MessageType::ADVERTISE, vec![1], vec![granted(2)]));
-    let addresses = Dhcpv6Message { addresses: vec![1], ..of(MessageType::SOLICIT) };
-    assert_eq!(ask(&addresses), (MessageType::ADVERTISE, vec![1], vec![]), "of which it has none");
+    let both = Dhcpv6Message {
+        addresses: vec![1],
+        delegations: vec![wish(2, vec![])],
+        ..of(Dhcpv6MessageType::SOLICIT)
+    };
+    assert_eq!(ask(&both), (Dhcpv6MessageType::ADVERTISE, vec![1], vec![granted(2)]));
+    let addresses = Dhcpv6Message { addresses: vec![1], ..of(Dhcpv6MessageType::SOLICIT) };
+    assert_eq!(ask(&addresses), (Dhcpv6MessageType::ADVERTISE, vec![1], vec![]), "of which it has none");
     // An earlier lease: the client gets the current prefix, and zero lifetimes for the earlier one.
     let lease = |text: &str, length, valid| {
         let prefix = Ipv6Prefix::new(text.parse().unwrap(), length).unwrap();
@@ -488,18 +496,20 @@ fn each_association_of_dhcpv6_is_answered_by_itself() {
         (lease("2001:db8:aaaa::", 56, 100), true),
         (lease("2001:db8:ff00:7700::", 64, 0), false),
     ] {
-        let rebind = Dhcpv6Message { delegations: vec![wish(2, vec![wished])], ..of(MessageType::REBIND) };
+        let rebind =
+            Dhcpv6Message { delegations: vec![wish(2, vec![wished])], ..of(Dhcpv6MessageType::REBIND) };
         let mut expected = granted(2);
         expected.prefixes.extend(stray.then_some(IaPrefix { preferred: 0, valid: 0, ..wished }));
-        assert_eq!(ask(&rebind), (MessageType::REPLY, vec![], vec![expected]), "{wished:?}");
+        assert_eq!(ask(&rebind), (Dhcpv6MessageType::REPLY, vec![], vec![expected]), "{wished:?}");
     }
-    let asks = |delegations| Dhcpv6Message { server: Some(&server), delegations, ..of(MessageType::REQUEST) };
+    let asks =
+        |delegations| Dhcpv6Message { server: Some(&server), delegations, ..of(Dhcpv6MessageType::REQUEST) };
     let hint = asks(vec![wish(2, vec![lease("::", 60, 0)])]);
     assert_eq!(ask(&hint).2, [granted(2)], "a wish for another length is one");
     let none = IaPd { iaid: 3, status: Some(Dhcpv6Status::NO_PREFIXES), ..IaPd::default() };
     assert_eq!(ask(&asks(vec![wish(2, vec![]), wish(3, vec![])])).2, [granted(2), none]);
-    let release = Dhcpv6Message { kind: MessageType::RELEASE, ..asks(vec![wish(2, vec![])]) };
-    assert_eq!(ask(&release), (MessageType::REPLY, vec![], vec![]));
+    let release = Dhcpv6Message { kind: Dhcpv6MessageType::RELEASE, ..asks(vec![wish(2, vec![])]) };
+    assert_eq!(ask(&release), (Dhcpv6MessageType::REPLY, vec![], vec![]));
     assert_eq!(
         ask(&asks(vec![wish(2, vec![])])).2,
         [granted(2)],

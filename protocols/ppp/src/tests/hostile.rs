@@ -3,9 +3,9 @@
 use super::*;
 use crate::auth::AuthenticationProtocol;
 use crate::auth::authenticator::ProofVerdict;
-use crate::link::{LinkOutput, LinkRole, PppLink};
+use crate::link::{PppLink, PppLinkOutput, PppLinkRole};
 use crate::packet::{ConfigOption, ControlCode, ControlPacket, PppProtocol};
-use crate::{LinkConfig, RestartConfig};
+use crate::{LinkConfig, NegotiationConfig};
 use proptest::prelude::*;
 use usher_core::Instant;
 
@@ -73,7 +73,7 @@ fn only_its_own_host_ends_a_session_by_padt() {
         let frame = discovery_frame(from, host_mac(1), PppoeCode::PADT, number, &tags);
         world.net.inject_input(world.clients[0], MachineInput::Frame { port: PORT, data: &frame });
     }
-    assert!(world.net[world.clients[0]].has_session());
+    assert!(world.net[world.clients[0]].has_pppoe_session());
     let counters = world.net[world.clients[0]].counters();
     assert_eq!((counters.not_for_us, counters.forged_padt), (1, 1));
 }
@@ -136,7 +136,7 @@ fn who_rejects_authentication_is_not_let_in() {
     let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
     let number = run_discovery(&mut world, host_mac(1));
     let (_, _, identifier, options) = control_packets(&world, host_mac(1), 0).remove(0);
-    let wanted = ConfigOption::parse_all(&options).unwrap();
+    let wanted = ConfigOption::parse_all_options(&options).unwrap();
     let mut only = Vec::new();
     wanted.iter().find(|option| option.kind == 3).unwrap().emit(&mut only);
     let since = world.net.sent_transmits().len();
@@ -309,7 +309,7 @@ fn frames_that_are_not_for_a_concentrator_are_dropped() {
     world.deliver_frame(&discovery_frame(host_mac(1), broadcast, PppoeCode::PADI, 5, &any));
     world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADO, 0, &any));
     let data = discovery_frame(host_mac(1), broadcast, PppoeCode::PADI, 0, &any);
-    world.net.inject_input(world.ac, MachineInput::Frame { port: PortId(4), data: &data });
+    world.net.inject_input(world.ac, MachineInput::Frame { port: LinkLayerPortId(4), data: &data });
     let mut other = data.clone();
     other[12..14].copy_from_slice(&[8, 0]);
     world.deliver_frame(&other);
@@ -341,7 +341,7 @@ fn another_magic_number_is_dropped_and_ones_own_is_a_loop() {
         .iter()
         .rfind(|sent| sent.0 == PppProtocol::LCP && sent.1 == ControlCode::CONFIGURE_REQUEST)
         .unwrap();
-    let options = ConfigOption::parse_all(options).unwrap();
+    let options = ConfigOption::parse_all_options(options).unwrap();
     let magic = options.iter().find(|option| option.kind == 5).unwrap().data;
     world.deliver_frame(&session_frame(
         host_mac(1),
@@ -354,12 +354,12 @@ fn another_magic_number_is_dropped_and_ones_own_is_a_loop() {
 #[test]
 fn a_link_that_is_looped_back_is_noticed() {
     for role in [
-        LinkRole::Authenticator {
+        PppLinkRole::Authenticator {
             name: b"ac".to_vec(),
             protocols: Arc::new([AuthenticationProtocol::Chap]),
             duid: vec![],
         },
-        LinkRole::Peer {
+        PppLinkRole::Peer {
             credentials: Arc::new(test_credentials(&[AuthenticationProtocol::Chap], b"x")),
             requires_authentication: false,
             ipv4: true,
@@ -373,17 +373,20 @@ fn a_link_that_is_looped_back_is_noticed() {
         let mut link = PppLink::new(role, LinkConfig::default(), 1492, rng, now, wall);
         let mut ended = None;
         for _ in 0..100 {
-            let all = link.take_outputs();
+            let all = link.take_link_outputs();
             let quiet = all.is_empty();
             for said in all {
                 match said {
-                    LinkOutput::Send(protocol, packet) => {
+                    PppLinkOutput::Send(protocol, packet) => {
                         let packet = [&protocol.0.to_be_bytes(), &packet[..]].concat();
                         let _ = link.receive_packet(now, wall, &packet);
                     }
-                    LinkOutput::Ended(reason) => ended = Some(reason),
+                    PppLinkOutput::Ended(reason) => ended = Some(reason),
                     other => {
-                        assert!(!matches!(other, LinkOutput::Up(_) | LinkOutput::Authenticated), "{other:?}")
+                        assert!(
+                            !matches!(other, PppLinkOutput::Up(_) | PppLinkOutput::Authenticated),
+                            "{other:?}"
+                        )
                     }
                 }
             }
@@ -406,7 +409,7 @@ fn a_link_that_is_looped_back_is_noticed() {
 fn a_host_that_requires_authentication_leaves_without_it() {
     for asked in [false, true] {
         let link = |seed, asked| {
-            let role = LinkRole::Peer {
+            let role = PppLinkRole::Peer {
                 credentials: Arc::new(test_credentials(&[AuthenticationProtocol::Eap], b"x")),
                 requires_authentication: asked,
                 ipv4: true,
@@ -422,9 +425,9 @@ fn a_host_that_requires_authentication_leaves_without_it() {
         let mut said = [Vec::new(), Vec::new()];
         for turn in 0..40 {
             let (from, to) = (turn % 2, 1 - turn % 2);
-            for one in links[from].take_outputs() {
+            for one in links[from].take_link_outputs() {
                 match one {
-                    LinkOutput::Send(protocol, packet) => {
+                    PppLinkOutput::Send(protocol, packet) => {
                         let packet = [&protocol.0.to_be_bytes(), &packet[..]].concat();
                         let _ = links[to].receive_packet(now, wall, &packet);
                     }
@@ -432,9 +435,9 @@ fn a_host_that_requires_authentication_leaves_without_it() {
                 }
             }
         }
-        assert_eq!(said[0].contains(&LinkOutput::Authenticated), !asked, "{said:?}");
+        assert_eq!(said[0].contains(&PppLinkOutput::Authenticated), !asked, "{said:?}");
         assert_eq!(
-            said[0].contains(&LinkOutput::Ended(EndReason::AuthenticationNotRequested)),
+            said[0].contains(&PppLinkOutput::Ended(EndReason::AuthenticationNotRequested)),
             asked,
             "{said:?}"
         );
@@ -462,10 +465,10 @@ fn a_negotiation_that_does_not_converge_is_given_up() {
         world.net.run_for(Duration::from_millis(200));
     }
     assert_eq!(world.end_reasons(), [EndReason::NotConverging]);
-    assert!(asked < RestartConfig::default().max_requests, "{asked}");
+    assert!(asked < NegotiationConfig::default().max_requests, "{asked}");
     let sent = control_packets(&world, host_mac(1), 0);
     let of = |code| sent.iter().filter(|sent| sent.1 == code).count();
-    assert_eq!(of(ControlCode::CONFIGURE_NAK), RestartConfig::default().max_failure as usize);
+    assert_eq!(of(ControlCode::CONFIGURE_NAK), NegotiationConfig::default().max_failure as usize);
     assert!(of(ControlCode::CONFIGURE_REJECT) > 5, "after Max-Failure it is rejected");
 }
 
@@ -553,8 +556,11 @@ fn constant_renegotiation_ends_the_session() {
 
 /// Creates the authenticating end of a link whose peer has this MRU.
 fn link_to(mru: u16, protocol: AuthenticationProtocol) -> PppLink {
-    let role =
-        LinkRole::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([protocol]), duid: Vec::new() };
+    let role = PppLinkRole::Authenticator {
+        name: b"ac".to_vec(),
+        protocols: Arc::new([protocol]),
+        duid: Vec::new(),
+    };
     let rng = SecureRng::from_seed([3; 32]);
     let mut link = PppLink::new(role, LinkConfig::default(), 1492, rng, Instant::ZERO, WallTime::UNIX_EPOCH);
     let mut options = Vec::new();
@@ -571,9 +577,9 @@ fn link_to(mru: u16, protocol: AuthenticationProtocol) -> PppLink {
 }
 
 fn sent_by(link: &mut PppLink) -> Vec<(PppProtocol, Vec<u8>)> {
-    let said = link.take_outputs().into_iter();
+    let said = link.take_link_outputs().into_iter();
     said.filter_map(|said| {
-        if let LinkOutput::Send(protocol, packet) = said { Some((protocol, packet)) } else { None }
+        if let PppLinkOutput::Send(protocol, packet) = said { Some((protocol, packet)) } else { None }
     })
     .collect()
 }
@@ -622,14 +628,14 @@ proptest! {
             _ => return Ok(()),
         };
         let taken = link.apply_verdict(now, wall, verdict, None);
-        let said_then = link.take_outputs();
-        let too_long = |said: &&LinkOutput| matches!(said, LinkOutput::Send(_, packet) if packet.len() > takes);
+        let said_then = link.take_link_outputs();
+        let too_long = |said: &&PppLinkOutput| matches!(said, PppLinkOutput::Send(_, packet) if packet.len() > takes);
         prop_assert_eq!(said_then.iter().find(too_long), None);
-        prop_assert!(said_then.iter().any(|said| matches!(said, LinkOutput::Send(..))), "taken {}", taken);
+        prop_assert!(said_then.iter().any(|said| matches!(said, PppLinkOutput::Send(..))), "taken {}", taken);
         if which > 2 && taken && said > takes {
             link.handle_timeout(now + secs(60), wall);
-            let ended = |said: &LinkOutput| matches!(said, LinkOutput::Ended(EndReason::TooLong));
-            prop_assert!(link.take_outputs().iter().any(ended));
+            let ended = |said: &PppLinkOutput| matches!(said, PppLinkOutput::Ended(EndReason::TooLong));
+            prop_assert!(link.take_link_outputs().iter().any(ended));
         }
     }
 }

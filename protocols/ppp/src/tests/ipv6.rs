@@ -3,7 +3,7 @@
 use super::*;
 use crate::DelegatedPrefix;
 use crate::auth::AuthenticationProtocol;
-use crate::ipv6::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType, link_layer_duid};
+use crate::ipv6::dhcp::{Dhcpv6Message, Dhcpv6MessageType, Dhcpv6Status, IaPd, IaPrefix, link_layer_duid};
 use crate::ipv6::neighbor::{PrefixInformation, RouterAdvertisement};
 use crate::ipv6::{
     ALL_DHCP_SERVERS, ALL_ROUTERS, LinkLocalPacket, LinkLocalPayload, dhcp_packet, icmp_packet,
@@ -35,7 +35,7 @@ fn delegated_prefixes(world: &PppoeTestNetwork) -> Vec<DelegatedPrefix> {
 }
 
 /// Returns the types of the DHCPv6 messages that a host of the network sent.
-fn dhcp_message_types(world: &PppoeTestNetwork, from: usize) -> Vec<MessageType> {
+fn dhcp_message_types(world: &PppoeTestNetwork, from: usize) -> Vec<Dhcpv6MessageType> {
     let all = world.net.sent_transmits().iter().filter(|sent| sent.from == from);
     let all = all.filter_map(|sent| {
         let (protocol, octets) = PppProtocol::split_packet(PppoeFrame::parse(&sent.bytes).ok()?.payload)?;
@@ -60,9 +60,9 @@ fn a_host_gets_the_link_prefix_and_a_delegated_prefix() {
     assert!(first.other && !first.managed);
     let delegation = DelegatedPrefix { prefix: behind, preferred: 3600, valid: 7200, dns: vec![DNS6] };
     assert_eq!(delegated_prefixes(&world), [delegation]);
-    let kinds = [MessageType::SOLICIT, MessageType::REQUEST];
+    let kinds = [Dhcpv6MessageType::SOLICIT, Dhcpv6MessageType::REQUEST];
     assert_eq!(dhcp_message_types(&world, 1), kinds);
-    assert_eq!(dhcp_message_types(&world, 0), [MessageType::ADVERTISE, MessageType::REPLY]);
+    assert_eq!(dhcp_message_types(&world, 0), [Dhcpv6MessageType::ADVERTISE, Dhcpv6MessageType::REPLY]);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn advertisements_go_on_and_prefixes_are_renewed() {
     assert!(at.windows(2).all(|two| two[1] - two[0] >= 3 - 1 && two[1] - two[0] <= 600), "{at:?}");
     // T1 is 1800 s.
     assert_eq!(delegated_prefixes(&world).len(), 3);
-    let renewals = dhcp_message_types(&world, 1).into_iter().filter(|kind| *kind == MessageType::RENEW);
+    let renewals = dhcp_message_types(&world, 1).into_iter().filter(|kind| *kind == Dhcpv6MessageType::RENEW);
     assert_eq!(renewals.count(), 2);
 }
 
@@ -107,8 +107,10 @@ fn what_a_client_should_not_have_is_taken_back() {
     let mut world =
         PppoeTestNetwork::new(concentrator_config(), vec![client_config(1, &[AuthenticationProtocol::Chap])]);
     let (_, number) = world.connect_first();
-    let Some(LinkNetwork::Ipv6 { local: host_address, remote: router, .. }) =
-        world.client_networks(0).into_iter().find(|network| matches!(network, LinkNetwork::Ipv6 { .. }))
+    let Some(NegotiatedAddresses::Ipv6 { local: host_address, remote: router, .. }) = world
+        .client_networks(0)
+        .into_iter()
+        .find(|network| matches!(network, NegotiatedAddresses::Ipv6 { .. }))
     else {
         panic!("IPv6")
     };
@@ -139,23 +141,30 @@ fn what_a_client_should_not_have_is_taken_back() {
     let other = Ipv6Prefix::new("2001:db8:aa00::".parse().unwrap(), 56).unwrap();
     let stray = IaPrefix { prefix: other, preferred: 10, valid: 20 };
     let wish = |iaid| IaPd { iaid, prefixes: vec![stray], ..IaPd::default() };
-    let renew = Dhcpv6Message { delegations: vec![wish(7), wish(8)], ..of(MessageType::RENEW) };
+    let renew = Dhcpv6Message { delegations: vec![wish(7), wish(8)], ..of(Dhcpv6MessageType::RENEW) };
     let (kind, granted, _) = ask(&mut world, &renew).unwrap();
-    assert_eq!((kind, granted[0].iaid, granted[1].iaid), (MessageType::REPLY, 7, 8));
+    assert_eq!((kind, granted[0].iaid, granted[1].iaid), (Dhcpv6MessageType::REPLY, 7, 8));
     assert_eq!(granted[0].prefixes[0].prefix, test_prefixes()[1]);
     assert_eq!(granted[0].prefixes[1], IaPrefix { preferred: 0, valid: 0, ..stray });
     assert_eq!(granted[1].status, Some(Dhcpv6Status::NO_BINDING), "the session has one prefix");
-    let (_, granted, _) =
-        ask(&mut world, &Dhcpv6Message { delegations: vec![wish(1), wish(2)], ..of(MessageType::REQUEST) })
-            .unwrap();
+    let (_, granted, _) = ask(
+        &mut world,
+        &Dhcpv6Message { delegations: vec![wish(1), wish(2)], ..of(Dhcpv6MessageType::REQUEST) },
+    )
+    .unwrap();
     assert_eq!(granted[1].status, Some(Dhcpv6Status::NO_PREFIXES));
-    let (_, _, status) = ask(&mut world, &of(MessageType::RELEASE)).unwrap();
+    let (_, _, status) = ask(&mut world, &of(Dhcpv6MessageType::RELEASE)).unwrap();
     assert_eq!(status, Some(Dhcpv6Status::SUCCESS));
     // RFC 8415 §16: discard messages for another server, without a client, or with a forbidden server DUID.
-    let another = Dhcpv6Message { server: Some(b"you"), ..of(MessageType::REQUEST) };
-    let nobody = Dhcpv6Message { client: None, ..of(MessageType::RENEW) };
-    for wrong in [another, nobody, of(MessageType::SOLICIT), of(MessageType::REBIND), of(MessageType::REPLY)]
-    {
+    let another = Dhcpv6Message { server: Some(b"you"), ..of(Dhcpv6MessageType::REQUEST) };
+    let nobody = Dhcpv6Message { client: None, ..of(Dhcpv6MessageType::RENEW) };
+    for wrong in [
+        another,
+        nobody,
+        of(Dhcpv6MessageType::SOLICIT),
+        of(Dhcpv6MessageType::REBIND),
+        of(Dhcpv6MessageType::REPLY),
+    ] {
         assert_eq!(ask(&mut world, &wrong), None, "{wrong:?}");
     }
     assert_eq!(world.net[world.ac].counters().data, 5);
@@ -295,7 +304,7 @@ proptest! {
             status: rest.2.map(Dhcpv6Status),
             wants_dns: rest.3,
             dns: dns.into_iter().map(Ipv6Addr::from_bits).collect(),
-            ..Dhcpv6Message::new(MessageType(numbers.0), [1, 2, 3])
+            ..Dhcpv6Message::new(Dhcpv6MessageType(numbers.0), [1, 2, 3])
         };
         let octets = message.to_vec();
         prop_assert_eq!(Dhcpv6Message::parse(&octets), Some(message));

@@ -9,11 +9,11 @@ fn each_protocol_lets_a_host_in_that_knows_the_password() {
     for protocol in AuthenticationProtocol::ALL {
         let mut world = PppoeTestNetwork::with_protocol(protocol);
         let (session, number) = world.connect_first();
-        let ipv4 = |local, remote| LinkNetwork::Ipv4 { local, remote, dns: vec![DNS] };
+        let ipv4 = |local, remote| NegotiatedAddresses::Ipv4 { local, remote, dns: vec![DNS] };
         let (ours, theirs) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 10));
         let ours6 = InterfaceIdentifier(1).link_local();
         let client = world.client_networks(0);
-        let Some(LinkNetwork::Ipv6 { local, remote, .. }) =
+        let Some(NegotiatedAddresses::Ipv6 { local, remote, .. }) =
             client.iter().find(|network| network.family() == AddressFamily::Ipv6).cloned()
         else {
             panic!("no IPv6 by {protocol}")
@@ -34,7 +34,7 @@ fn each_protocol_lets_a_host_in_that_knows_the_password() {
             }
         }
         assert!(installed.contains(&ipv4(ours, theirs)));
-        assert!(installed.contains(&LinkNetwork::Ipv6 {
+        assert!(installed.contains(&NegotiatedAddresses::Ipv6 {
             local: ours6,
             remote: local,
             prefixes: test_prefixes()
@@ -172,7 +172,7 @@ fn nobody_is_let_in_while_nobody_judges() {
     world.judge.lock().unwrap().silent = true;
     world.connect_client(0);
     world.net.run_for(secs(2));
-    let session = SessionId(0);
+    let session = PppoeSessionId(0);
     let answer = AuthenticationReply::Unanswered;
     world.net.send_command(world.ac, ConcentratorCommand::Answer { session, answer }).unwrap();
     world.net.run_for(secs(5));
@@ -186,9 +186,9 @@ fn an_answer_to_nothing_is_refused() {
     let (session, _) = world.connect_first();
     let command = |session| ConcentratorCommand::Answer { session, answer: AuthenticationReply::Unanswered };
     assert!(matches!(world.net.send_command(world.ac, command(session)), Err(CommandError::WrongState(_))));
-    let unknown = world.net.send_command(world.ac, command(SessionId(99)));
+    let unknown = world.net.send_command(world.ac, command(PppoeSessionId(99)));
     assert_eq!(unknown, Err(CommandError::UnknownToken));
-    let close = world.net.send_command(world.ac, ConcentratorCommand::Close(SessionId(99)));
+    let close = world.net.send_command(world.ac, ConcentratorCommand::Close(PppoeSessionId(99)));
     assert_eq!(close, Err(CommandError::UnknownToken));
     let client = world.clients[0];
     assert!(matches!(

@@ -65,7 +65,7 @@ fn hosts_come_in_over_a_lossy_link() {
     }
     world.net.run_for(secs(240));
     for n in 0..8 {
-        let link = world.net[world.clients[n]].has_session();
+        let link = world.net[world.clients[n]].has_pppoe_session();
         assert!(link && world.client_networks(n).len() >= 2, "host {n}: {:?}", world.client_end_reasons(n));
     }
 }

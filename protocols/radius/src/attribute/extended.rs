@@ -1,7 +1,7 @@
 //! Vendor-Specific attributes (RFC 2865 §5.26) and the extended types of RFC 6929, read in place. Fragments of a long
 //! extended attribute are joined.
 
-use super::{RawIter, kind};
+use super::{RawAttributeIter, kind};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
@@ -24,10 +24,10 @@ pub fn read_vendor(value: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// Returns the vendor attributes of all Vendor-Specific attributes, in order. Skips data in other formats.
-pub fn read_vendors(attributes: RawIter<'_>) -> impl Iterator<Item = VendorAttribute<'_>> {
+pub fn read_vendors(attributes: RawAttributeIter<'_>) -> impl Iterator<Item = VendorAttribute<'_>> {
     attributes.filter(|a| a.kind == kind::VENDOR_SPECIFIC).filter_map(|a| read_vendor(a.value)).flat_map(
         |(vendor, data)| {
-            RawIter::new(data).map(move |a| VendorAttribute { vendor, kind: a.kind, value: a.value })
+            RawAttributeIter::new(data).map(move |a| VendorAttribute { vendor, kind: a.kind, value: a.value })
         },
     )
 }
@@ -47,7 +47,7 @@ pub struct ExtendedAttribute<'a> {
 ///
 /// `None`: the next attribute is not extended, is too short, or announces a fragment that does not follow (RFC 6929
 /// §2.2). It then consumes nothing.
-pub fn read_extended<'a>(attributes: &mut RawIter<'a>) -> Option<ExtendedAttribute<'a>> {
+pub fn read_extended<'a>(attributes: &mut RawAttributeIter<'a>) -> Option<ExtendedAttribute<'a>> {
     let mut ahead = attributes.clone();
     let first = ahead.next()?;
     match first.kind {

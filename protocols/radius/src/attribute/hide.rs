@@ -7,15 +7,15 @@ use usher_crypto::digest::md5;
 /// Octets of the salt.
 pub const SALT_LEN: usize = 2;
 
-/// The reason why a hidden value cannot be revealed. A wrong secret yields [`HideError::InnerLength`] or garbage: the
+/// The reason why a hidden value cannot be revealed. A wrong secret yields [`HiddenValueError::InnerLength`] or garbage: the
 /// scheme has no check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum HideError {
+pub enum HiddenValueError {
     /// The hidden octets are not whole blocks of 16 (at most 128 octets for User-Password).
-    #[error("{0} hidden octets, must be whole blocks of 16")]
+    #[error("{0} hidden octets are not whole blocks of 16")]
     Blocks(usize),
     /// The inner length exceeds the hidden octets, most likely because of a wrong secret.
-    #[error("the length inside says {length} of {available} octets; is it the same secret?")]
+    #[error("the inner length is {length}, but there are only {available} octets; check the shared secret")]
     InnerLength {
         /// The value of the first octet.
         length: u8,
@@ -25,7 +25,7 @@ pub enum HideError {
 }
 
 /// XORs each block with the digest of the secret and the ciphertext block before it.
-fn chain_blocks(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) {
+fn xor_with_digest_chain(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) {
     let mut parts: [&[u8]; 3] = [secret, &[], &[]];
     parts[1..=first.len()].copy_from_slice(first);
     let mut pad = md5(&parts);
@@ -46,12 +46,12 @@ fn chain_blocks(secret: &[u8], first: &[&[u8]], data: &mut [u8], encrypt: bool) 
 
 /// Hides a User-Password in place. `data` is the password padded with zeros to a multiple of 16.
 pub fn hide_password(secret: &[u8], request_authenticator: &[u8; 16], data: &mut [u8]) {
-    chain_blocks(secret, &[request_authenticator], data, true);
+    xor_with_digest_chain(secret, &[request_authenticator], data, true);
 }
 
 /// Hides a salted value in place. `data` is a length octet, the value, and zeros to a multiple of 16.
 pub fn hide_salted(secret: &[u8], request_authenticator: &[u8; 16], salt: [u8; SALT_LEN], data: &mut [u8]) {
-    chain_blocks(secret, &[request_authenticator, &salt], data, true);
+    xor_with_digest_chain(secret, &[request_authenticator, &salt], data, true);
 }
 
 /// Hides or reveals a one-block value in place, in Ascend's variant: the digest covers authenticator and secret, in
@@ -69,12 +69,12 @@ pub fn reveal_password(
     secret: &[u8],
     request_authenticator: &[u8; 16],
     value: &[u8],
-) -> Result<Vec<u8>, HideError> {
+) -> Result<Vec<u8>, HiddenValueError> {
     if value.is_empty() || value.len() > 128 || !value.len().is_multiple_of(16) {
-        return Err(HideError::Blocks(value.len()));
+        return Err(HiddenValueError::Blocks(value.len()));
     }
     let mut out = value.to_vec();
-    chain_blocks(secret, &[request_authenticator], &mut out, false);
+    xor_with_digest_chain(secret, &[request_authenticator], &mut out, false);
     out.truncate(out.iter().rposition(|&b| b != 0).map_or(0, |i| i + 1));
     Ok(out)
 }
@@ -87,18 +87,18 @@ pub fn reveal_salted(
     secret: &[u8],
     request_authenticator: &[u8; 16],
     value: &[u8],
-) -> Result<Vec<u8>, HideError> {
+) -> Result<Vec<u8>, HiddenValueError> {
     let Some((salt, hidden)) = value.split_first_chunk::<SALT_LEN>() else {
-        return Err(HideError::Blocks(0));
+        return Err(HiddenValueError::Blocks(0));
     };
     if hidden.is_empty() || !hidden.len().is_multiple_of(16) {
-        return Err(HideError::Blocks(hidden.len()));
+        return Err(HiddenValueError::Blocks(hidden.len()));
     }
     let mut out = hidden.to_vec();
-    chain_blocks(secret, &[request_authenticator, salt], &mut out, false);
+    xor_with_digest_chain(secret, &[request_authenticator, salt], &mut out, false);
     let (length, room) = (out.remove(0), hidden.len() - 1);
     if usize::from(length) > room {
-        return Err(HideError::InnerLength { length, available: room });
+        return Err(HiddenValueError::InnerLength { length, available: room });
     }
     out.truncate(usize::from(length));
     Ok(out)
@@ -111,17 +111,17 @@ mod tests {
 
     #[test]
     fn lengths_are_refused() {
-        assert_eq!(reveal_password(b"s", &[0; 16], &[]), Err(HideError::Blocks(0)));
-        assert_eq!(reveal_password(b"s", &[0; 16], &[0; 17]), Err(HideError::Blocks(17)));
-        assert_eq!(reveal_password(b"s", &[0; 16], &[0; 144]), Err(HideError::Blocks(144)));
-        assert_eq!(reveal_salted(b"s", &[0; 16], &[1]), Err(HideError::Blocks(0)));
-        assert_eq!(reveal_salted(b"s", &[0; 16], &[1; 20]), Err(HideError::Blocks(18)));
+        assert_eq!(reveal_password(b"s", &[0; 16], &[]), Err(HiddenValueError::Blocks(0)));
+        assert_eq!(reveal_password(b"s", &[0; 16], &[0; 17]), Err(HiddenValueError::Blocks(17)));
+        assert_eq!(reveal_password(b"s", &[0; 16], &[0; 144]), Err(HiddenValueError::Blocks(144)));
+        assert_eq!(reveal_salted(b"s", &[0; 16], &[1]), Err(HiddenValueError::Blocks(0)));
+        assert_eq!(reveal_salted(b"s", &[0; 16], &[1; 20]), Err(HiddenValueError::Blocks(18)));
         let mut data = [200; 16];
         hide_salted(b"s", &[0; 16], [0x80, 1], &mut data);
         let value = [&[0x80, 1][..], &data].concat();
         assert_eq!(
             reveal_salted(b"s", &[0; 16], &value),
-            Err(HideError::InnerLength { length: 200, available: 15 })
+            Err(HiddenValueError::InnerLength { length: 200, available: 15 })
         );
     }
 

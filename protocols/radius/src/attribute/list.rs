@@ -2,7 +2,9 @@
 
 use super::extended::MORE;
 use super::hide::{hide_ascend, hide_password, hide_salted};
-use super::{MAX_VALUE, RawAttribute, RawIter, SALT_LEN, VendorAttribute, kind, read_vendors, vendor};
+use super::{
+    MAX_VALUE, RawAttribute, RawAttributeIter, SALT_LEN, VendorAttribute, kind, read_vendors, vendor,
+};
 use crate::dictionary::AttributeEncryption;
 use crate::packet::{AttributeTypeSet, PacketError, RadiusPacket, check_attributes};
 use alloc::vec::Vec;
@@ -11,7 +13,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// A value does not fit its attribute. The list is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("attribute {kind}: a value of {length} octets, at most {max} fit")]
+#[error("attribute {kind}: the value has {length} octets, but at most {max} fit")]
 pub struct ValueTooLong {
     /// The attribute's type.
     pub kind: u8,
@@ -33,7 +35,7 @@ pub struct TaggedValue<T> {
 impl<'a> TaggedValue<&'a [u8]> {
     /// Reads a tagged text (RFC 2868 §3.3): a first octet up to 0x1F is the tag.
     #[must_use]
-    pub const fn parse_text(value: &'a [u8]) -> Self {
+    pub const fn parse_tagged_text(value: &'a [u8]) -> Self {
         match value {
             [tag @ 1..=0x1f, rest @ ..] => Self { tag: Some(*tag), value: rest },
             [0, rest @ ..] => Self { tag: None, value: rest },
@@ -53,7 +55,7 @@ impl TaggedValue<u32> {
 
 /// The range of a clear value that encoding hides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct HiddenSpan {
+struct HiddenValueRange {
     /// The offset of the blocks; a salt precedes them.
     offset: u32,
     /// The length of the blocks in octets.
@@ -71,7 +73,7 @@ struct HiddenSpan {
 #[derive(Clone, Default)]
 pub struct AttributeList {
     bytes: Vec<u8>,
-    hidden: Vec<HiddenSpan>,
+    hidden: Vec<HiddenValueRange>,
     /// The types in a list from the wire, and its length. They are valid while the list has that length: every change
     /// except an addition resets them.
     received: (AttributeTypeSet, usize),
@@ -100,15 +102,15 @@ impl AttributeList {
     ///
     /// # Errors
     /// If their lengths are inconsistent.
-    pub fn from_wire(bytes: &[u8]) -> Result<Self, PacketError> {
+    pub fn parse_attribute_list(bytes: &[u8]) -> Result<Self, PacketError> {
         let summary = check_attributes(bytes)?;
-        Ok(Self::from_wire_checked(bytes, summary.kinds))
+        Ok(Self::from_checked_octets(bytes, summary.kinds))
     }
-    pub(crate) fn from_wire_checked(bytes: &[u8], kinds: AttributeTypeSet) -> Self {
+    pub(crate) fn from_checked_octets(bytes: &[u8], kinds: AttributeTypeSet) -> Self {
         Self { bytes: bytes.to_vec(), hidden: Vec::new(), received: (kinds, bytes.len()) }
     }
     /// Replaces the contents with the attributes of a packet.
-    pub(crate) fn refill_from(&mut self, packet: &RadiusPacket<'_>) {
+    pub(crate) fn replace_with_packet_attributes(&mut self, packet: &RadiusPacket<'_>) {
         self.clear();
         self.bytes.extend_from_slice(packet.attribute_bytes());
         self.received = (packet.attribute_types(), self.bytes.len());
@@ -137,14 +139,14 @@ impl AttributeList {
 
     /// The attributes in order.
     #[must_use]
-    pub fn iter(&self) -> RawIter<'_> {
-        RawIter::new(&self.bytes)
+    pub fn iter(&self) -> RawAttributeIter<'_> {
+        RawAttributeIter::new(&self.bytes)
     }
     /// The value of the first attribute of a type.
     #[must_use]
     pub fn get(&self, kind: u8) -> Option<&[u8]> {
         let (kinds, length) = self.received;
-        if length == self.bytes.len() && !kinds.may_have(kind) {
+        if length == self.bytes.len() && !kinds.may_have_attribute_type(kind) {
             return None;
         }
         self.get_all(kind).next()
@@ -180,7 +182,7 @@ impl AttributeList {
     /// The first tagged text (RFC 2868 §3.3) of a type: a first octet up to 0x1F is the tag.
     #[must_use]
     pub fn get_tagged(&self, kind: u8) -> Option<TaggedValue<&[u8]>> {
-        self.get(kind).map(TaggedValue::parse_text)
+        self.get(kind).map(TaggedValue::parse_tagged_text)
     }
     /// The first tagged number (RFC 2868 §3.1) of a type: one octet of tag, three of value.
     #[must_use]
@@ -212,14 +214,14 @@ impl AttributeList {
         }
     }
 
-    fn push_header(&mut self, kind: u8, length: usize, max: usize) -> Result<(), ValueTooLong> {
+    fn push_attribute_header(&mut self, kind: u8, length: usize, max: usize) -> Result<(), ValueTooLong> {
         if length > max {
             return Err(ValueTooLong { kind, length, max });
         }
         self.bytes.extend_from_slice(&[kind, (length + MAX_VALUE - max + 2) as u8]);
         Ok(())
     }
-    fn push_array<const N: usize>(&mut self, kind: u8, value: [u8; N]) -> &mut Self {
+    fn push_array_attribute<const N: usize>(&mut self, kind: u8, value: [u8; N]) -> &mut Self {
         self.bytes.extend_from_slice(&[kind, N as u8 + 2]);
         self.bytes.extend_from_slice(&value);
         self
@@ -229,7 +231,7 @@ impl AttributeList {
     /// # Errors
     /// If the value exceeds 253 octets.
     pub fn push_bytes(&mut self, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.push_header(kind, value.len(), MAX_VALUE)?;
+        self.push_attribute_header(kind, value.len(), MAX_VALUE)?;
         self.bytes.extend_from_slice(value);
         Ok(self)
     }
@@ -242,31 +244,31 @@ impl AttributeList {
     }
     /// Adds a number, an enumerated value or a time.
     pub fn push_u32(&mut self, kind: u8, value: u32) -> &mut Self {
-        self.push_array(kind, value.to_be_bytes())
+        self.push_array_attribute(kind, value.to_be_bytes())
     }
     /// Adds a 64-bit number.
     pub fn push_u64(&mut self, kind: u8, value: u64) -> &mut Self {
-        self.push_array(kind, value.to_be_bytes())
+        self.push_array_attribute(kind, value.to_be_bytes())
     }
     /// Adds an IPv4 address.
     pub fn push_ipv4(&mut self, kind: u8, address: Ipv4Addr) -> &mut Self {
-        self.push_array(kind, address.octets())
+        self.push_array_attribute(kind, address.octets())
     }
     /// Adds an IPv6 address.
     pub fn push_ipv6(&mut self, kind: u8, address: Ipv6Addr) -> &mut Self {
-        self.push_array(kind, address.octets())
+        self.push_array_attribute(kind, address.octets())
     }
     /// Adds a tagged number (RFC 2868 §3.1); its low 24 bits are sent. Tag 0: none.
     pub fn push_tagged_u32(&mut self, kind: u8, tag: u8, value: u32) -> &mut Self {
         let [_, a, b, c] = value.to_be_bytes();
-        self.push_array(kind, [tag, a, b, c])
+        self.push_array_attribute(kind, [tag, a, b, c])
     }
     /// Adds a tagged text (RFC 2868 §3.3). Tag 0: none.
     ///
     /// # Errors
     /// If the text exceeds 252 octets.
     pub fn push_tagged_bytes(&mut self, kind: u8, tag: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.push_header(kind, value.len(), MAX_VALUE - 1)?;
+        self.push_attribute_header(kind, value.len(), MAX_VALUE - 1)?;
         self.bytes.push(tag);
         self.bytes.extend_from_slice(value);
         Ok(self)
@@ -285,7 +287,7 @@ impl AttributeList {
             }
         }
     }
-    /// Adds an EAP packet in EAP-Message attributes (RFC 3579 §3.1).
+    /// Adds an EAP packet in consecutive EAP-Message attributes (RFC 2869 §5.13, RFC 3579 §3.1).
     pub fn push_eap(&mut self, packet: &[u8]) -> &mut Self {
         self.push_concat(kind::EAP_MESSAGE, packet)
     }
@@ -294,7 +296,7 @@ impl AttributeList {
     /// # Errors
     /// If the value exceeds 247 octets.
     pub fn push_vendor(&mut self, vendor: u32, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.push_header(kind::VENDOR_SPECIFIC, value.len(), MAX_VALUE - 6)?;
+        self.push_attribute_header(kind::VENDOR_SPECIFIC, value.len(), MAX_VALUE - 6)?;
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, value.len() as u8 + 2]);
         self.bytes.extend_from_slice(value);
@@ -305,7 +307,7 @@ impl AttributeList {
     /// # Errors
     /// If the value exceeds 252 octets.
     pub fn push_extended(&mut self, kind: u8, extended: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
-        self.push_header(kind, value.len(), MAX_VALUE - 1)?;
+        self.push_attribute_header(kind, value.len(), MAX_VALUE - 1)?;
         self.bytes.push(extended);
         self.bytes.extend_from_slice(value);
         Ok(self)
@@ -342,7 +344,7 @@ impl AttributeList {
             data.extend_from_slice(value);
             return Ok(self.push_long_extended(kind, kind::VENDOR_SPECIFIC, &data));
         }
-        self.push_header(kind, value.len(), MAX_VALUE - 6)?;
+        self.push_attribute_header(kind, value.len(), MAX_VALUE - 6)?;
         self.bytes.push(kind::VENDOR_SPECIFIC);
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.push(vendor_kind);
@@ -351,10 +353,10 @@ impl AttributeList {
     }
 
     /// Marks the octets after `at` for hiding, and pads them to whole blocks.
-    fn hide_from(&mut self, at: usize, how: AttributeEncryption) {
+    fn mark_for_hiding_from(&mut self, at: usize, how: AttributeEncryption) {
         let len = (self.bytes.len() - at).next_multiple_of(16).max(16);
         self.bytes.resize(at + len, 0);
-        self.hidden.push(HiddenSpan { offset: at as u32, len: len as u32, how });
+        self.hidden.push(HiddenValueRange { offset: at as u32, len: len as u32, how });
     }
     /// Adds a whole attribute and marks it for hiding from this octet on. A salt is already included.
     pub(super) fn append_attribute(
@@ -367,7 +369,11 @@ impl AttributeList {
         if let Some((from, how)) = hidden {
             let salt = if how == AttributeEncryption::Salted { SALT_LEN } else { 0 };
             let at = start + from + salt;
-            self.hidden.push(HiddenSpan { offset: at as u32, len: (self.bytes.len() - at) as u32, how });
+            self.hidden.push(HiddenValueRange {
+                offset: at as u32,
+                len: (self.bytes.len() - at) as u32,
+                how,
+            });
         }
     }
     /// Removes whole attributes.
@@ -389,7 +395,7 @@ impl AttributeList {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::USER_PASSWORD, 0]);
         self.bytes.extend_from_slice(password);
-        self.hide_from(start + 2, AttributeEncryption::UserPassword);
+        self.mark_for_hiding_from(start + 2, AttributeEncryption::UserPassword);
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
@@ -404,7 +410,7 @@ impl AttributeList {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[kind::TUNNEL_PASSWORD, 0, tag, 0, 0, password.len() as u8]);
         self.bytes.extend_from_slice(password);
-        self.hide_from(start + 3 + SALT_LEN, AttributeEncryption::Salted);
+        self.mark_for_hiding_from(start + 3 + SALT_LEN, AttributeEncryption::Salted);
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
@@ -443,7 +449,7 @@ impl AttributeList {
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, 0]);
         self.bytes.extend_from_slice(value);
-        self.hide_from(start + 8, AttributeEncryption::UserPassword);
+        self.mark_for_hiding_from(start + 8, AttributeEncryption::UserPassword);
         let length = (self.bytes.len() - start) as u8;
         self.bytes[start + 1] = length;
         self.bytes[start + 7] = length - 6;
@@ -455,7 +461,7 @@ impl AttributeList {
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
         self.bytes.extend_from_slice(&[kind, 0, 0, 0, value.len() as u8]);
         self.bytes.extend_from_slice(value);
-        self.hide_from(start + 8 + SALT_LEN, AttributeEncryption::Salted);
+        self.mark_for_hiding_from(start + 8 + SALT_LEN, AttributeEncryption::Salted);
         let length = (self.bytes.len() - start) as u8;
         self.bytes[start + 1] = length;
         self.bytes[start + 7] = length - 6;
@@ -472,13 +478,13 @@ impl AttributeList {
     pub fn extend(&mut self, other: &Self) -> &mut Self {
         let base = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);
-        self.hidden.extend(other.hidden.iter().map(|h| HiddenSpan { offset: h.offset + base, ..*h }));
+        self.hidden.extend(other.hidden.iter().map(|h| HiddenValueRange { offset: h.offset + base, ..*h }));
         self
     }
     /// Replaces the value of the first attribute of a type by one of the same length. Returns false if the list has no
     /// attribute of this type and length.
     pub fn replace_value(&mut self, kind: u8, value: &[u8]) -> bool {
-        match self.iter().find(|a| a.kind == kind).map(|a| value_offset(&self.bytes, a)) {
+        match self.iter().find(|a| a.kind == kind).map(|a| value_offset_and_len(&self.bytes, a)) {
             Some((at, len)) if len == value.len() => {
                 self.bytes[at..at + len].copy_from_slice(value);
                 true
@@ -492,8 +498,11 @@ impl AttributeList {
     }
     fn remove_where(&mut self, which: impl Fn(&RawAttribute<'_>) -> bool) -> usize {
         let mut count = 0;
-        while let Some((at, len)) =
-            self.iter().find(&which).map(|a| value_offset(&self.bytes, a)).map(|(at, len)| (at - 2, len + 2))
+        while let Some((at, len)) = self
+            .iter()
+            .find(&which)
+            .map(|a| value_offset_and_len(&self.bytes, a))
+            .map(|(at, len)| (at - 2, len + 2))
         {
             self.remove_range(at..at + len);
             count += 1;
@@ -523,8 +532,8 @@ impl AttributeList {
     }
     /// True if the attribute holds a secret in clear, which encoding hides.
     #[must_use]
-    pub fn is_clear_secret(&self, a: &RawAttribute<'_>) -> bool {
-        let (at, len) = value_offset(&self.bytes, *a);
+    pub fn is_secret_to_hide(&self, a: &RawAttribute<'_>) -> bool {
+        let (at, len) = value_offset_and_len(&self.bytes, *a);
         self.hidden.iter().any(|h| (at..at + len).contains(&(h.offset as usize)))
     }
     /// The maximum length of all attributes in a packet. Hiding adds a salt, a length and padding to 16 octets.
@@ -541,7 +550,7 @@ impl AttributeList {
 }
 
 /// Returns offset and length of an attribute's value in its list.
-fn value_offset(bytes: &[u8], a: RawAttribute<'_>) -> (usize, usize) {
+fn value_offset_and_len(bytes: &[u8], a: RawAttribute<'_>) -> (usize, usize) {
     (a.value.as_ptr() as usize - bytes.as_ptr() as usize, a.value.len())
 }
 
@@ -550,7 +559,7 @@ impl fmt::Debug for AttributeList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
         for a in self.iter() {
-            if self.is_clear_secret(&a) {
+            if self.is_secret_to_hide(&a) {
                 list.entry(&format_args!("{}=(to be hidden)", a.kind));
             } else {
                 list.entry(&format_args!("{}={}", a.kind, super::HexOctets(a.value)));

@@ -7,7 +7,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// The data types of RFC 8044 §3, and those of FreeRADIUS's dictionaries only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum DataType {
+pub enum AttributeDataType {
     /// 32-bit number (§3.1); with named values the `enum` of §3.2.
     Integer,
     /// Seconds since 1970 (§3.3).
@@ -54,7 +54,7 @@ pub enum DataType {
     Filter,
 }
 
-impl DataType {
+impl AttributeDataType {
     /// The name in FreeRADIUS's dictionaries.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -162,7 +162,7 @@ pub enum AttributeValue<'a> {
 #[error("{length} octets are not a value of type {data_type:?}")]
 pub struct ValueError {
     /// The expected type.
-    pub data_type: DataType,
+    pub data_type: AttributeDataType,
     /// The number of octets.
     pub length: usize,
 }
@@ -172,26 +172,26 @@ impl<'a> AttributeValue<'a> {
     ///
     /// # Errors
     /// If the octets do not have the form of the type. Bits beyond a prefix must be zero.
-    pub fn decode(data_type: DataType, bytes: &'a [u8]) -> Result<Self, ValueError> {
+    pub fn decode(data_type: AttributeDataType, bytes: &'a [u8]) -> Result<Self, ValueError> {
         Self::decode_value(data_type, bytes).ok_or(ValueError { data_type, length: bytes.len() })
     }
-    fn decode_value(data_type: DataType, bytes: &'a [u8]) -> Option<Self> {
+    fn decode_value(data_type: AttributeDataType, bytes: &'a [u8]) -> Option<Self> {
         let number = || bytes.try_into().ok().map(u32::from_be_bytes);
         Some(match data_type {
-            DataType::Integer => Self::Integer(number()?),
-            DataType::Time => Self::Time(number()?),
-            DataType::Text => Self::Text(core::str::from_utf8(bytes).ok()?),
-            DataType::Ifid => Self::Ifid(bytes.try_into().ok()?),
-            DataType::Ipv4Addr => Self::Ipv4Addr(Ipv4Addr::from_bits(number()?)),
-            DataType::Ipv6Addr => Self::Ipv6Addr(<[u8; 16]>::try_from(bytes).ok()?.into()),
-            DataType::Ipv4Prefix => {
+            AttributeDataType::Integer => Self::Integer(number()?),
+            AttributeDataType::Time => Self::Time(number()?),
+            AttributeDataType::Text => Self::Text(core::str::from_utf8(bytes).ok()?),
+            AttributeDataType::Ifid => Self::Ifid(bytes.try_into().ok()?),
+            AttributeDataType::Ipv4Addr => Self::Ipv4Addr(Ipv4Addr::from_bits(number()?)),
+            AttributeDataType::Ipv6Addr => Self::Ipv6Addr(<[u8; 16]>::try_from(bytes).ok()?.into()),
+            AttributeDataType::Ipv4Prefix => {
                 let (&[0, length], address) = bytes.split_first_chunk::<2>()? else { return None };
                 let address = u32::from_be_bytes(address.try_into().ok()?);
                 let beyond = u32::MAX.checked_shr(length.into()).unwrap_or(0);
                 (length <= 32 && address & beyond == 0)
                     .then_some(Self::Ipv4Prefix(Ipv4Addr::from_bits(address), length))?
             }
-            DataType::Ipv6Prefix => {
+            AttributeDataType::Ipv6Prefix => {
                 let (&[0, length], given) = bytes.split_first_chunk::<2>()? else { return None };
                 let mut address = [0; 16];
                 address.get_mut(..given.len())?.copy_from_slice(given);
@@ -201,21 +201,21 @@ impl<'a> AttributeValue<'a> {
                 (length <= 128 && enough && address & beyond == 0)
                     .then_some(Self::Ipv6Prefix(Ipv6Addr::from_bits(address), length))?
             }
-            DataType::Integer64 => Self::Integer64(u64::from_be_bytes(bytes.try_into().ok()?)),
-            DataType::Byte => Self::Byte(u8::from_be_bytes(bytes.try_into().ok()?)),
-            DataType::Short => Self::Short(u16::from_be_bytes(bytes.try_into().ok()?)),
-            DataType::Signed => Self::Signed(i32::from_be_bytes(bytes.try_into().ok()?)),
-            DataType::Ether => Self::Ether(bytes.try_into().ok()?),
-            DataType::Ip if bytes.len() == 4 => Self::Ipv4Addr(Ipv4Addr::from_bits(number()?)),
-            DataType::Ip => Self::Ipv6Addr(<[u8; 16]>::try_from(bytes).ok()?.into()),
-            DataType::String
-            | DataType::Filter
-            | DataType::Concat
-            | DataType::Tlv
-            | DataType::Vsa
-            | DataType::Extended
-            | DataType::LongExtended
-            | DataType::Evs => Self::Octets(bytes),
+            AttributeDataType::Integer64 => Self::Integer64(u64::from_be_bytes(bytes.try_into().ok()?)),
+            AttributeDataType::Byte => Self::Byte(u8::from_be_bytes(bytes.try_into().ok()?)),
+            AttributeDataType::Short => Self::Short(u16::from_be_bytes(bytes.try_into().ok()?)),
+            AttributeDataType::Signed => Self::Signed(i32::from_be_bytes(bytes.try_into().ok()?)),
+            AttributeDataType::Ether => Self::Ether(bytes.try_into().ok()?),
+            AttributeDataType::Ip if bytes.len() == 4 => Self::Ipv4Addr(Ipv4Addr::from_bits(number()?)),
+            AttributeDataType::Ip => Self::Ipv6Addr(<[u8; 16]>::try_from(bytes).ok()?.into()),
+            AttributeDataType::String
+            | AttributeDataType::Filter
+            | AttributeDataType::Concat
+            | AttributeDataType::Tlv
+            | AttributeDataType::Vsa
+            | AttributeDataType::Extended
+            | AttributeDataType::LongExtended
+            | AttributeDataType::Evs => Self::Octets(bytes),
         })
     }
     /// Appends the octets of the value. An IPv6 prefix takes as few octets as possible.
@@ -290,40 +290,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TYPES: [DataType; 16] = [
-        DataType::Byte,
-        DataType::Short,
-        DataType::Signed,
-        DataType::Ether,
-        DataType::Ip,
-        DataType::Integer,
-        DataType::Time,
-        DataType::Text,
-        DataType::String,
-        DataType::Ifid,
-        DataType::Ipv4Addr,
-        DataType::Ipv6Addr,
-        DataType::Ipv6Prefix,
-        DataType::Ipv4Prefix,
-        DataType::Integer64,
-        DataType::Tlv,
+    const TYPES: [AttributeDataType; 16] = [
+        AttributeDataType::Byte,
+        AttributeDataType::Short,
+        AttributeDataType::Signed,
+        AttributeDataType::Ether,
+        AttributeDataType::Ip,
+        AttributeDataType::Integer,
+        AttributeDataType::Time,
+        AttributeDataType::Text,
+        AttributeDataType::String,
+        AttributeDataType::Ifid,
+        AttributeDataType::Ipv4Addr,
+        AttributeDataType::Ipv6Addr,
+        AttributeDataType::Ipv6Prefix,
+        AttributeDataType::Ipv4Prefix,
+        AttributeDataType::Integer64,
+        AttributeDataType::Tlv,
     ];
 
     #[test]
     fn values_print_as_people_write_them() {
         for (data_type, bytes, text) in [
-            (DataType::Integer, &[0, 0, 1, 0][..], "256"),
-            (DataType::Text, b"a\"b", "\"a\\\"b\""),
-            (DataType::Ifid, &[0, 1, 2, 3, 4, 5, 6, 7], "0001:0203:0405:0607"),
-            (DataType::Ipv4Prefix, &[0, 8, 10, 0, 0, 0], "10.0.0.0/8"),
-            (DataType::Ipv6Prefix, &[0, 32, 0x20, 1, 0xd, 0xb8], "2001:db8::/32"),
-            (DataType::Integer64, &[0, 0, 0, 0, 0, 0, 0, 9], "9"),
-            (DataType::Byte, &[200], "200"),
-            (DataType::Short, &[1, 0], "256"),
-            (DataType::Signed, &[255, 255, 255, 254], "-2"),
-            (DataType::Ether, &[0, 17, 34, 0xaa, 0xbb, 0xcc], "00:11:22:aa:bb:cc"),
-            (DataType::Ip, &[10, 0, 0, 1], "10.0.0.1"),
-            (DataType::Ip, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], "2001:db8::1"),
+            (AttributeDataType::Integer, &[0, 0, 1, 0][..], "256"),
+            (AttributeDataType::Text, b"a\"b", "\"a\\\"b\""),
+            (AttributeDataType::Ifid, &[0, 1, 2, 3, 4, 5, 6, 7], "0001:0203:0405:0607"),
+            (AttributeDataType::Ipv4Prefix, &[0, 8, 10, 0, 0, 0], "10.0.0.0/8"),
+            (AttributeDataType::Ipv6Prefix, &[0, 32, 0x20, 1, 0xd, 0xb8], "2001:db8::/32"),
+            (AttributeDataType::Integer64, &[0, 0, 0, 0, 0, 0, 0, 9], "9"),
+            (AttributeDataType::Byte, &[200], "200"),
+            (AttributeDataType::Short, &[1, 0], "256"),
+            (AttributeDataType::Signed, &[255, 255, 255, 254], "-2"),
+            (AttributeDataType::Ether, &[0, 17, 34, 0xaa, 0xbb, 0xcc], "00:11:22:aa:bb:cc"),
+            (AttributeDataType::Ip, &[10, 0, 0, 1], "10.0.0.1"),
+            (AttributeDataType::Ip, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], "2001:db8::1"),
         ] {
             assert_eq!(AttributeValue::decode(data_type, bytes).unwrap().to_string(), text);
         }
@@ -332,17 +332,17 @@ mod tests {
     #[test]
     fn ill_formed_values_are_refused() {
         for (data_type, bytes) in [
-            (DataType::Integer, &[1, 2, 3][..]),
-            (DataType::Text, &[0xff]),
-            (DataType::Byte, &[]),
-            (DataType::Short, &[1]),
-            (DataType::Ether, &[1, 2, 3, 4, 5]),
-            (DataType::Ip, &[1, 2, 3, 4, 5]),
-            (DataType::Ipv4Prefix, &[0, 33, 0, 0, 0, 0]),
-            (DataType::Ipv4Prefix, &[0, 8, 10, 1, 0, 0]),
-            (DataType::Ipv6Prefix, &[0, 32, 0x20]),
-            (DataType::Ipv6Prefix, &[1, 0]),
-            (DataType::Ipv6Prefix, &[0, 128]),
+            (AttributeDataType::Integer, &[1, 2, 3][..]),
+            (AttributeDataType::Text, &[0xff]),
+            (AttributeDataType::Byte, &[]),
+            (AttributeDataType::Short, &[1]),
+            (AttributeDataType::Ether, &[1, 2, 3, 4, 5]),
+            (AttributeDataType::Ip, &[1, 2, 3, 4, 5]),
+            (AttributeDataType::Ipv4Prefix, &[0, 33, 0, 0, 0, 0]),
+            (AttributeDataType::Ipv4Prefix, &[0, 8, 10, 1, 0, 0]),
+            (AttributeDataType::Ipv6Prefix, &[0, 32, 0x20]),
+            (AttributeDataType::Ipv6Prefix, &[1, 0]),
+            (AttributeDataType::Ipv6Prefix, &[0, 128]),
         ] {
             assert!(AttributeValue::decode(data_type, bytes).is_err(), "{data_type:?} {bytes:?}");
         }

@@ -1,6 +1,6 @@
 //! The state machine of the client.
 
-use super::identifier::{IdentifierSlot, IdentifierTable};
+use super::identifier::{AllocatedIdentifier, IdentifierTable};
 use super::liveness::ServerWatchdog;
 use super::stream::ServerConnection;
 use super::{
@@ -18,8 +18,8 @@ use core::net::SocketAddr;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, ConnId, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, NoJob,
-    OutputOf, SecureRng, SocketId, StreamOp, Transmit, WallTime,
+    CommandError, ConnId, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput,
+    MachineOutputOf, NoJob, SecureRng, SocketId, StreamOp, Transmit, WallTime,
 };
 
 /// The number of lists and buffers kept for reuse.
@@ -33,8 +33,8 @@ pub(super) struct PendingRequest {
     /// The packet. Its authenticator verifies the reply.
     pub(super) bytes: Vec<u8>,
     /// The source of a new encoding, kept only if a retransmission may differ.
-    pub(super) source: Option<Box<RetransmissionSource>>,
-    pub(super) slot: IdentifierSlot,
+    pub(super) source: Option<Box<RetransmissionTemplate>>,
+    pub(super) slot: AllocatedIdentifier,
     pub(super) tries: u32,
     pub(super) start: Instant,
     pub(super) deadline: Instant,
@@ -46,7 +46,7 @@ pub(super) struct PendingRequest {
 }
 
 #[derive(Debug)]
-pub(super) struct RetransmissionSource {
+pub(super) struct RetransmissionTemplate {
     pub(super) attributes: AttributeList,
     pub(super) group: Option<u16>,
     pub(super) server_attempts: u32,
@@ -67,7 +67,7 @@ pub(super) enum ClientTimer {
 
 /// The server of a group at which new requests start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct GroupState {
+pub(super) struct GroupPreferredServer {
     pub(super) position: usize,
     pub(super) until: Instant,
 }
@@ -97,7 +97,7 @@ pub struct RadiusClient {
     pub(super) by_slot: HashMap<u64, u32>,
     /// Servers by their address, an IPv4-mapped one as IPv4.
     pub(super) by_address: HashMap<SocketAddr, Vec<u16>>,
-    pub(super) groups: Vec<GroupState>,
+    pub(super) groups: Vec<GroupPreferredServer>,
     /// The connections of each server, by lane; empty for UDP.
     pub(super) links: Vec<Vec<ServerConnection>>,
     pub(super) by_conn: HashMap<ConnId, (u16, u32)>,
@@ -158,7 +158,7 @@ impl RadiusClient {
             by_token: HashMap::with_hasher(hash_state(&mut rng)),
             by_slot: HashMap::with_hasher(hash_state(&mut rng)),
             by_address: HashMap::with_hasher(hash_state(&mut rng)),
-            groups: alloc::vec![GroupState::default(); config.groups.len()],
+            groups: alloc::vec![GroupPreferredServer::default(); config.groups.len()],
             links: Vec::new(),
             by_conn: HashMap::with_hasher(hash_state(&mut rng)),
             next_conn: config.first_connection,
@@ -187,6 +187,7 @@ impl RadiusClient {
             ServerTransport::Tls => self.config.max_connections,
         };
         self.identifiers.add_server(lanes, config.transport == ServerTransport::Tls);
+        // RFC 5997, 4.3: each address and port is a server of its own.
         self.by_address.entry(canonical_address(config.address)).or_default().push(server);
         self.links.push(Vec::new());
         self.pending_counts.push(0);
@@ -249,18 +250,20 @@ impl RadiusClient {
     pub(super) fn encode_request(
         &mut self,
         out: &mut Vec<u8>,
-        slot: IdentifierSlot,
+        slot: AllocatedIdentifier,
         code: PacketCode,
         attributes: &AttributeList,
     ) -> Result<(), TooLong> {
         let secret = &self.config.servers[usize::from(slot.server)].secret;
         let random = matches!(code, PacketCode::ACCESS_REQUEST | PacketCode::STATUS_SERVER);
-        // RFC 5176 3.4: the Request Authenticator alone is an MD5 of data that an attacker may choose, so sign these
-        // too.
+        // RFC 5176, 3.4: for these requests the authenticator is only an MD5 of content that an attacker may choose, so
+        // they are signed, too.
         let sign = random || matches!(code, PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST);
+        // RFC 2865, 3, 4.1; RFC 5997, 3: each request has a new random authenticator.
         let authenticator = if random { self.rng.random_array() } else { [0; 16] };
         out.clear();
         packet::write_header(out, code, slot.identifier, &authenticator);
+        // RFC 3579, 3.2; RFC 5997, 3: these requests have a Message-Authenticator.
         if sign {
             auth::reserve_authenticator(out);
         }
@@ -280,13 +283,13 @@ impl RadiusClient {
         attributes: AttributeList,
     ) -> Result<(), CommandError> {
         if !code.is_request() {
-            return Err(CommandError::Invalid("the code is not one of a request"));
+            return Err(CommandError::Invalid("the packet code is not a request"));
         }
         if self.by_token.contains_key(&token) {
             return Err(CommandError::Invalid("the token is already in use"));
         }
         if attributes.get(kind::MESSAGE_AUTHENTICATOR).is_some() {
-            return Err(CommandError::Invalid("the client puts the Message-Authenticator in"));
+            return Err(CommandError::Invalid("the client itself adds the Message-Authenticator"));
         }
         let (server, group) = self.choose_server(now, target)?;
         self.open_request(now, Some(token), server, group, code, attributes)?;
@@ -308,7 +311,7 @@ impl RadiusClient {
         let full = CommandError::Full("all identifiers of all sockets are in use");
         let slot = match token {
             Some(_) => self.identifiers.take_identifier(now, server, &mut self.rng),
-            None => self.identifiers.take_status(now, server, &mut self.rng),
+            None => self.identifiers.take_status_server_identifier(now, server, &mut self.rng),
         };
         let slot = slot.ok_or(full)?;
         let mut bytes = self.spare_buffers.pop().unwrap_or_default();
@@ -322,7 +325,7 @@ impl RadiusClient {
             _ => None,
         };
         let source = if delay.is_some() || group.is_some() {
-            Some(Box::new(RetransmissionSource { attributes, group, server_attempts: 1, delay }))
+            Some(Box::new(RetransmissionTemplate { attributes, group, server_attempts: 1, delay }))
         } else {
             self.recycle_list(attributes);
             None
@@ -339,7 +342,7 @@ impl RadiusClient {
             wait: Duration::ZERO,
             queued: false,
         };
-        self.wait_anew(now, &mut pending);
+        self.restart_reply_wait(now, &mut pending);
         let deadline = pending.deadline;
         let index = match self.free.pop() {
             Some(i) => {
@@ -354,7 +357,7 @@ impl RadiusClient {
         if let Some(token) = token {
             self.by_token.insert(token, index);
         }
-        self.register_slot(slot, index);
+        self.register_pending_identifier(slot, index);
         self.timers.insert(deadline, ClientTimer::Request(index));
         self.dispatch_request(now, index);
         Ok(index)
@@ -362,9 +365,9 @@ impl RadiusClient {
 
     /// Starts the wait for the first reply of a server: by UDP the first retransmission time, by RadSec the whole
     /// remaining time.
-    pub(super) fn wait_anew(&mut self, now: Instant, p: &mut PendingRequest) {
+    pub(super) fn restart_reply_wait(&mut self, now: Instant, p: &mut PendingRequest) {
         if p.token.is_none() {
-            p.deadline = now + self.probe_wait(p.slot.server);
+            p.deadline = now + self.status_server_wait(p.slot.server);
             return;
         }
         p.here = now;
@@ -372,11 +375,11 @@ impl RadiusClient {
         let end = (p.start + policy.max_duration()).max(now + self.response_window(p.slot.server));
         match self.server_transport(p.slot.server) {
             ServerTransport::Udp => {
-                p.wait = policy.first_wait(&mut self.rng);
+                p.wait = policy.first_retransmission_wait(&mut self.rng);
                 p.deadline = (now + p.wait).min(end);
             }
             ServerTransport::Tls => {
-                let patience = p.start + policy.total_wait();
+                let patience = p.start + policy.single_transmission_wait();
                 p.deadline = end.min(patience.max(now + self.response_window(p.slot.server)));
             }
         }
@@ -395,7 +398,7 @@ impl RadiusClient {
         {
             self.enqueue_request(index);
         }
-        self.expect_reply(now, slot.server);
+        self.record_reply_expectation(now, slot.server);
     }
     pub(super) fn push_event(&mut self, event: RadiusClientEvent) {
         self.ready.push_back(QueuedClientOutput::Event);
@@ -421,27 +424,30 @@ impl RadiusClient {
     ) -> Result<(u16, Option<u16>), CommandError> {
         match target {
             RequestTarget::Server(s) if usize::from(s) < self.config.servers.len() => Ok((s, None)),
-            RequestTarget::Server(_) => Err(CommandError::Invalid("no server of this index")),
+            RequestTarget::Server(_) => Err(CommandError::Invalid("there is no server with this index")),
             RequestTarget::Group(g) => {
                 let members = self.config.groups.get(usize::from(g));
-                let members = members.ok_or(CommandError::Invalid("no group of this index"))?;
+                let members = members.ok_or(CommandError::Invalid("there is no group with this index"))?;
                 let state = &mut self.groups[usize::from(g)];
                 if state.position != 0 && state.until <= now {
                     state.position = 0;
                 }
                 let first = members[state.position];
                 let movable = self.can_fail_over(g);
-                Ok((if movable { self.best_from(members, first) } else { first }, movable.then_some(g)))
+                Ok((
+                    if movable { self.healthiest_server_from(members, first) } else { first },
+                    movable.then_some(g),
+                ))
             }
             RequestTarget::From { group, server } => {
                 let members = self.config.groups.get(usize::from(group));
-                let members = members.ok_or(CommandError::Invalid("no group of this index"))?;
+                let members = members.ok_or(CommandError::Invalid("there is no group with this index"))?;
                 if !members.contains(&server) {
-                    return Err(CommandError::Invalid("this server is not of the group"));
+                    return Err(CommandError::Invalid("the server is not in the group"));
                 }
                 let movable = self.can_fail_over(group);
-                let other = movable && !self.is_usable(server);
-                let server = if other { self.best_from(members, server) } else { server };
+                let other = movable && !self.is_server_usable(server);
+                let server = if other { self.healthiest_server_from(members, server) } else { server };
                 Ok((server, movable.then_some(group)))
             }
         }
@@ -453,7 +459,7 @@ impl RadiusClient {
     }
 
     /// Returns the first server of best health in a group, from one of its servers on.
-    pub(super) fn best_from(&self, members: &[u16], first: u16) -> u16 {
+    pub(super) fn healthiest_server_from(&self, members: &[u16], first: u16) -> u16 {
         let at = members.iter().position(|&s| s == first).unwrap_or(0);
         let order = members[at..].iter().chain(&members[..at]);
         order.copied().min_by_key(|&s| self.server_health(s)).unwrap_or(first)
@@ -468,7 +474,7 @@ impl RadiusClient {
                 self.counts_by_server[usize::from(p.slot.server)].timeouts += 1;
                 self.push_event(RadiusClientEvent::TimedOut { token });
             }
-            None => self.clear_probe(p.slot.server),
+            None => self.clear_status_server_probe(p.slot.server),
         }
         self.recycle_buffer(p);
     }
@@ -491,7 +497,7 @@ impl RadiusClient {
         if p.queued {
             self.ready.retain(|o| !matches!(o, QueuedClientOutput::Request(i) if *i == index));
         }
-        self.release_slot(now, p.slot, rest);
+        self.release_pending_identifier(now, p.slot, rest);
         if let Some(source) = p.source.take() {
             self.recycle_list(source.attributes);
         }
@@ -502,15 +508,15 @@ impl RadiusClient {
             self.spare_buffers.push(p.bytes);
         }
     }
-    pub(super) fn register_slot(&mut self, slot: IdentifierSlot, index: u32) {
+    pub(super) fn register_pending_identifier(&mut self, slot: AllocatedIdentifier, index: u32) {
         self.by_slot.insert(slot.lookup_key(), index);
         self.pending_counts[usize::from(slot.server)] += 1;
     }
-    pub(super) fn release_slot(&mut self, now: Instant, slot: IdentifierSlot, rest: bool) {
+    pub(super) fn release_pending_identifier(&mut self, now: Instant, slot: AllocatedIdentifier, rest: bool) {
         self.by_slot.remove(&slot.lookup_key());
         self.pending_counts[usize::from(slot.server)] -= 1;
         if rest {
-            self.identifiers.rest_identifier(now + self.config.identifier_rest, slot);
+            self.identifiers.schedule_identifier_release(now + self.config.identifier_rest, slot);
         } else {
             self.identifiers.free_identifier(slot);
         }
@@ -563,7 +569,7 @@ impl Machine for RadiusClient {
         }
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         let (p, transmit) = loop {
             let index = match self.ready.pop_front() {
                 Some(QueuedClientOutput::Event) => return self.events.pop_front().map(MachineOutput::Event),
@@ -588,7 +594,7 @@ impl Machine for RadiusClient {
                 }
                 ServerTransport::Tls => {
                     let link = self.links[usize::from(p.slot.server)].get(p.slot.socket as usize);
-                    // The connection broke meanwhile: the request waits for the next.
+                    // The connection was lost meanwhile, so the request waits for the next connection.
                     let Some(conn) = link.and_then(ServerConnection::live_connection) else { continue };
                     break (p, Transmit::Stream { conn, op: StreamOp::Data });
                 }

@@ -52,14 +52,14 @@ fn add_jitter(wait: Duration, base: Duration, jitter: f64, rng: &mut SecureRng) 
 
 impl RetransmissionPolicy {
     /// The wait after the first transmission.
-    pub fn first_wait(&self, rng: &mut SecureRng) -> Duration {
+    pub fn first_retransmission_wait(&self, rng: &mut SecureRng) -> Duration {
         match *self {
             Self::Backoff { initial, jitter, .. } => add_jitter(initial, initial, jitter, rng),
             Self::Fixed { interval, .. } => interval,
         }
     }
     /// The wait that follows a wait of `last`.
-    pub fn next_wait(&self, last: Duration, rng: &mut SecureRng) -> Duration {
+    pub fn next_retransmission_wait(&self, last: Duration, rng: &mut SecureRng) -> Duration {
         match *self {
             Self::Backoff { max, jitter, .. } => {
                 let wait = add_jitter(last * 2, last, jitter, rng);
@@ -84,7 +84,7 @@ impl RetransmissionPolicy {
         }
     }
     /// Returns the wait of a request that is sent once: as long as with retransmissions.
-    pub(crate) fn total_wait(&self) -> Duration {
+    pub(crate) fn single_transmission_wait(&self) -> Duration {
         match *self {
             Self::Backoff { initial, max, max_count, .. } => {
                 if max_count == 0 {
@@ -120,12 +120,12 @@ mod tests {
         let policy = RetransmissionPolicy::default();
         let mut differ = false;
         for _ in 0..200 {
-            let first = policy.first_wait(&mut rng);
+            let first = policy.first_retransmission_wait(&mut rng);
             assert!((1.8..=2.2).contains(&first.as_secs_f64()), "{first}");
             differ |= first != Duration::from_secs(2);
-            let second = policy.next_wait(first, &mut rng).as_secs_f64() / first.as_secs_f64();
+            let second = policy.next_retransmission_wait(first, &mut rng).as_secs_f64() / first.as_secs_f64();
             assert!((1.9..=2.1).contains(&second), "{second}");
-            let capped = policy.next_wait(Duration::from_secs(15), &mut rng);
+            let capped = policy.next_retransmission_wait(Duration::from_secs(15), &mut rng);
             assert!((14.4..=17.6).contains(&capped.as_secs_f64()), "{capped}");
         }
         assert!(differ);

@@ -1,7 +1,10 @@
 //! Decoding and printing of attributes by a dictionary.
 
 use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary};
-use crate::attribute::{AttributeValue, DataType, RawIter, VendorFraming, kind, read_extended, read_vendor};
+use crate::attribute::{
+    AttributeDataType, AttributeValue, RawAttributeIter, VendorAttributeFormat, kind, read_extended,
+    read_vendor,
+};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
@@ -27,7 +30,7 @@ impl DecodedAttribute<'_, '_> {
         let bytes = &*self.bytes;
         match self.definition {
             Some(d) if d.encryption == AttributeEncryption::None => {
-                if let (true, DataType::Integer, &[a, b, c]) = (d.tagged, d.data_type, bytes) {
+                if let (true, AttributeDataType::Integer, &[a, b, c]) = (d.tagged, d.data_type, bytes) {
                     return AttributeValue::Integer(u32::from_be_bytes([0, a, b, c]));
                 }
                 AttributeValue::decode(d.data_type, bytes).unwrap_or(AttributeValue::Octets(bytes))
@@ -60,23 +63,23 @@ impl fmt::Display for DecodedAttribute<'_, '_> {
 #[derive(Clone, Debug)]
 pub struct AttributeDecoder<'a, 'd> {
     dictionary: &'d RadiusDictionary,
-    attributes: RawIter<'a>,
+    attributes: RawAttributeIter<'a>,
     /// Attributes inside the previous one, in reverse order.
     inner: Vec<(AttributeOid, Cow<'a, [u8]>)>,
 }
 
 impl<'a, 'd> AttributeDecoder<'a, 'd> {
     pub(super) fn new(dictionary: &'d RadiusDictionary, attributes: &'a [u8]) -> Self {
-        Self { dictionary, attributes: RawIter::new(attributes), inner: Vec::new() }
+        Self { dictionary, attributes: RawAttributeIter::new(attributes), inner: Vec::new() }
     }
 
     /// Returns the next attribute of the packet, joined if it is split.
-    fn next_outer(&mut self) -> Option<(AttributeOid, Cow<'a, [u8]>)> {
+    fn next_joined_attribute(&mut self) -> Option<(AttributeOid, Cow<'a, [u8]>)> {
         if let Some(e) = read_extended(&mut self.attributes) {
-            return Some((AttributeOid::from_kind(e.kind).child(e.extended.into())?, e.value));
+            return Some((AttributeOid::from_standard_attribute(e.kind).child(e.extended.into())?, e.value));
         }
         let first = self.attributes.next()?;
-        let oid = AttributeOid::from_kind(first.kind);
+        let oid = AttributeOid::from_standard_attribute(first.kind);
         let mut bytes = Cow::Borrowed(first.value);
         if self.dictionary.by_oid(oid).is_some_and(|d| d.concat) {
             loop {
@@ -104,15 +107,15 @@ impl<'a, 'd> AttributeDecoder<'a, 'd> {
             let oid = oid.child(vendor)?;
             return split_nested(oid, data, self.dictionary.vendor_framing(vendor));
         }
-        let evs = matches!(parts, [241..=246, 26]) || data_type == Some(DataType::Evs);
+        let evs = matches!(parts, [241..=246, 26]) || data_type == Some(AttributeDataType::Evs);
         if evs {
             let (vendor, data) = read_vendor(bytes)?;
             let (&number, value) = data.split_first()?;
             let oid = oid.child(vendor)?.child(number.into())?;
             return Some(alloc::vec![(oid, Cow::Owned(value.to_vec()))]);
         }
-        if data_type == Some(DataType::Tlv) {
-            split_nested(oid, bytes, VendorFraming::SUGGESTED)
+        if data_type == Some(AttributeDataType::Tlv) {
+            split_nested(oid, bytes, VendorAttributeFormat::SUGGESTED)
         } else {
             None
         }
@@ -123,7 +126,7 @@ impl<'a, 'd> AttributeDecoder<'a, 'd> {
 fn split_nested<'a>(
     oid: AttributeOid,
     data: &[u8],
-    framing: VendorFraming,
+    framing: VendorAttributeFormat,
 ) -> Option<Vec<(AttributeOid, Cow<'a, [u8]>)>> {
     let found = framing.split_attributes(data)?.into_iter();
     found.map(|(number, range)| Some((oid.child(number)?, Cow::Owned(data[range].to_vec())))).collect()
@@ -136,7 +139,7 @@ impl<'a, 'd> Iterator for AttributeDecoder<'a, 'd> {
         loop {
             let (oid, mut bytes) = match self.inner.pop() {
                 Some(found) => found,
-                None => self.next_outer()?,
+                None => self.next_joined_attribute()?,
             };
             if let Some(found) = self.nested_attributes(oid, &bytes) {
                 self.inner.extend(found.into_iter().rev());
@@ -147,7 +150,7 @@ impl<'a, 'd> Iterator for AttributeDecoder<'a, 'd> {
             if let Some(d) = definition
                 && d.tagged
                 && let Some(&first) = bytes.first()
-                && (first <= 0x1f || d.data_type == DataType::Integer)
+                && (first <= 0x1f || d.data_type == AttributeDataType::Integer)
             {
                 tag = (1..=0x1f).contains(&first).then_some(first);
                 bytes = match bytes {

@@ -1,7 +1,7 @@
 //! The parser of FreeRADIUS's dictionary syntax.
 
 use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary, VendorDefinition};
-use crate::attribute::{DataType, VendorFraming};
+use crate::attribute::{AttributeDataType, VendorAttributeFormat};
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::String;
@@ -63,7 +63,7 @@ impl RadiusDictionary {
     /// # Errors
     /// The first invalid line; the lines before it are loaded. A VALUE may precede its ATTRIBUTE. If the attribute is
     /// still missing at the end, the line of the VALUE is the error, and everything else is loaded.
-    pub fn load_text(
+    pub fn load_dictionary_text(
         &mut self,
         file: &str,
         text: &str,
@@ -110,7 +110,7 @@ impl RadiusDictionary {
                 "$INCLUDE" | "$INCLUDE-" => {
                     let included = match *rest {
                         [name] => resolve_include(load, file, name).map_err(|what| (last, what))?,
-                        _ => return Err((last, "$INCLUDE wants one file".into())),
+                        _ => return Err((last, "$INCLUDE needs one file name".into())),
                     };
                     match included {
                         Some(included) => self.load_file(load, &included.file, &included.text)?,
@@ -140,7 +140,9 @@ impl RadiusDictionary {
 
     /// Parses a named value. Returns it if its attribute is unknown so far.
     fn parse_value(&mut self, rest: &[&str]) -> Result<Option<(String, String, u64)>, String> {
-        let &[attribute, name, number] = rest else { return Err(format!("VALUE with {} words", rest.len())) };
+        let &[attribute, name, number] = rest else {
+            return Err(format!("VALUE needs 3 words, not {}", rest.len()));
+        };
         let number = parse_number(number).ok_or_else(|| format!("`{number}` is not a number"))?;
         let known = self.define_value(attribute, name, number);
         Ok((!known).then(|| (attribute.to_owned(), name.to_owned(), number)))
@@ -153,12 +155,14 @@ impl RadiusDictionary {
         rest: &[&str],
     ) -> Result<(), String> {
         match (keyword, rest) {
-            ("ATTRIBUTE", &[name, number, kind]) => self.parse_attribute(scope, name, number, kind, ""),
-            ("ATTRIBUTE", &[name, number, kind, flags]) => {
-                self.parse_attribute(scope, name, number, kind, flags)
+            ("ATTRIBUTE", &[name, number, kind]) => {
+                self.parse_attribute_definition(scope, name, number, kind, "")
             }
-            ("VENDOR", &[name, number]) => self.vendor_line(name, number, "format=1,1"),
-            ("VENDOR", &[name, number, format]) => self.vendor_line(name, number, format),
+            ("ATTRIBUTE", &[name, number, kind, flags]) => {
+                self.parse_attribute_definition(scope, name, number, kind, flags)
+            }
+            ("VENDOR", &[name, number]) => self.parse_vendor_definition(name, number, "format=1,1"),
+            ("VENDOR", &[name, number, format]) => self.parse_vendor_definition(name, number, format),
             ("BEGIN-VENDOR", &[name, ref parent @ ..]) if parent.len() <= 1 => {
                 if scope.vendor.is_some() {
                     return Err("BEGIN-VENDOR within BEGIN-VENDOR".into());
@@ -197,13 +201,13 @@ impl RadiusDictionary {
                 }
             }
             ("ATTRIBUTE" | "VENDOR" | "BEGIN-VENDOR" | "END-VENDOR" | "BEGIN-TLV" | "END-TLV", _) => {
-                Err(format!("{keyword} with {} words", rest.len()))
+                Err(format!("{keyword} has a wrong number of words: {}", rest.len()))
             }
             _ => Err(format!("unknown keyword `{keyword}`")),
         }
     }
 
-    fn parse_attribute(
+    fn parse_attribute_definition(
         &mut self,
         scope: &DictionaryScope,
         name: &str,
@@ -239,13 +243,13 @@ impl RadiusDictionary {
         let (type_name, fixed) = match kind.split_once('[') {
             Some((base, size)) => {
                 let size = size.strip_suffix(']').and_then(|s| s.parse().ok());
-                (base, Some(size.ok_or_else(|| format!("`{kind}` has no proper length"))?))
+                (base, Some(size.ok_or_else(|| format!("`{kind}` has no valid length"))?))
             }
             None => (kind.as_str(), None),
         };
-        let data_type = match DataType::from_name(type_name) {
+        let data_type = match AttributeDataType::from_name(type_name) {
             Some(data_type) => data_type,
-            None if is_octets_type(type_name) => DataType::String,
+            None if is_octets_type(type_name) => AttributeDataType::String,
             None => return Err(format!("unknown type `{type_name}`")),
         };
         let mut definition = AttributeDefinition::new(Cow::Owned(name.to_owned()), oid, data_type);
@@ -259,9 +263,9 @@ impl RadiusDictionary {
                 "encrypt=1" => definition.encryption = AttributeEncryption::UserPassword,
                 "encrypt=2" => definition.encryption = AttributeEncryption::Salted,
                 "encrypt=3" => definition.encryption = AttributeEncryption::Ascend,
-                "extended" => definition.data_type = DataType::Extended,
-                "long-extended" | "long" => definition.data_type = DataType::LongExtended,
-                "evs" => definition.data_type = DataType::Evs,
+                "extended" => definition.data_type = AttributeDataType::Extended,
+                "long-extended" | "long" => definition.data_type = AttributeDataType::LongExtended,
+                "evs" => definition.data_type = AttributeDataType::Evs,
                 "virtual" | "internal" | "secret" => {}
                 _ => return Err(format!("unknown flag `{flag}`")),
             }
@@ -270,7 +274,7 @@ impl RadiusDictionary {
         Ok(())
     }
 
-    fn vendor_line(&mut self, name: &str, number: &str, format: &str) -> Result<(), String> {
+    fn parse_vendor_definition(&mut self, name: &str, number: &str, format: &str) -> Result<(), String> {
         let n = parse_number(number).and_then(|n| u32::try_from(n).ok());
         let number = n.ok_or_else(|| format!("`{number}` is not a vendor number"))?;
         let framing = format.strip_prefix("format=").and_then(parse_framing);
@@ -282,7 +286,7 @@ impl RadiusDictionary {
 }
 
 /// Reads `1|2|4,0|1|2` or `1,1,c`.
-pub(super) fn parse_framing(text: &str) -> Option<VendorFraming> {
+pub(super) fn parse_framing(text: &str) -> Option<VendorAttributeFormat> {
     let fields: Vec<&str> = text.split(',').collect();
     let (kind, length, continuation) = match fields[..] {
         [kind, length] => (kind, length, false),
@@ -290,7 +294,7 @@ pub(super) fn parse_framing(text: &str) -> Option<VendorFraming> {
         _ => return None,
     };
     let (type_octets, length_octets) = (kind.parse().ok()?, length.parse().ok()?);
-    (matches!(type_octets, 1 | 2 | 4) && length_octets <= 2).then_some(VendorFraming {
+    (matches!(type_octets, 1 | 2 | 4) && length_octets <= 2).then_some(VendorAttributeFormat {
         type_octets,
         length_octets,
         continuation,

@@ -17,7 +17,7 @@
 
 use super::parse::parse_framing;
 use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary, VendorDefinition};
-use crate::attribute::{DataType, VendorFraming};
+use crate::attribute::{AttributeDataType, VendorAttributeFormat};
 use alloc::borrow::Cow;
 
 /// Returns the lines of a table with their offsets.
@@ -39,21 +39,21 @@ pub(super) fn parse_values(part: &str) -> impl Iterator<Item = (u64, &str)> {
 
 impl RadiusDictionary {
     /// Adds the definitions of a table. Known numbers keep their names. `None` if a line is invalid.
-    pub(super) fn load_table(&mut self, text: &'static str) -> Option<()> {
+    pub(super) fn load_dictionary_table(&mut self, text: &'static str) -> Option<()> {
         let known = self.attributes.len();
         let mut vendor = None;
-        // The attribute of the next values, and their offset.
+        // The attribute to which the next values belong, and the offset at which these begin.
         let mut open: Option<(u32, usize)> = None;
         for (begin, line) in lines_with_offsets(text) {
             if line.starts_with('=') {
                 continue;
             }
-            self.close_values(text, open.take(), begin);
+            self.store_open_values(text, open.take(), begin);
             let mut words = line.split(' ');
             let first = words.next()?;
             if first == "vendor" {
                 let (number, name) = (words.next()?.parse().ok()?, words.next()?);
-                let framing = words.next().map_or(Some(VendorFraming::SUGGESTED), parse_framing)?;
+                let framing = words.next().map_or(Some(VendorAttributeFormat::SUGGESTED), parse_framing)?;
                 self.define_vendor(VendorDefinition { name: Cow::Borrowed(name), number, framing });
                 vendor = Some(number);
                 continue;
@@ -62,7 +62,7 @@ impl RadiusDictionary {
             let oid = first.split('.').try_fold(outer, |oid, n| oid.child(n.parse().ok()?))?;
             let (name, kind) = (words.next()?, words.next()?);
             let mut definition =
-                AttributeDefinition::new(Cow::Borrowed(name), oid, DataType::from_name(kind)?);
+                AttributeDefinition::new(Cow::Borrowed(name), oid, AttributeDataType::from_name(kind)?);
             for flag in words {
                 match flag {
                     "tag" => definition.tagged = true,
@@ -80,11 +80,11 @@ impl RadiusDictionary {
                 open = Some((index, begin + line.len() + 1));
             }
         }
-        self.close_values(text, open, text.len());
+        self.store_open_values(text, open, text.len());
         Some(())
     }
 
-    fn close_values(&mut self, text: &'static str, open: Option<(u32, usize)>, end: usize) {
+    fn store_open_values(&mut self, text: &'static str, open: Option<(u32, usize)>, end: usize) {
         if let Some((index, begin)) = open
             && let Some(part) = text.get(begin..end).filter(|part| !part.is_empty())
         {
@@ -125,9 +125,9 @@ mod tests {
             (alloc::format!("{}", d.oid), d.data_type, d.tagged, d.encryption)
         };
         let plain = |oid: &str, data_type| (oid.into(), data_type, false, AttributeEncryption::None);
-        assert_eq!(is("cisco-avpair"), plain("26.9.1", DataType::Text));
-        assert_eq!(is("Aruba-User-Vlan"), plain("26.14823.2", DataType::Integer));
-        assert_eq!(is("Mikrotik-Rate-Limit"), plain("26.14988.8", DataType::Text));
+        assert_eq!(is("cisco-avpair"), plain("26.9.1", AttributeDataType::Text));
+        assert_eq!(is("Aruba-User-Vlan"), plain("26.14823.2", AttributeDataType::Integer));
+        assert_eq!(is("Mikrotik-Rate-Limit"), plain("26.14988.8", AttributeDataType::Text));
         assert!(is("ERX-Service-Activate").2);
         assert_eq!(is("Aruba-MPSK-Passphrase").3, AttributeEncryption::Salted);
         assert_eq!(is("Ascend-Send-Secret").3, AttributeEncryption::Ascend);

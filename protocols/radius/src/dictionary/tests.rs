@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 fn load_dictionary(text: &str) -> Result<RadiusDictionary, DictionaryError> {
     let mut d = RadiusDictionary::default();
-    d.load_text("test", text, &mut |_: &str, _: &str| None).map(|()| d)
+    d.load_dictionary_text("test", text, &mut |_: &str, _: &str| None).map(|()| d)
 }
 fn print_attributes(d: &RadiusDictionary, a: &AttributeList) -> Vec<String> {
     d.decode(a.as_bytes()).map(|i| i.to_string()).collect()
@@ -14,19 +14,19 @@ fn print_attributes(d: &RadiusDictionary, a: &AttributeList) -> Vec<String> {
 fn the_standard_dictionary_loads_and_repeats_nothing() {
     let mut d = RadiusDictionary::default();
     for (file, text) in STANDARD {
-        d.load_text(file, text, &mut |_: &str, _: &str| None).unwrap();
+        d.load_dictionary_text(file, text, &mut |_: &str, _: &str| None).unwrap();
     }
     let names: BTreeSet<_> = d.attributes().iter().map(|a| a.name.to_ascii_lowercase()).collect();
     let oids: BTreeSet<_> = d.attributes().iter().map(|a| a.oid).collect();
     assert_eq!((names.len(), oids.len()), (d.attributes().len(), d.attributes().len()));
     let eap = d.by_name("eap-message").unwrap();
-    assert_eq!((eap.oid, eap.concat), (AttributeOid::from_kind(79), true));
+    assert_eq!((eap.oid, eap.concat), (AttributeOid::from_standard_attribute(79), true));
     assert_eq!(
         d.by_oid(AttributeOid::new(&[26, 311, 16]).unwrap()).unwrap().encryption,
         AttributeEncryption::Salted
     );
-    assert_eq!(d.value_number(AttributeOid::from_kind(61), "wireless-802.11"), Some(19));
-    assert_eq!(d.value_name(AttributeOid::from_kind(61), 19), Some("Wireless-802.11"));
+    assert_eq!(d.value_number(AttributeOid::from_standard_attribute(61), "wireless-802.11"), Some(19));
+    assert_eq!(d.value_name(AttributeOid::from_standard_attribute(61), 19), Some("Wireless-802.11"));
 }
 
 #[test]
@@ -85,17 +85,17 @@ fn files_include_files() {
         _ => None,
     };
     let text = "$INCLUDE inner\n$INCLUDE- other\nVALUE A b 1\nATTRIBUTE C 3 integer\n";
-    d.load_text("outer", text, &mut files).unwrap();
+    d.load_dictionary_text("outer", text, &mut files).unwrap();
     assert!(d.by_name("a").is_some() && d.by_name("b").is_some());
     // A value may precede its attribute.
-    assert_eq!(d.value_number(AttributeOid::from_kind(3), "X"), Some(1));
+    assert_eq!(d.value_number(AttributeOid::from_standard_attribute(3), "X"), Some(1));
 }
 
 #[test]
 fn inclusion_ends() {
     let fault = |files: &mut IncludeResolver<'_>| {
         let mut d = RadiusDictionary::default();
-        d.load_text("f0", "\n$INCLUDE next\n", files).unwrap_err().to_string()
+        d.load_dictionary_text("f0", "\n$INCLUDE next\n", files).unwrap_err().to_string()
     };
     let itself = &mut |_: &str, _: &str| included_file("f0", "");
     assert_eq!(fault(itself), "f0:2: `f0` includes itself");
@@ -131,9 +131,9 @@ fn what_freeradius_writes_otherwise_is_read_too() {
     )
     .unwrap();
     let is = |name: &str| d.by_name(name).map(|d| (d.oid.to_string(), d.data_type));
-    assert_eq!(is("old-way"), Some(("26.100.1".into(), DataType::Text)));
-    assert_eq!(is("old-mac"), Some(("26.100.2".into(), DataType::Ether)));
-    assert_eq!(is("old-small"), Some(("26.100.3".into(), DataType::Byte)));
+    assert_eq!(is("old-way"), Some(("26.100.1".into(), AttributeDataType::Text)));
+    assert_eq!(is("old-mac"), Some(("26.100.2".into(), AttributeDataType::Ether)));
+    assert_eq!(is("old-small"), Some(("26.100.3".into(), AttributeDataType::Byte)));
     // An internal attribute of FreeRADIUS is known, but no packet can hold it.
     assert!(d.attribute_number(d.by_name("its-own").unwrap().oid).is_none());
 }
@@ -146,17 +146,17 @@ fn later_definitions_replace_earlier_ones_and_keep_the_values() {
     let all = d.attributes().len();
     let text = "BEGIN-VENDOR Cisco\nATTRIBUTE Cisco-Why 195 integer\nATTRIBUTE Cisco-AVPair 1 octets\n\
                 END-VENDOR Cisco\nVALUE Cisco-Disconnect-Cause Other 4711\n";
-    d.load_text("site", text, &mut |_: &str, _: &str| None).unwrap();
+    d.load_dictionary_text("site", text, &mut |_: &str, _: &str| None).unwrap();
     assert_eq!(d.by_oid(cause).unwrap().name, "Cisco-Why");
     assert_eq!(d.by_name("Cisco-Disconnect-Cause").unwrap().oid, cause);
     assert_eq!((d.value_number(cause, "Unknown"), d.value_name(cause, 4711)), (Some(unknown), Some("Other")));
-    assert_eq!(d.by_name("cisco-avpair").unwrap().data_type, DataType::String);
+    assert_eq!(d.by_name("cisco-avpair").unwrap().data_type, AttributeDataType::String);
     assert_eq!(d.attributes().len(), all + 1);
 }
 
 #[test]
 fn unknown_attributes_have_numbers_for_a_name() {
-    let oid = |name: &str| RadiusDictionary::number_in_name(name).map(|oid| oid.to_string());
+    let oid = |name: &str| RadiusDictionary::parse_unknown_attribute_name(name).map(|oid| oid.to_string());
     for name in ["Attr-26.9.1", "attr-5", "ATTR-241.26.9.1"] {
         assert_eq!(oid(name).as_deref(), Some(&name[5..]), "{name}");
     }
@@ -174,10 +174,10 @@ fn errors_name_file_line_and_what() {
         ("\nATTRIBUTE A 1 sting", "test:2: unknown type `sting`"),
         ("ATTRIBUTE A x string", "test:1: `x` is not an attribute number"),
         ("ATTRIBUTE A 0 string", "test:1: attribute numbers begin with 1"),
-        ("VALUE A 1", "test:1: VALUE with 2 words"),
+        ("VALUE A 1", "test:1: VALUE needs 3 words, not 2"),
         ("VALUE A b c", "test:1: `c` is not a number"),
         ("ATTRIBUTE A 1 string has_tg", "test:1: unknown flag `has_tg`"),
-        ("ATTRIBUTE A 1", "test:1: ATTRIBUTE with 2 words"),
+        ("ATTRIBUTE A 1", "test:1: ATTRIBUTE has a wrong number of words: 2"),
         ("VALUE A b 1", "test:1: no attribute `A`"),
         ("VENDOR V 1 format=3,1", "test:1: `format=3,1`: expected format=1|2|4,0|1|2 or format=1,1,c"),
         ("BEGIN-VENDOR V", "test:1: no vendor `V`"),

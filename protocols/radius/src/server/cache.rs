@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::SocketAddr;
-use usher_core::collections::{HashState, HashTable};
+use usher_core::collections::{HashTable, SeededHashState};
 use usher_core::{ConnId, DatagramPath, Duration, Instant, SocketId};
 
 /// The number of reply buffers kept for reuse.
@@ -15,7 +15,7 @@ const SPARE: usize = 256;
 /// The key of a request before its authenticator is compared: source and identifier. As numbers they hash in fewer
 /// steps than a [`SocketAddr`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct RequestKey {
+pub(crate) struct DuplicateCacheKey {
     address: u128,
     /// Port, identifier, and a flag for IPv6.
     port: u32,
@@ -31,7 +31,7 @@ enum RequestTransport {
     Connection(ConnId),
 }
 
-impl RequestKey {
+impl DuplicateCacheKey {
     pub(crate) fn new(path: &DatagramPath, conn: Option<ConnId>, identifier: u8) -> Self {
         let (address, six, scope, flow) = match path.remote {
             SocketAddr::V4(at) => (u128::from(at.ip().to_bits()), 0, 0, 0),
@@ -73,19 +73,19 @@ pub(crate) struct CacheEntry {
 }
 
 impl CacheEntry {
-    pub(crate) fn request_key(&self) -> RequestKey {
-        RequestKey::new(&self.path, self.conn, self.identifier)
+    pub(crate) fn request_key(&self) -> DuplicateCacheKey {
+        DuplicateCacheKey::new(&self.path, self.conn, self.identifier)
     }
 }
 
 /// A reference to an entry: its slot and the generation of the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CacheHandle {
+pub(crate) struct DuplicateCacheHandle {
     pub(crate) index: u32,
     generation: u32,
 }
 
-impl CacheHandle {
+impl DuplicateCacheHandle {
     pub(crate) const fn to_token(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -95,7 +95,7 @@ impl CacheHandle {
 }
 
 #[derive(Debug)]
-struct CacheSlot {
+struct DuplicateCacheSlot {
     generation: u32,
     /// The hash of the entry's key.
     hash: u64,
@@ -107,19 +107,19 @@ type IndexEntry = (u64, u32);
 
 /// The number of removed entries by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct PurgeCounts {
+pub(crate) struct RemovedEntryCounts {
     pub(crate) expired: u64,
     pub(crate) evicted: u64,
 }
 
 /// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheLimits {
+pub(crate) struct DuplicateCacheLimits {
     pub(crate) entries: usize,
     pub(crate) bytes: usize,
 }
 
-impl CacheLimits {
+impl DuplicateCacheLimits {
     pub(crate) fn from_config(config: &super::RadiusServerConfig) -> Self {
         Self { entries: config.max_entries.clamp(1, u32::MAX as usize), bytes: config.max_bytes }
     }
@@ -127,31 +127,32 @@ impl CacheLimits {
 
 /// The memory of an entry without its bytes: its slot, its index entry with the free space of a hash table, and its
 /// expiry.
-const ENTRY: usize =
-    size_of::<CacheSlot>() + 2 * size_of::<IndexEntry>() + 2 * size_of::<(Instant, CacheHandle)>();
+const ENTRY: usize = size_of::<DuplicateCacheSlot>()
+    + 2 * size_of::<IndexEntry>()
+    + 2 * size_of::<(Instant, DuplicateCacheHandle)>();
 
 #[derive(Debug)]
 pub(crate) struct DuplicateCache {
-    slots: Vec<CacheSlot>,
+    slots: Vec<DuplicateCacheSlot>,
     free: Vec<u32>,
     /// The index by key. The entry holds the key, so the index stays small, and expiry does not read the entry.
     by_key: HashTable<IndexEntry>,
-    state: HashState,
+    state: SeededHashState,
     /// Entries in order of expiry, since all of a kind live equally long. Entries removed earlier are skipped.
-    waiting: VecDeque<(Instant, CacheHandle)>,
-    settled: VecDeque<(Instant, CacheHandle)>,
+    waiting: VecDeque<(Instant, DuplicateCacheHandle)>,
+    settled: VecDeque<(Instant, DuplicateCacheHandle)>,
     /// The number of pending requests by client.
     waiting_of: Vec<u32>,
     spare: Vec<Vec<u8>>,
     sweep: Option<Instant>,
     interval: Duration,
-    bounds: CacheLimits,
+    bounds: DuplicateCacheLimits,
     /// The memory of the entries.
     bytes: usize,
 }
 
 impl DuplicateCache {
-    pub(crate) fn new(state: HashState, retain: Duration, bounds: CacheLimits) -> Self {
+    pub(crate) fn new(state: SeededHashState, retain: Duration, bounds: DuplicateCacheLimits) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -171,7 +172,7 @@ impl DuplicateCache {
         self.by_key.len()
     }
     /// Applies new limits. Kept entries keep their expiry.
-    pub(crate) fn set_limits(&mut self, retain: Duration, bounds: CacheLimits) {
+    pub(crate) fn set_cache_limits(&mut self, retain: Duration, bounds: DuplicateCacheLimits) {
         self.interval = retain.max(Duration::from_millis(100));
         self.bounds = bounds;
     }
@@ -198,19 +199,19 @@ impl DuplicateCache {
             *n -= 1;
         }
     }
-    pub(crate) fn get(&self, h: CacheHandle) -> Option<&CacheEntry> {
+    pub(crate) fn get(&self, h: DuplicateCacheHandle) -> Option<&CacheEntry> {
         self.slots.get(h.index as usize).filter(|p| p.generation == h.generation)?.entry.as_ref()
     }
-    pub(crate) fn get_mut(&mut self, h: CacheHandle) -> Option<&mut CacheEntry> {
+    pub(crate) fn get_mut(&mut self, h: DuplicateCacheHandle) -> Option<&mut CacheEntry> {
         self.slots.get_mut(h.index as usize).filter(|p| p.generation == h.generation)?.entry.as_mut()
     }
-    pub(crate) fn find_handle(&self, key: &RequestKey) -> Option<CacheHandle> {
+    pub(crate) fn find_handle(&self, key: &DuplicateCacheKey) -> Option<DuplicateCacheHandle> {
         let hash = self.state.hash_one(key);
         let held = |index: u32| self.slots.get(index as usize).and_then(|slot| slot.entry.as_ref());
         let same =
             |(of, index): &IndexEntry| *of == hash && held(*index).is_some_and(|e| e.request_key() == *key);
         let (_, index) = *self.by_key.find(hash, same)?;
-        Some(CacheHandle { index, generation: self.slots.get(index as usize)?.generation })
+        Some(DuplicateCacheHandle { index, generation: self.slots.get(index as usize)?.generation })
     }
     /// Returns an empty buffer for the bytes of an entry.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
@@ -223,7 +224,7 @@ impl DuplicateCache {
         }
     }
     /// True if there is space for another entry. Evicts the oldest kept reply if needed.
-    pub(crate) fn evict_for_entry(&mut self, purged: &mut PurgeCounts) -> bool {
+    pub(crate) fn evict_for_entry(&mut self, purged: &mut RemovedEntryCounts) -> bool {
         while self.by_key.len() >= self.bounds.entries || self.bytes > self.bounds.bytes {
             let Some((_, h)) = self.settled.pop_front() else { return false };
             if self.remove(h) {
@@ -233,9 +234,9 @@ impl DuplicateCache {
         true
     }
     /// Adds an entry that is pending until `entry.expires`. Its key must be new.
-    pub(crate) fn insert(&mut self, now: Instant, entry: CacheEntry) -> CacheHandle {
+    pub(crate) fn insert(&mut self, now: Instant, entry: CacheEntry) -> DuplicateCacheHandle {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(CacheSlot { generation: 0, hash: 0, entry: None });
+            self.slots.push(DuplicateCacheSlot { generation: 0, hash: 0, entry: None });
             self.slots.len() as u32 - 1
         });
         let hash = self.state.hash_one(entry.request_key());
@@ -248,14 +249,14 @@ impl DuplicateCache {
         self.waiting_of[client] += 1;
         let place = &mut self.slots[index as usize];
         place.hash = hash;
-        let handle = CacheHandle { index, generation: place.generation };
+        let handle = DuplicateCacheHandle { index, generation: place.generation };
         self.waiting.push_back((entry.expires, handle));
         place.entry = Some(entry);
         self.sweep.get_or_insert(now + self.interval);
         handle
     }
     /// Replaces the bytes of an entry.
-    pub(crate) fn replace_bytes(&mut self, h: CacheHandle, bytes: Vec<u8>) {
+    pub(crate) fn replace_cached_bytes(&mut self, h: DuplicateCacheHandle, bytes: Vec<u8>) {
         let after = bytes.capacity();
         let Some(entry) = self.get_mut(h) else { return };
         let before = core::mem::replace(&mut entry.bytes, bytes);
@@ -263,7 +264,7 @@ impl DuplicateCache {
         self.recycle_buffer(before);
     }
     /// Sets the final state of an entry, and its expiry.
-    pub(crate) fn set_final_state(&mut self, h: CacheHandle, state: RequestState, expires: Instant) {
+    pub(crate) fn set_final_state(&mut self, h: DuplicateCacheHandle, state: RequestState, expires: Instant) {
         if let Some(entry) = self.get_mut(h) {
             let waited = entry.state == RequestState::Waiting;
             entry.state = state;
@@ -276,7 +277,7 @@ impl DuplicateCache {
         }
     }
     /// Removes an entry. Returns false if it was already removed.
-    pub(crate) fn remove(&mut self, h: CacheHandle) -> bool {
+    pub(crate) fn remove(&mut self, h: DuplicateCacheHandle) -> bool {
         if self.get(h).is_none() {
             return false;
         }
@@ -296,7 +297,7 @@ impl DuplicateCache {
         true
     }
     /// Removes expired entries, at most `limit` of each kind.
-    pub(crate) fn purge_expired(&mut self, now: Instant, limit: usize, purged: &mut PurgeCounts) {
+    pub(crate) fn purge_expired(&mut self, now: Instant, limit: usize, purged: &mut RemovedEntryCounts) {
         for _ in 0..limit {
             let Some(&(at, h)) = self.waiting.front() else { break };
             let waits = self.get(h).is_some_and(|e| e.state == RequestState::Waiting);
@@ -320,11 +321,11 @@ impl DuplicateCache {
     }
     /// Returns the time of the next sweep, which frees memory. One wake-up serves all entries: a lookup checks the
     /// expiry itself.
-    pub(crate) fn next_sweep(&self) -> Option<Instant> {
+    pub(crate) fn next_cache_sweep(&self) -> Option<Instant> {
         self.sweep
     }
     /// Frees memory if a sweep is due.
-    pub(crate) fn run_sweep(&mut self, now: Instant, purged: &mut PurgeCounts) {
+    pub(crate) fn run_sweep(&mut self, now: Instant, purged: &mut RemovedEntryCounts) {
         if self.sweep.is_some_and(|at| at <= now) {
             self.purge_expired(now, usize::MAX, purged);
             self.sweep = (!self.by_key.is_empty()).then(|| now + self.interval);

@@ -3,11 +3,11 @@
 use super::{ClientConfig, ClientTransport};
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 /// A table of networks by prefix length. A lookup takes one probe per length in use.
 #[derive(Debug)]
-pub(crate) struct ClientTable {
+pub(crate) struct ClientNetworkTable {
     configs: Vec<ClientConfig>,
     v4: PrefixTable,
     v6: PrefixTable,
@@ -22,7 +22,7 @@ struct PrefixTable {
 }
 
 impl PrefixTable {
-    fn new(width: u8, state: HashState) -> Self {
+    fn new(width: u8, state: SeededHashState) -> Self {
         Self { width, lengths: Vec::new(), networks: HashMap::with_hasher(state) }
     }
     fn prefix_bits(&self, bits: u128, length: u8) -> u128 {
@@ -58,8 +58,8 @@ pub enum ConfigError {
     Duplicate(usize),
 }
 
-impl ClientTable {
-    pub(crate) fn new(configs: Vec<ClientConfig>, state: HashState) -> Result<Self, ConfigError> {
+impl ClientNetworkTable {
+    pub(crate) fn new(configs: Vec<ClientConfig>, state: SeededHashState) -> Result<Self, ConfigError> {
         let (mut v4, mut v6) = (PrefixTable::new(32, state.clone()), PrefixTable::new(128, state));
         for (index, c) in configs.iter().enumerate() {
             let (family, bits) = match c.network {
@@ -87,16 +87,17 @@ impl ClientTable {
         Some((index, self.configs.get(index as usize)?))
     }
     /// True if a RadSec client with a longer prefix than this holds the address.
-    pub(crate) fn narrower_by_radsec(&self, address: IpAddr, prefix: u8) -> bool {
+    pub(crate) fn has_narrower_radsec_client(&self, address: IpAddr, prefix: u8) -> bool {
         self.configs.iter().any(|c| {
             c.transport != ClientTransport::Udp
                 && c.prefix > prefix
                 && is_within(c.network, c.prefix, address.to_canonical())
         })
     }
-    /// Returns the client of a connection.
+    /// Returns the client of a connection, by its certificate (RFC 6614 §2.4).
     pub(crate) fn identify_connection(&self, address: IpAddr, certificate: Option<&[u8]>) -> Option<u32> {
         let fits = |c: &&ClientConfig| match &c.transport {
+            // RFC 6614, 4; RFC 6613, 2.6: UDP and TLS of one address are two clients, each with its own secret.
             ClientTransport::Udp => false,
             ClientTransport::Tls(any) if any.is_empty() => true,
             ClientTransport::Tls(these) => {
@@ -143,16 +144,16 @@ fn is_within(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
 mod tests {
     use super::*;
     use crate::SharedSecret;
-    use crate::radsec::CertificateMatch;
+    use crate::radsec::PeerCertificateCondition;
     use usher_core::Seed;
 
-    fn client_table(networks: &[(&str, u8)]) -> Result<ClientTable, ConfigError> {
+    fn client_table(networks: &[(&str, u8)]) -> Result<ClientNetworkTable, ConfigError> {
         let configs = networks
             .iter()
             .map(|&(n, p)| ClientConfig::new(n.parse().unwrap(), p, SharedSecret::new(b"s")))
             .collect();
         let mut rng = Seed::new(1).derive_secure_rng("test", 0);
-        ClientTable::new(configs, usher_core::collections::hash_state(&mut rng))
+        ClientNetworkTable::new(configs, usher_core::collections::hash_state(&mut rng))
     }
 
     #[test]
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn certificate_and_network_identify_the_client_of_a_connection() {
-        let named = |n: &str| vec![CertificateMatch::Name(n.into())];
+        let named = |n: &str| vec![PeerCertificateCondition::Name(n.into())];
         let any = "0.0.0.0".parse().unwrap();
         let configs = vec![
             ClientConfig::new(any, 0, SharedSecret::new(b"s")),
@@ -189,7 +190,7 @@ mod tests {
             ClientConfig::for_radsec("10.0.0.0".parse().unwrap(), 8, Vec::new()),
         ];
         let mut rng = Seed::new(1).derive_secure_rng("test", 0);
-        let c = ClientTable::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
+        let c = ClientNetworkTable::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
         let server = include_bytes!("../../../../vectors/certs/server1.der");
         let client = include_bytes!("../../../../vectors/certs/client1.der");
         let of = |address: &str, certificate| c.identify_connection(address.parse().unwrap(), certificate);
@@ -209,7 +210,7 @@ mod tests {
             ("11.0.0.1", 7, false),
         ] {
             assert_eq!(
-                c.narrower_by_radsec(address.parse().unwrap(), prefix),
+                c.has_narrower_radsec_client(address.parse().unwrap(), prefix),
                 narrower,
                 "{address}/{prefix}"
             );
@@ -228,7 +229,7 @@ mod tests {
             ClientConfig::for_radsec(address("0.0.0.0"), 0, Vec::new()),
         ];
         let mut rng = Seed::new(1).derive_secure_rng("test", 0);
-        let c = ClientTable::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
+        let c = ClientNetworkTable::new(configs, usher_core::collections::hash_state(&mut rng)).unwrap();
         for (client, named, may) in [
             (0, "10.9.9.9", true),
             (0, "10.1.2.3", false),
@@ -251,7 +252,7 @@ mod tests {
         );
         let empty = vec![ClientConfig::new("10.0.0.0".parse().unwrap(), 8, SharedSecret::new(b""))];
         let state = usher_core::collections::hash_state(&mut Seed::new(1).derive_secure_rng("test", 0));
-        assert_eq!(ClientTable::new(empty, state).unwrap_err(), ConfigError::Secret(0));
+        assert_eq!(ClientNetworkTable::new(empty, state).unwrap_err(), ConfigError::Secret(0));
         assert_eq!(client_table(&[("10.0.0.0", 8), ("10.1.1.1", 8)]).unwrap_err(), ConfigError::Duplicate(1));
     }
 }

@@ -1,12 +1,13 @@
 //! The state machine of the server.
 
 use super::cache::{
-    CacheEntry, CacheHandle, CacheLimits, DuplicateCache, PurgeCounts, RequestKey, RequestState,
+    CacheEntry, DuplicateCache, DuplicateCacheHandle, DuplicateCacheKey, DuplicateCacheLimits,
+    RemovedEntryCounts, RequestState,
 };
-use super::clients::ClientTable;
+use super::clients::ClientNetworkTable;
 use super::stream::ConnectionTable;
 use super::{
-    ClientConfig, ClientTransport, ConfigError, DropSources, MessageAuthenticatorPolicy, PortRole,
+    ClientConfig, ClientTransport, ConfigError, LatestDropSources, MessageAuthenticatorPolicy, PortRole,
     RadiusRequest, RadiusServerCommand, RadiusServerConfig, RadiusServerCounters, RadiusServerEvent,
 };
 use crate::attribute::{AttributeList, VendorAttribute, error_cause, kind, read_vendors, vendor};
@@ -14,15 +15,15 @@ use crate::auth::{
     self, MessageAuthenticator, SharedSecret, check_accounting_request, check_message_authenticator,
     covered_authenticator, sign_response,
 };
-use crate::freshness::ReplayCache;
+use crate::freshness::RequestAuthenticatorCache;
 use crate::packet::{self, PacketCode, RadiusPacket, TooLong};
 use crate::work::WorkMeter;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::collections::hash_state;
 use usher_core::{
-    CommandError, ConnId, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput, NoJob,
-    OutputOf, SecureRng, StreamOp, Transmit, WallTime,
+    CommandError, ConnId, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutput,
+    MachineOutputOf, NoJob, SecureRng, StreamOp, Transmit, WallTime,
 };
 
 /// The number of lists kept for reuse.
@@ -40,7 +41,7 @@ pub(super) struct ServerOutputQueue {
 #[derive(Debug)]
 enum QueuedServerOutput {
     /// The reply of a cache entry.
-    Cached(CacheHandle),
+    Cached(DuplicateCacheHandle),
     /// A reply that is not cached.
     Loose,
     /// A request for the host.
@@ -48,7 +49,7 @@ enum QueuedServerOutput {
 }
 
 impl ServerOutputQueue {
-    fn push_cached_reply(&mut self, reply: CacheHandle) {
+    fn push_cached_reply(&mut self, reply: DuplicateCacheHandle) {
         self.order.push_back(QueuedServerOutput::Cached(reply));
     }
     pub(super) fn push_transmit(&mut self, transmit: Transmit, bytes: Vec<u8>) {
@@ -63,6 +64,7 @@ impl ServerOutputQueue {
 
 /// Returns the path of a reply to the source of its request.
 fn reply_transmit(path: DatagramPath, conn: Option<ConnId>) -> Transmit {
+    // RFC 2865, 3; RFC 6613, 2.6: a reply leaves by the ports or the connection of its request.
     conn.map_or(Transmit::Datagram { path }, |conn| Transmit::Stream { conn, op: StreamOp::Data })
 }
 
@@ -77,7 +79,7 @@ pub(super) struct PacketOrigin {
 
 /// The verdict of a packet on its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PacketVerdict {
+pub(super) enum SenderPlausibility {
     /// A plausible client: valid, or an error that a client could cause.
     Fine,
     /// The sender does not know the secret or does not speak RADIUS.
@@ -87,7 +89,7 @@ pub(super) enum PacketVerdict {
 /// A RADIUS server; see the [module](super).
 #[derive(Debug)]
 pub struct RadiusServer {
-    pub(super) clients: ClientTable,
+    pub(super) clients: ClientNetworkTable,
     /// The configuration; the list of clients is in `clients`.
     pub(super) config: RadiusServerConfig,
     /// The wall time at [`Instant::ZERO`].
@@ -99,10 +101,10 @@ pub struct RadiusServer {
     work: WorkMeter,
     pub(super) counters: RadiusServerCounters,
     /// The sources of dropped packets.
-    pub(super) sources: DropSources,
+    pub(super) sources: LatestDropSources,
     spare_lists: Vec<AttributeList>,
     /// Requests for dynamic authorization with an Event-Timestamp.
-    replay_cache: ReplayCache,
+    replay_cache: RequestAuthenticatorCache,
 }
 
 impl RadiusServer {
@@ -113,11 +115,11 @@ impl RadiusServer {
     pub fn new(mut config: RadiusServerConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
         let clients = core::mem::take(&mut config.clients);
         Ok(Self {
-            clients: ClientTable::new(clients, hash_state(&mut rng))?,
+            clients: ClientNetworkTable::new(clients, hash_state(&mut rng))?,
             cache: DuplicateCache::new(
                 hash_state(&mut rng),
                 config.retain,
-                CacheLimits::from_config(&config),
+                DuplicateCacheLimits::from_config(&config),
             ),
             streams: ConnectionTable::new(hash_state(&mut rng)),
             config,
@@ -126,9 +128,9 @@ impl RadiusServer {
             ready: ServerOutputQueue::default(),
             work: WorkMeter::default(),
             counters: RadiusServerCounters::default(),
-            sources: DropSources::default(),
+            sources: LatestDropSources::default(),
             spare_lists: Vec::new(),
-            replay_cache: ReplayCache::default(),
+            replay_cache: RequestAuthenticatorCache::default(),
         })
     }
     /// Applies a new configuration. Pending requests and kept replies stay, as do the connections of remaining clients.
@@ -138,8 +140,8 @@ impl RadiusServer {
     /// If the configuration is invalid. It then changes nothing.
     pub fn reload_config(&mut self, mut config: RadiusServerConfig) -> Result<(), ConfigError> {
         let clients = core::mem::take(&mut config.clients);
-        self.clients = ClientTable::new(clients, hash_state(&mut self.rng))?;
-        self.cache.set_limits(config.retain, CacheLimits::from_config(&config));
+        self.clients = ClientNetworkTable::new(clients, hash_state(&mut self.rng))?;
+        self.cache.set_cache_limits(config.retain, DuplicateCacheLimits::from_config(&config));
         self.config = config;
         self.reidentify_connections();
         let (clients, streams) = (&self.clients, &self.streams);
@@ -156,7 +158,7 @@ impl RadiusServer {
     }
     /// The sources of dropped packets.
     #[must_use]
-    pub const fn drop_sources(&self) -> &DropSources {
+    pub const fn drop_sources(&self) -> &LatestDropSources {
         &self.sources
     }
     /// The number of pending requests and kept replies.
@@ -175,10 +177,10 @@ impl RadiusServer {
     /// Returns the client that sends datagrams from an address, and its index. `None` also if a RadSec client has a
     /// longer prefix for the address: its hosts do not have this client's secret.
     #[must_use]
-    pub fn client_at(&self, address: core::net::IpAddr) -> Option<(u32, &ClientConfig)> {
+    pub fn find_datagram_client(&self, address: core::net::IpAddr) -> Option<(u32, &ClientConfig)> {
         self.clients
             .find_by_address(address)
-            .filter(|(_, c)| !self.clients.narrower_by_radsec(address, c.prefix))
+            .filter(|(_, c)| !self.clients.has_narrower_radsec_client(address, c.prefix))
     }
     /// True if some client may connect by RadSec from this address. The host may close other connections at once.
     #[must_use]
@@ -217,6 +219,7 @@ impl RadiusServer {
             self.sources.malformed = Some((now, path.remote.ip()));
             return;
         };
+        // RFC 2865, 2, 3, 5.4, 5.32; RFC 5997, 4.2: only the source address gives the secret; strangers are dropped.
         let Some((client, _)) = self.clients.find_by_address(path.remote.ip()) else {
             self.work.count_request();
             self.counters.unknown_client += 1;
@@ -228,10 +231,10 @@ impl RadiusServer {
     }
 
     /// True if a request for dynamic authorization is fresh (RFC 5176 §6.3).
-    fn is_fresh(&self, now: Instant, packet: &RadiusPacket<'_>) -> bool {
+    fn is_request_fresh(&self, now: Instant, packet: &RadiusPacket<'_>) -> bool {
         let dynamic = matches!(packet.code(), PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST);
         let Some(policy) = self.config.freshness.filter(|_| dynamic) else { return true };
-        policy.check_timestamp(now.to_wall_time(self.epoch), packet).unwrap_or(!policy.required)
+        policy.is_timestamp_in_window(now.to_wall_time(self.epoch), packet).unwrap_or(!policy.required)
     }
 
     /// Returns the time for which a request with an Event-Timestamp is fresh.
@@ -247,10 +250,11 @@ impl RadiusServer {
         now: Instant,
         origin: PacketOrigin,
         packet: &RadiusPacket<'_>,
-    ) -> PacketVerdict {
+    ) -> SenderPlausibility {
         self.work.count_request();
         let PacketOrigin { path, conn, client, role } = origin;
         let config = self.clients.get(client);
+        // RFC 2865, 3; RFC 5176, 2.3, 6.1: codes that this port does not serve are dropped.
         if !role.accepts_code(packet.code()) {
             let counter = match packet.code().name() {
                 Some(_) => {
@@ -260,9 +264,9 @@ impl RadiusServer {
                 None => &mut self.counters.unknown_code,
             };
             *counter += 1;
-            return self.refuse_unsupported(now, origin, packet);
+            return self.reply_unsupported_request(now, origin, packet);
         }
-        let key = RequestKey::new(&path, conn, packet.identifier());
+        let key = DuplicateCacheKey::new(&path, conn, packet.identifier());
         let earlier = self.cache.find_handle(&key);
         let same = |entry: &&CacheEntry| {
             entry.expires > now
@@ -272,9 +276,9 @@ impl RadiusServer {
         let duplicate = earlier.and_then(|handle| self.cache.get(handle)).filter(same);
         if packet.attribute_count() > self.config.max_attributes {
             self.counters.too_many_attributes += 1;
-            return PacketVerdict::Fine;
+            return SenderPlausibility::Fine;
         }
-        // A duplicate proves the secret of its original, which may differ from the current one.
+        // RFC 5080, 2.2.2: a duplicate is verified, with the secret of its original.
         let is_duplicate = duplicate.is_some();
         let secret = duplicate.map_or(&config.secret, |entry| &entry.secret).clone();
         let signed = match verify_request(packet, &secret, config) {
@@ -282,37 +286,40 @@ impl RadiusServer {
             Err(VerificationError::Authenticator) => {
                 self.counters.bad_authenticator += 1;
                 self.sources.bad_authenticator = Some((now, origin.path.remote.ip()));
-                return PacketVerdict::Foreign;
+                return SenderPlausibility::Foreign;
             }
             Err(VerificationError::Bad) => {
                 self.counters.bad_message_authenticator += 1;
                 self.sources.bad_message_authenticator = Some((now, origin.path.remote.ip()));
-                return PacketVerdict::Foreign;
+                return SenderPlausibility::Foreign;
             }
             Err(VerificationError::Missing) => {
                 self.counters.missing_message_authenticator += 1;
                 self.sources.missing_message_authenticator = Some((now, origin.path.remote.ip()));
-                return PacketVerdict::Fine;
+                return SenderPlausibility::Fine;
             }
         };
-        if !self.is_fresh(now, packet) {
+        if !self.is_request_fresh(now, packet) {
             self.counters.stale += 1;
-            return PacketVerdict::Fine;
+            return SenderPlausibility::Fine;
         }
+        // RFC 5080, 2.2.2: a duplicate gets the same reply. It is dropped while its original waits.
         if let Some(handle) = earlier.filter(|_| is_duplicate) {
-            self.repeat_reply(handle);
-            return PacketVerdict::Fine;
+            self.queue_duplicate_reply(handle);
+            return SenderPlausibility::Fine;
         }
         let window = self.freshness_window(packet);
         if window.is_some() && self.replay_cache.contains(packet.authenticator()) {
             self.counters.duplicates_dropped += 1;
-            return PacketVerdict::Fine;
+            return SenderPlausibility::Fine;
         }
+        // RFC 5997, 2, 3, 4.4: a Status-Server is answered here, once, and never forwarded.
         if packet.code() == PacketCode::STATUS_SERVER {
             self.answer_status_server(origin, packet, &secret);
-            return PacketVerdict::Fine;
+            return SenderPlausibility::Fine;
         }
-        let mut purged = PurgeCounts::default();
+        let mut purged = RemovedEntryCounts::default();
+        // RFC 5080, 2.2.2: a new authenticator supersedes the request that held its identifier.
         if let Some(handle) = earlier {
             let waiting = self.cache.get(handle).is_some_and(|e| e.state == RequestState::Waiting);
             self.cache.remove(handle);
@@ -320,17 +327,18 @@ impl RadiusServer {
         }
         self.cache.purge_expired(now, 2, &mut purged);
         if self.cache.waiting_of(client) >= self.config.max_waiting {
-            self.count_purged(purged);
+            self.count_purged_entries(purged);
             self.counters.client_overload += 1;
-            return PacketVerdict::Fine;
+            return SenderPlausibility::Fine;
         }
         let room = self.cache.evict_for_entry(&mut purged);
-        self.count_purged(purged);
+        self.count_purged_entries(purged);
         if !room {
             self.counters.overload += 1;
-            return PacketVerdict::Fine;
+            return SenderPlausibility::Fine;
         }
         let mut bytes = Vec::new();
+        // RFC 2865, 2, 5.33; RFC 2866, 2.1: the reply returns each Proxy-State unmodified, in order.
         if packet.get(kind::PROXY_STATE).is_some() {
             for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
                 bytes.extend_from_slice(&[a.kind, a.value.len() as u8 + 2]);
@@ -359,7 +367,7 @@ impl RadiusServer {
             },
         );
         let mut attributes = self.take_attributes();
-        attributes.refill_from(packet);
+        attributes.replace_with_packet_attributes(packet);
         self.counters.requests += 1;
         self.ready.push_request(RadiusRequest {
             token: handle.to_token(),
@@ -372,11 +380,11 @@ impl RadiusServer {
             request_authenticator: authenticator,
             secret,
         });
-        PacketVerdict::Fine
+        SenderPlausibility::Fine
     }
 
     /// Repeats the reply to a duplicate. Without a reply yet, it sends nothing.
-    fn repeat_reply(&mut self, handle: CacheHandle) {
+    fn queue_duplicate_reply(&mut self, handle: DuplicateCacheHandle) {
         let Some(entry) = self.cache.get_mut(handle) else { return };
         if entry.state != RequestState::Answered {
             self.counters.duplicates_dropped += 1;
@@ -391,14 +399,14 @@ impl RadiusServer {
 
     /// Handles a request of an unsupported kind. By RadSec the client gets an error reply, since its single port does
     /// not show the supported kinds (RFC 6614 §2.5).
-    fn refuse_unsupported(
+    fn reply_unsupported_request(
         &mut self,
         now: Instant,
         origin: PacketOrigin,
         packet: &RadiusPacket<'_>,
-    ) -> PacketVerdict {
+    ) -> SenderPlausibility {
         let Some(code) = refusal_code(packet.code()).filter(|_| origin.conn.is_some()) else {
-            return PacketVerdict::Fine;
+            return SenderPlausibility::Fine;
         };
         let config = self.clients.get(origin.client);
         let secret = config.secret.clone();
@@ -407,22 +415,22 @@ impl RadiusServer {
             Err(VerificationError::Authenticator) => {
                 self.counters.bad_authenticator += 1;
                 self.sources.bad_authenticator = Some((now, origin.path.remote.ip()));
-                return PacketVerdict::Foreign;
+                return SenderPlausibility::Foreign;
             }
             Err(VerificationError::Bad | VerificationError::Missing) => {
                 self.counters.bad_message_authenticator += 1;
                 self.sources.bad_message_authenticator = Some((now, origin.path.remote.ip()));
-                return PacketVerdict::Foreign;
+                return SenderPlausibility::Foreign;
             }
         };
         let mut list = self.take_attributes();
         push_unsupported(packet, &mut list);
-        self.reply_at_once(origin, packet, code, signed, list, &secret);
-        PacketVerdict::Fine
+        self.send_uncached_reply(origin, packet, code, signed, list, &secret);
+        SenderPlausibility::Fine
     }
 
     /// Sends a reply that is not cached. Returns false if it exceeds a packet.
-    fn reply_at_once(
+    fn send_uncached_reply(
         &mut self,
         origin: PacketOrigin,
         packet: &RadiusPacket<'_>,
@@ -442,7 +450,7 @@ impl RadiusServer {
         fits
     }
 
-    fn count_purged(&mut self, purged: PurgeCounts) {
+    fn count_purged_entries(&mut self, purged: RemovedEntryCounts) {
         self.counters.expired += purged.expired;
         self.counters.evicted += purged.evicted;
     }
@@ -460,7 +468,7 @@ impl RadiusServer {
             _ => PacketCode::ACCESS_ACCEPT,
         };
         let list = self.take_attributes();
-        if self.reply_at_once(origin, packet, code, true, list, secret) {
+        if self.send_uncached_reply(origin, packet, code, true, list, secret) {
             self.counters.status += 1;
         }
     }
@@ -472,23 +480,24 @@ impl RadiusServer {
         code: PacketCode,
         attributes: AttributeList,
     ) -> Result<(), CommandError> {
-        let handle = CacheHandle::from_token(token);
+        let handle = DuplicateCacheHandle::from_token(token);
         let mut out = self.cache.take_buffer();
         let entry = self.cache.get(handle).ok_or(CommandError::UnknownToken)?;
         if entry.state != RequestState::Waiting {
-            return Err(CommandError::WrongState("this request has its answer"));
+            return Err(CommandError::WrongState("the request already has its reply"));
         }
-        if !code.can_answer(entry.code) {
+        if !code.is_reply_code_for(entry.code) {
             return Err(CommandError::Invalid("the code does not answer this request"));
         }
         if attributes.get(kind::MESSAGE_AUTHENTICATOR).is_some() {
-            return Err(CommandError::Invalid("the server puts the Message-Authenticator in"));
+            return Err(CommandError::Invalid("the server itself adds the Message-Authenticator"));
         }
         let given = attributes.get(kind::PROXY_STATE).is_some();
         let reply = ReplyHeader {
             code,
             identifier: entry.identifier,
             request_authenticator: &entry.authenticator,
+            // RFC 2869, 5.13; RFC 3579, 3.1: every reply with EAP-Message has a Message-Authenticator.
             message_authenticator: entry.signed || entry.code == PacketCode::ACCESS_REQUEST,
             salt: if attributes.has_hidden() { self.rng.next_u32() as u16 } else { 0 },
         };
@@ -500,7 +509,7 @@ impl RadiusServer {
         if let Some(entry) = self.cache.get_mut(handle) {
             entry.queued = true;
         }
-        self.cache.replace_bytes(handle, out);
+        self.cache.replace_cached_bytes(handle, out);
         self.cache.set_final_state(handle, RequestState::Answered, now + self.config.retain);
         self.ready.push_cached_reply(handle);
         self.counters.responses += 1;
@@ -512,7 +521,7 @@ impl RadiusServer {
     pub fn recycle_attributes(&mut self, list: AttributeList) {
         if self.spare_lists.len() < SPARE {
             self.spare_lists.push(list);
-            // Clear it in place: a move of recently written data is slow.
+            // The list is cleared in its place, since moving data that was just written is slow.
             if let Some(list) = self.spare_lists.last_mut() {
                 list.clear();
             }
@@ -544,7 +553,7 @@ fn push_unsupported(packet: &RadiusPacket<'_>, list: &mut AttributeList) {
 /// `None`: the packet is another one or does not prove the secret. The client must then close the connection (RFC 6613
 /// §2.6.4).
 #[must_use]
-pub fn build_nak(request: &[u8]) -> Option<Vec<u8>> {
+pub fn build_unsupported_request_nak(request: &[u8]) -> Option<Vec<u8>> {
     let packet = RadiusPacket::parse(request).ok()?;
     let code = refusal_code(packet.code())?;
     let config = ClientConfig::for_radsec(core::net::Ipv4Addr::UNSPECIFIED.into(), 0, Vec::new());
@@ -566,7 +575,7 @@ enum VerificationError {
 }
 
 /// True if an Access-Request carries a proof of its user, in an attribute of RFC 2865, 2548 or 2869.
-fn has_user_proof(packet: &RadiusPacket<'_>) -> bool {
+fn has_user_authentication_attribute(packet: &RadiusPacket<'_>) -> bool {
     const PROOFS: [u8; 4] = [kind::USER_PASSWORD, kind::CHAP_PASSWORD, ARAP_PASSWORD, kind::EAP_MESSAGE];
     let microsoft = |v: VendorAttribute<'_>| {
         v.vendor == vendor::MICROSOFT
@@ -585,15 +594,18 @@ fn verify_request(
     config: &ClientConfig,
 ) -> Result<bool, VerificationError> {
     let computed = !matches!(packet.code(), PacketCode::ACCESS_REQUEST | PacketCode::STATUS_SERVER);
+    // RFC 2866, 3; RFC 5080, 2.3.3; RFC 5176, 2.3: a wrong Request Authenticator drops the packet.
     if computed && !check_accounting_request(packet, secret) {
         return Err(VerificationError::Authenticator);
     }
     let covered = covered_authenticator(packet.code(), packet.authenticator(), None);
     match check_message_authenticator(packet, &covered, secret) {
         MessageAuthenticator::Good => Ok(true),
+        // RFC 2869, 5.14; RFC 3579, 3.2; RFC 5997, 4.2: a wrong Message-Authenticator drops the packet.
         MessageAuthenticator::Bad => Err(VerificationError::Bad),
         MessageAuthenticator::Absent => {
             let required = match packet.code() {
+                // RFC 5997, 2, 3: a Status-Server has a Message-Authenticator.
                 PacketCode::STATUS_SERVER => true,
                 PacketCode::ACCESS_REQUEST => {
                     let policy = match config.message_authenticator {
@@ -601,8 +613,10 @@ fn verify_request(
                         MessageAuthenticatorPolicy::ProxyState => packet.get(kind::PROXY_STATE).is_some(),
                         MessageAuthenticatorPolicy::Off => false,
                     };
-                    // RFC 3579 3.3, note 1: by UDP nothing else proves the source.
-                    let bare = config.transport == ClientTransport::Udp && !has_user_proof(packet);
+                    // RFC 3579, 3.3, note 1: by UDP nothing else proves the source.
+                    let bare = config.transport == ClientTransport::Udp
+                        && !has_user_authentication_attribute(packet);
+                    // RFC 2869, 5.13; RFC 3579, 3.1: EAP-Message needs a Message-Authenticator.
                     policy || packet.get(kind::EAP_MESSAGE).is_some() || bare
                 }
                 _ => false,
@@ -654,9 +668,9 @@ impl Machine for RadiusServer {
         match input {
             MachineInput::Datagram { path, data } => self.receive_datagram(now, path, data),
             MachineInput::Timeout => {
-                let mut purged = PurgeCounts::default();
+                let mut purged = RemovedEntryCounts::default();
                 self.cache.run_sweep(now, &mut purged);
-                self.count_purged(purged);
+                self.count_purged_entries(purged);
             }
             MachineInput::Stream { conn, event } => self.handle_stream_event(now, conn, event),
             MachineInput::Message { .. } | MachineInput::Frame { .. } => {
@@ -671,10 +685,10 @@ impl Machine for RadiusServer {
                 self.send_reply(now, token, code, attributes)
             }
             RadiusServerCommand::Discard { token } => {
-                let handle = CacheHandle::from_token(token);
+                let handle = DuplicateCacheHandle::from_token(token);
                 let entry = self.cache.get(handle).ok_or(CommandError::UnknownToken)?;
                 if entry.state != RequestState::Waiting {
-                    return Err(CommandError::WrongState("this request has its answer"));
+                    return Err(CommandError::WrongState("the request already has its reply"));
                 }
                 self.cache.set_final_state(handle, RequestState::Discarded, now + self.config.retain);
                 self.counters.discarded += 1;
@@ -683,7 +697,7 @@ impl Machine for RadiusServer {
         }
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         let transmit = loop {
             match self.ready.order.pop_front() {
                 Some(QueuedServerOutput::Request) => {
@@ -713,12 +727,12 @@ impl Machine for RadiusServer {
                 None => return self.work.take_work().map(MachineOutput::Work),
             }
         };
-        self.work.count_reply();
+        self.work.count_reply_work();
         Some(MachineOutput::Transmit(transmit))
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        self.cache.next_sweep()
+        self.cache.next_cache_sweep()
     }
 }
 

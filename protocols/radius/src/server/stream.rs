@@ -2,14 +2,14 @@
 //!
 //! Cache entries of a connection end with it (RFC 6613 §2.6.1).
 
-use super::cache::RequestKey;
-use super::machine::{PacketOrigin, PacketVerdict, RadiusServer};
+use super::cache::DuplicateCacheKey;
+use super::machine::{PacketOrigin, RadiusServer, SenderPlausibility};
 use crate::packet::RadiusPacket;
 use crate::radsec::PacketFramer;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::{ConnId, DatagramPath, Instant, SocketId, StreamEvent, StreamOp, Transmit};
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct ClientConnection {
 pub(super) struct ConnectionTable(HashMap<ConnId, ClientConnection>);
 
 impl ConnectionTable {
-    pub(super) fn new(state: HashState) -> Self {
+    pub(super) fn new(state: SeededHashState) -> Self {
         Self(HashMap::with_hasher(state))
     }
     /// Returns the client of a connection.
@@ -70,6 +70,7 @@ impl RadiusServer {
         let room = self.streams.0.len() < self.config.max_connections;
         let Some(client) = self.clients.identify_connection(remote.ip(), certificate).filter(|_| room) else {
             self.counters.connections_refused += 1;
+            // RFC 6613, 2.6.4: the connection of an unknown client is closed.
             return self.push_operation(conn, StreamOp::Abort);
         };
         self.counters.connections += 1;
@@ -87,6 +88,7 @@ impl RadiusServer {
             return;
         };
         let (path, client) = (stream.path, stream.client);
+        // RFC 6614, 2.5: one connection carries the packets of every port.
         let origin = PacketOrigin { path, conn: Some(conn), client, role: self.config.streams };
         let mut framer = core::mem::take(&mut stream.framer);
         let good = loop {
@@ -94,7 +96,7 @@ impl RadiusServer {
                 Ok(None) => break true,
                 Ok(Some(bytes)) => {
                     let Ok(packet) = RadiusPacket::parse(bytes) else { break false };
-                    if self.process_packet(now, origin, &packet) == PacketVerdict::Foreign {
+                    if self.process_packet(now, origin, &packet) == SenderPlausibility::Foreign {
                         break false;
                     }
                 }
@@ -104,7 +106,8 @@ impl RadiusServer {
         match self.streams.0.get_mut(&conn) {
             Some(stream) if good => stream.framer = framer,
             _ => {
-                self.counters.connections_spoilt += 1;
+                // RFC 6613, 2.6.4: a wrong length or authenticator closes the connection.
+                self.counters.connections_malformed += 1;
                 self.close_connection(conn);
             }
         }
@@ -119,12 +122,12 @@ impl RadiusServer {
         self.ready.push_transmit(Transmit::Stream { conn, op }, Vec::new());
     }
 
-    /// Handles the end of a connection and discards its requests.
+    /// Handles the end of a connection and discards its requests and replies (RFC 6613 §2.6.1).
     fn remove_connection(&mut self, conn: ConnId) {
         let Some(stream) = self.streams.0.remove(&conn) else { return };
         for identifier in 0..=u8::MAX {
             if let Some(handle) =
-                self.cache.find_handle(&RequestKey::new(&stream.path, Some(conn), identifier))
+                self.cache.find_handle(&DuplicateCacheKey::new(&stream.path, Some(conn), identifier))
             {
                 self.cache.remove(handle);
             }

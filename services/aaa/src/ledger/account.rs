@@ -1,9 +1,9 @@
 //! Applies accounting records: new, duplicate or outdated.
 
-use super::limits::{PendingAdmission, pool_leases, same_station};
-use super::past::{EndedSession, PastSession};
-use super::queue::{QueuedChange, REFUSED};
-use super::record::{LedgerRecord, RecordStatus, UniqueSessionId, shift_time};
+use super::ended_sessions::{EndedSession, StoredSessionLookup};
+use super::limits::{PendingAdmission, address_and_prefix_leases, is_same_station_id};
+use super::queue::{QueuedLedgerChange, REFUSED};
+use super::record::{AccountingStatusType, LedgerRecord, UniqueSessionId, shift_time};
 use super::session::{BY_DIAMETER, LedgerSession, SessionDigest, SessionState, subtract_seconds};
 use super::{Ledger, RecordOutcome};
 use crate::store::{SessionRow, Store, StoreError};
@@ -11,7 +11,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::table::SessionTable;
 use usher_core::{Duration, Instant, WallTime};
 
@@ -34,7 +34,7 @@ pub(super) const MOST_RESTARTS: usize = 1 << 14;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NasRestart {
     nas: IpAddr,
-    status: RecordStatus,
+    status: AccountingStatusType,
     /// Digest of the record, with its Acct-Session-Id.
     key: SessionDigest,
     restarted_at: WallTime,
@@ -45,15 +45,15 @@ pub(super) struct NasRestart {
 #[derive(Debug)]
 pub(super) struct NasRestartTable {
     table: SessionTable<NasRestart>,
-    by_nas: HashMap<(IpAddr, RecordStatus), u64>,
+    by_nas: HashMap<(IpAddr, AccountingStatusType), u64>,
 }
 
 impl NasRestartTable {
     const MOST: usize = 1 << 16;
-    pub(super) fn new(hash: &HashState) -> Self {
+    pub(super) fn new(hash: &SeededHashState) -> Self {
         Self { table: SessionTable::new(), by_nas: HashMap::with_hasher(hash.clone()) }
     }
-    pub(super) fn get_mut(&mut self, nas: IpAddr, status: RecordStatus) -> Option<&mut NasRestart> {
+    pub(super) fn get_mut(&mut self, nas: IpAddr, status: AccountingStatusType) -> Option<&mut NasRestart> {
         self.table.get_mut(*self.by_nas.get(&(nas, status))?)
     }
     fn insert(&mut self, restart: NasRestart) {
@@ -71,29 +71,31 @@ impl NasRestartTable {
 impl Ledger {
     /// Applies a record. See the [module](super) for the next step.
     pub fn apply_record(&mut self, now: Instant, record: &LedgerRecord) -> RecordOutcome {
-        if matches!(record.status, RecordStatus::On | RecordStatus::Off) {
-            return self.apply_restart(record);
+        if matches!(record.status, AccountingStatusType::On | AccountingStatusType::Off) {
+            return self.apply_nas_restart(record);
         }
         let unique = self.resolve_session_id(record);
         if unique.session_digest() != record.unique.session_digest() {
-            self.past.insert(record.unique.session_digest(), PastSession::Same(unique));
+            self.past.insert(record.unique.session_digest(), StoredSessionLookup::Same(unique));
         }
         if let Some(slot) = self.table.find_slot(&unique.session_digest()) {
             return match self.table.get(slot) {
                 Some(s) if s.end_state != SessionState::Open => {
                     let ended = EndedSession::from_session(s);
-                    self.of_ended(now, &ended, Some(slot), record)
+                    self.handle_ended_session_record(now, &ended, Some(slot), record)
                 }
-                _ => self.of_open(now, slot, record),
+                _ => self.handle_open_session_record(now, slot, record),
             };
         }
         match self.past.get(&unique.session_digest()) {
-            Some(PastSession::NotFound | PastSession::Same(_)) => self.of_nameless(now, unique, record),
-            Some(PastSession::Ended(ended)) => {
-                let ended = ended.clone();
-                self.of_ended(now, &ended, None, record)
+            Some(StoredSessionLookup::NotFound | StoredSessionLookup::Same(_)) => {
+                self.handle_unknown_session_record(now, unique, record)
             }
-            None if self.is_full(record) => self.count_busy(),
+            Some(StoredSessionLookup::Ended(ended)) => {
+                let ended = ended.clone();
+                self.handle_ended_session_record(now, &ended, None, record)
+            }
+            None if self.is_full(record) => self.count_busy_record(),
             None => RecordOutcome::LookupNeeded(unique),
         }
     }
@@ -105,21 +107,23 @@ impl Ledger {
             return record.unique;
         }
         let ended = match self.past.get(&key) {
-            Some(PastSession::Same(unique)) => return *unique,
-            Some(PastSession::Ended(ended)) => Some(ended.stop),
+            Some(StoredSessionLookup::Same(unique)) => return *unique,
+            Some(StoredSessionLookup::Ended(ended)) => Some(ended.stop),
             _ => None,
         };
-        let identifier = self.identifier_of(record);
-        // If a session of the record's own digest has ended, the record belongs to it, unless the other one started
-        // later.
+        let identifier = self.record_origin_digest(record);
+        // If the session with the record's own digest has ended, the record belongs to it. Exception: an open session
+        // fits if it started after that end.
         let fits = |s: &LedgerSession| {
-            s.may_be_of(record, identifier)
+            s.may_match_record(record, identifier)
                 && ended.is_none_or(|stop| {
                     s.start >= stop && record.occurred_at >= s.start && record.occurred_at > stop
                 })
         };
         let mut only = None;
-        for (n, (_, s)) in self.table.of_id(record.session.nas, &record.session.id).enumerate() {
+        for (n, (_, s)) in
+            self.table.open_sessions_by_acct_id(record.session.nas, &record.session.id).enumerate()
+        {
             if n == MOST_ALIKE || (fits(s) && only.replace(s.unique).is_some()) {
                 return record.unique;
             }
@@ -134,7 +138,7 @@ impl Ledger {
         open.map_or(record.unique, |s| s.unique)
     }
     /// Returns a digest of the NAS-Identifier, or over Diameter of the origin. 0: none.
-    fn identifier_of(&self, record: &LedgerRecord) -> u32 {
+    fn record_origin_digest(&self, record: &LedgerRecord) -> u32 {
         self.identifier_digest(&record.nas_identifier, &record.diameter_origin)
     }
     fn identifier_digest(&self, nas: &str, diameter_origin: &str) -> u32 {
@@ -150,15 +154,22 @@ impl Ledger {
     }
     /// Handles a record of an unknown session. It may be a repeated Stop of a session without User-Name that ended
     /// before this ledger started.
-    fn of_nameless(&mut self, now: Instant, unique: UniqueSessionId, record: &LedgerRecord) -> RecordOutcome {
+    fn handle_unknown_session_record(
+        &mut self,
+        now: Instant,
+        unique: UniqueSessionId,
+        record: &LedgerRecord,
+    ) -> RecordOutcome {
         let Some(nameless) = record.nameless.filter(|n| n.session_digest() != unique.session_digest()) else {
             return self.start_session(now, unique, record);
         };
         match self.past.get(&nameless.session_digest()) {
-            Some(PastSession::Ended(ended)) if !ended.is_before(record, self.time_slack(record)) => {
+            Some(StoredSessionLookup::Ended(ended))
+                if !ended.ended_before_session_of(record, self.event_time_tolerance(record)) =>
+            {
                 let ended = ended.clone();
-                self.past.insert(unique.session_digest(), PastSession::Same(nameless));
-                self.of_ended(now, &ended, None, record)
+                self.past.insert(unique.session_digest(), StoredSessionLookup::Same(nameless));
+                self.handle_ended_session_record(now, &ended, None, record)
             }
             None if self.table.find_slot(&nameless.session_digest()).is_none() => {
                 RecordOutcome::LookupNeeded(nameless)
@@ -172,7 +183,7 @@ impl Ledger {
             return;
         }
         let open = row.as_ref().filter(|r| r.acctstoptime.is_none()).and_then(|r| self.session_of(r));
-        if !self.past.insert_row(unique, row)
+        if !self.past.insert_stored_row(unique, row)
             && let Some(mut session) = open
         {
             session.unique = unique;
@@ -210,7 +221,7 @@ impl Ledger {
         };
         loop {
             let commit = self.commit_changes(store, BATCH);
-            if let Some(durable) = commit.is_durable(number) {
+            if let Some(durable) = commit.record_durability(number) {
                 return durable;
             }
             if commit.last_number.is_none() || matches!(commit.error, Some(StoreError::Unavailable(_))) {
@@ -224,12 +235,12 @@ impl Ledger {
         let (all, most) = (self.table.len(), self.config.max_sessions);
         all >= most || self.table.shares.has_its_share(record.client, all, most)
     }
-    fn count_busy(&mut self) -> RecordOutcome {
+    fn count_busy_record(&mut self) -> RecordOutcome {
         self.counters.busy += 1;
         RecordOutcome::Busy
     }
     /// Returns by how much an event time may be late.
-    const fn time_slack(&self, record: &LedgerRecord) -> Duration {
+    const fn event_time_tolerance(&self, record: &LedgerRecord) -> Duration {
         match (record.stamped, record.timed) {
             (true, _) => ROUNDING,
             (false, true) => MAX_TRANSIT_DELAY,
@@ -237,7 +248,7 @@ impl Ledger {
         }
     }
     /// Handles a record without changes. It is acknowledged with the record that it repeats.
-    fn nothing_new(&mut self, slot: Option<u32>) -> RecordOutcome {
+    fn finish_duplicate_record(&mut self, slot: Option<u32>) -> RecordOutcome {
         let Some((slot, wait)) = slot.and_then(|s| Some((s, self.table.get(s)?.wait))) else {
             return RecordOutcome::Durable;
         };
@@ -247,29 +258,34 @@ impl Ledger {
             number => RecordOutcome::Write(number),
         }
     }
-    fn count_duplicate(&mut self, slot: Option<u32>) -> RecordOutcome {
+    fn count_duplicate_record(&mut self, slot: Option<u32>) -> RecordOutcome {
         self.counters.duplicates += 1;
-        self.nothing_new(slot)
+        self.finish_duplicate_record(slot)
     }
-    fn count_late(&mut self, slot: Option<u32>) -> RecordOutcome {
+    fn count_late_record(&mut self, slot: Option<u32>) -> RecordOutcome {
         self.counters.late += 1;
-        self.nothing_new(slot)
+        self.finish_duplicate_record(slot)
     }
 
     /// Handles a record of an open session.
-    fn of_open(&mut self, now: Instant, slot: u32, record: &LedgerRecord) -> RecordOutcome {
+    fn handle_open_session_record(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        record: &LedgerRecord,
+    ) -> RecordOutcome {
         self.table.touch(now, slot);
-        let slack = self.time_slack(record);
+        let slack = self.event_time_tolerance(record);
         let Some(s) = self.table.get(slot) else { return RecordOutcome::Busy };
-        // Only a Start that is no retransmission shows that the Acct-Session-Id was reused: the session time may
-        // lag, and the clock may step.
-        if record.status == RecordStatus::Start
+        // Only a Start that is not a retransmission shows that the NAS has reused the Acct-Session-Id. A session time
+        // may lag, and a clock may be set.
+        if record.status == AccountingStatusType::Start
             && record.occurred_at > s.last + slack.max(self.config.retransmission)
         {
             return self.replace_reused_session(now, slot, record);
         }
         if s.user().is_empty() && !record.session.user.is_empty() {
-            self.name_user(slot, record);
+            self.set_late_user_name(slot, record);
         }
         let Some(s) = self.table.get(slot) else { return RecordOutcome::Busy };
         let new_address = |s: &LedgerSession| {
@@ -277,8 +293,8 @@ impl Ledger {
                 || record.framed_prefix.is_some_and(|p| s.prefix != Some(p))
         };
         match record.status {
-            RecordStatus::Start if s.started => self.count_duplicate(Some(slot)),
-            RecordStatus::Start => {
+            AccountingStatusType::Start if s.started => self.count_duplicate_record(Some(slot)),
+            AccountingStatusType::Start => {
                 self.update_session(slot, record);
                 if let Some(s) = self.table.get_mut(slot) {
                     s.started = true;
@@ -286,7 +302,7 @@ impl Ledger {
                 }
                 RecordOutcome::Write(self.enqueue_session(slot))
             }
-            RecordStatus::Stop => {
+            AccountingStatusType::Stop => {
                 self.update_session(slot, record);
                 self.stop_session(slot, record);
                 RecordOutcome::Write(self.enqueue_session(slot))
@@ -300,16 +316,17 @@ impl Ledger {
                 let more = !less && (input, output) != (s.input, s.output);
                 let then = u64::from(s.seconds);
                 match record.session_time {
-                    Some(t) if t < then => self.count_late(Some(slot)),
-                    Some(t) if t == then && same => self.count_duplicate(Some(slot)),
-                    Some(t) if t == then && less => self.count_late(Some(slot)),
-                    // If the NAS's clock was set back, the counters show which record is newer.
-                    None if record.occurred_at < s.last && !more => self.count_late(Some(slot)),
-                    None if record.occurred_at == s.last && same => self.count_duplicate(Some(slot)),
+                    Some(t) if t < then => self.count_late_record(Some(slot)),
+                    Some(t) if t == then && same => self.count_duplicate_record(Some(slot)),
+                    Some(t) if t == then && less => self.count_late_record(Some(slot)),
+                    // Without a session time, the counters show which record is newer, even if the NAS's clock was set
+                    // back.
+                    None if record.occurred_at < s.last && !more => self.count_late_record(Some(slot)),
+                    None if record.occurred_at == s.last && same => self.count_duplicate_record(Some(slot)),
                     _ => {
                         self.update_session(slot, record);
                         if let Some(s) = self.table.get_mut(slot) {
-                            s.add_counts(record);
+                            s.merge_record_counters(record);
                             s.interims = s.interims.saturating_add(1);
                         }
                         self.counters.updated += 1;
@@ -320,7 +337,7 @@ impl Ledger {
         }
     }
     /// Handles a record of an ended session. `slot` is given while that is not durable.
-    fn of_ended(
+    fn handle_ended_session_record(
         &mut self,
         now: Instant,
         ended: &EndedSession,
@@ -330,17 +347,18 @@ impl Ledger {
         if !ended.latest && record.occurred_at > ended.stop {
             return RecordOutcome::LookupNeeded(ended.unique.next_generation());
         }
-        let slack = self.time_slack(record);
+        let slack = self.event_time_tolerance(record);
         let another = match record.status {
-            // If the NAS did not end the session, the same Start does not reopen it.
-            RecordStatus::Start => {
+            // A Start begins another session only after the end of this one. So a retransmission of its own Start does
+            // not reopen a session whose end the NAS did not report.
+            AccountingStatusType::Start => {
                 record.occurred_at > if ended.is_nas_reported { ended.stop + slack } else { ended.stop }
             }
-            _ => ended.is_before(record, slack),
+            _ => ended.ended_before_session_of(record, slack),
         };
         if another {
             if self.is_full(record) {
-                return self.count_busy();
+                return self.count_busy_record();
             }
             if slot.is_some() {
                 self.table.remove_key(&ended.unique.session_digest());
@@ -348,10 +366,10 @@ impl Ledger {
             return self.start_session(now, ended.unique.next_generation(), record);
         }
         match record.status {
-            RecordStatus::Start => self.count_duplicate(slot),
-            RecordStatus::Stop if ended.is_nas_reported => self.count_duplicate(slot),
-            RecordStatus::Stop => self.go_on(now, ended, slot, record),
-            _ if ended.is_nas_reported || record.occurred_at <= ended.stop => self.count_late(slot),
+            AccountingStatusType::Start => self.count_duplicate_record(slot),
+            AccountingStatusType::Stop if ended.is_nas_reported => self.count_duplicate_record(slot),
+            AccountingStatusType::Stop => self.go_on(now, ended, slot, record),
+            _ if ended.is_nas_reported || record.occurred_at <= ended.stop => self.count_late_record(slot),
             _ => self.go_on(now, ended, slot, record),
         }
     }
@@ -366,30 +384,31 @@ impl Ledger {
         let slot = match (slot, &ended.row) {
             (Some(slot), _) => {
                 self.table.reopen_session(now, slot);
-                // A pending restart of its NAS would end it in the store.
-                self.enqueue_last(slot);
+                // A pending restart of the session's NAS would end the reopened session in the store, so the session is
+                // written after it.
+                self.enqueue_session_at_end(slot);
                 slot
             }
             (None, None) => return RecordOutcome::LookupNeeded(ended.unique),
-            (None, Some(_)) if self.is_full(record) => return self.count_busy(),
+            (None, Some(_)) if self.is_full(record) => return self.count_busy_record(),
             (None, Some(row)) => {
-                let Some(mut session) = self.session_of(row) else { return self.count_busy() };
+                let Some(mut session) = self.session_of(row) else { return self.count_busy_record() };
                 session.unique = ended.unique;
-                session.client = self.table.shares.client_number(record.client);
+                session.client = self.table.shares.intern_client_number(record.client);
                 self.past.remove(&ended.unique.session_digest());
                 let slot = self.table.insert(now, session);
-                self.enqueue_last(slot);
+                self.enqueue_session_at_end(slot);
                 slot
             }
         };
         self.counters.went_on += 1;
         self.claim_leases(slot);
-        self.of_open(now, slot, record)
+        self.handle_open_session_record(now, slot, record)
     }
     /// Ends an open session whose Acct-Session-Id was reused: its Stop was lost.
     fn replace_reused_session(&mut self, now: Instant, slot: u32, record: &LedgerRecord) -> RecordOutcome {
         if self.is_full(record) {
-            return self.count_busy();
+            return self.count_busy_record();
         }
         let Some((unique, last)) = self.table.get(slot).map(|s| (s.unique, s.last)) else {
             return RecordOutcome::Busy;
@@ -408,13 +427,13 @@ impl Ledger {
         record: &LedgerRecord,
     ) -> RecordOutcome {
         if self.is_full(record) {
-            return self.count_busy();
+            return self.count_busy_record();
         }
-        let mut session = LedgerSession::new(unique, record, self.identifier_of(record));
-        session.client = self.table.shares.client_number(record.client);
-        session.started = record.status == RecordStatus::Start;
-        session.interims = u32::from(record.status == RecordStatus::Interim);
-        let held = self.take_admitted(record);
+        let mut session = LedgerSession::new(unique, record, self.record_origin_digest(record));
+        session.client = self.table.shares.intern_client_number(record.client);
+        session.started = record.status == AccountingStatusType::Start;
+        session.interims = u32::from(record.status == AccountingStatusType::Interim);
+        let held = self.take_matching_admission(record);
         session.address = record.framed_address.or(held.as_ref().and_then(|h| h.address));
         session.prefix = record.framed_prefix.or(held.as_ref().and_then(|h| h.prefix));
         self.past.remove(&unique.session_digest());
@@ -424,7 +443,7 @@ impl Ledger {
             self.pools.release(lease);
         }
         self.counters.started += 1;
-        if record.status == RecordStatus::Stop {
+        if record.status == AccountingStatusType::Stop {
             self.stop_session(slot, record);
         }
         RecordOutcome::Write(self.enqueue_session(slot))
@@ -443,15 +462,15 @@ impl Ledger {
             }
             self.claim_leases(slot);
         }
-        let identifier = self.identifier_of(record);
+        let identifier = self.record_origin_digest(record);
         if let Some(s) = self.table.get_mut(slot) {
             s.update_details(record);
-            s.reported_as(record, identifier);
+            s.update_origin_digest(record, identifier);
         }
     }
     /// Sets the user of an open session that started without User-Name.
-    fn name_user(&mut self, slot: u32, record: &LedgerRecord) {
-        let held = self.take_admitted(record);
+    fn set_late_user_name(&mut self, slot: u32, record: &LedgerRecord) {
+        let held = self.take_matching_admission(record);
         self.release_leases(slot);
         self.table.set_user(slot, &record.session.user);
         if let Some(held) = held {
@@ -471,19 +490,20 @@ impl Ledger {
         let Some(s) = self.table.get(slot) else { return };
         let (address, prefix) = (s.address, s.prefix);
         let holder = self.lease_holder(s.user(), s.calling_station());
-        pool_leases(address, prefix).for_each(|lease| self.pools.claim(lease, holder));
+        address_and_prefix_leases(address, prefix).for_each(|lease| self.pools.claim(lease, holder));
     }
     fn release_leases(&mut self, slot: u32) {
         let Some(s) = self.table.get(slot) else { return };
-        pool_leases(s.address, s.prefix).for_each(|lease| self.pools.release(lease));
+        address_and_prefix_leases(s.address, s.prefix).for_each(|lease| self.pools.release(lease));
     }
     fn stop_session(&mut self, slot: u32, record: &LedgerRecord) {
         self.counters.stopped += 1;
         let cause = record.terminate_cause.unwrap_or(super::names::UNKNOWN);
         if let Some(s) = self.table.get_mut(slot) {
-            s.add_counts(record);
+            s.merge_record_counters(record);
             if record.occurred_at < s.start {
-                // Its NAS's clock was set back. Its start is recomputed by the new clock.
+                // The NAS's clock was set back since the start of the session, so the start is recomputed by the new
+                // clock.
                 s.start = subtract_seconds(record.occurred_at, record.session_time.unwrap_or(0));
             }
         }
@@ -507,9 +527,9 @@ impl Ledger {
     /// Applies Accounting-On or Accounting-Off: ends the sessions of this NAS that started before it. Several NASs
     /// may share an address, for example behind a proxy. Then sessions with its NAS-Identifier end, and those with
     /// an unknown one.
-    fn apply_restart(&mut self, record: &LedgerRecord) -> RecordOutcome {
+    fn apply_nas_restart(&mut self, record: &LedgerRecord) -> RecordOutcome {
         let (nas, at, status) = (record.session.nas, record.occurred_at, record.status);
-        let (key, slack) = (record.unique.session_digest(), self.time_slack(record));
+        let (key, slack) = (record.unique.session_digest(), self.event_time_tolerance(record));
         if let Some(before) = self.restarts.get_mut(nas, status).copied()
             && (before.wait != REFUSED && before.key == key)
             && (before.restarted_at <= at + slack && at <= before.restarted_at + slack)
@@ -517,30 +537,34 @@ impl Ledger {
             self.counters.duplicates += 1;
             return if before.wait == 0 { RecordOutcome::Durable } else { RecordOutcome::Write(before.wait) };
         }
-        if self.queue.pending_restarts() >= MOST_RESTARTS {
-            return self.count_busy();
+        if self.queue.unwritten_restart_count() >= MOST_RESTARTS {
+            return self.count_busy_record();
         }
         self.counters.restarts += 1;
-        let ending = if status == RecordStatus::On { SessionState::Restarted } else { SessionState::NasDown };
-        // Diameter has no restarts, and a Diameter NAS may claim any address.
-        let identifier = self.identifier_of(record);
-        let of_address = || self.table.of_nas(nas).filter(|(_, s)| !s.is_by_diameter());
-        // The store has no NAS-Identifiers. If sessions of another NAS continue, each ended session is written.
-        let shared = of_address().any(|(_, s)| !s.may_be_at(identifier));
-        let of_nas = of_address().filter(|(_, s)| s.may_be_at(identifier) && self.began_before(s, record));
+        let ending =
+            if status == AccountingStatusType::On { SessionState::Restarted } else { SessionState::NasDown };
+        // Diameter has no restarts, and a Diameter NAS may claim any address, so Diameter sessions are left out.
+        let identifier = self.record_origin_digest(record);
+        let of_address = || self.table.of_nas(nas).filter(|(_, s)| !s.is_diameter_session());
+        // The store has no NAS-Identifiers, so a restart ends every session of the address there. If sessions of
+        // another NAS continue, each ended session is written instead.
+        let shared = of_address().any(|(_, s)| !s.may_match_nas_identifier(identifier));
+        let of_nas = of_address()
+            .filter(|(_, s)| s.may_match_nas_identifier(identifier) && self.began_before(s, record));
         let ended: Vec<_> = of_nas.map(|(slot, s)| (slot, s.start, s.ahead)).collect();
         for (slot, start, ahead) in ended {
             self.counters.ended_by_restart += 1;
-            // The store would not end a session that started later by its times.
+            // In the store, a restart does not end a session whose start, by its own times, is later. So that session
+            // is written, too.
             let later = start > at;
             let end = if later { shift_time(record.local_event_time(), ahead) } else { at };
             self.end_session(slot, end, ending, None);
             if later || shared {
                 self.enqueue_session(slot);
             }
-            self.retire_session(slot);
+            self.free_ended_slot(slot);
         }
-        let wait = self.queue.push(QueuedChange::Restart { nas, restarted_at: at, status, shared });
+        let wait = self.queue.push(QueuedLedgerChange::Restart { nas, restarted_at: at, status, shared });
         self.restarts.insert(NasRestart { nas, status, key, restarted_at: at, wait });
         RecordOutcome::Write(wait)
     }
@@ -552,15 +576,15 @@ impl Ledger {
         let began_here = shift_time(session.start, session.ahead.saturating_neg());
         session.start <= restart.occurred_at
             || (!one_clock && began_here <= restart.local_event_time())
-            // A session known now has started, whatever its clock says.
+            // The session is known already, so it has started, even if its clock says that it starts in the future.
             || session.start > restart.received_at
     }
 
     /// Removes and returns the admission of a session that starts.
-    fn take_admitted(&mut self, record: &LedgerRecord) -> Option<PendingAdmission> {
+    fn take_matching_admission(&mut self, record: &LedgerRecord) -> Option<PendingAdmission> {
         let (calling, port) = (&record.calling_station_id, &record.port);
         let fits = |held: &PendingAdmission| {
-            let station = same_station(&held.calling, calling);
+            let station = is_same_station_id(&held.calling, calling);
             let other = !station && !held.calling.is_empty() && !calling.is_empty();
             let address = held.address.is_some() && held.address == record.framed_address;
             let score = 4 * u8::from(address) + 2 * u8::from(station) + u8::from(*held.port == **port);

@@ -2,10 +2,10 @@
 
 use super::Ledger;
 use super::limits::{
-    self, AdmissionRefusal, AdmissionVerdict, AdmitRequest, NewLockouts, PendingAdmission, pool_leases,
-    same_station,
+    self, AdmissionRefusal, AdmissionVerdict, AdmitRequest, NewLockouts, PendingAdmission,
+    address_and_prefix_leases, is_same_station_id,
 };
-use crate::users::{canonical_name, canonical_station};
+use crate::users::{canonical_name, canonical_station_id};
 use alloc::borrow::Cow;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
@@ -48,7 +48,8 @@ impl Ledger {
         let again = self.admitted.of_user(&request.user).find(|(_, held)| {
             let unnamed = held.calling.is_empty() && request.calling_station_id.is_empty();
             let port = unnamed && !request.port.is_empty() && *held.port == *request.port;
-            held.nas == request.nas && (port || same_station(&held.calling, &request.calling_station_id))
+            held.nas == request.nas
+                && (port || is_same_station_id(&held.calling, &request.calling_station_id))
         });
         if let Some((token, held)) = again {
             let admission = AdmissionVerdict::Yes { address: held.address, prefix: held.prefix };
@@ -62,7 +63,7 @@ impl Ledger {
             Ok(given) => given,
             Err(refusal) => return AdmissionVerdict::No(refusal),
         };
-        if self.session_limit(request).is_some() || address.is_some() || prefix.is_some() {
+        if self.simultaneous_session_limit(request).is_some() || address.is_some() || prefix.is_some() {
             let held = PendingAdmission {
                 user: (*request.user).into(),
                 nas: request.nas,
@@ -76,18 +77,18 @@ impl Ledger {
         AdmissionVerdict::Yes { address, prefix }
     }
     /// Returns the maximum number of sessions of the user.
-    fn session_limit(&self, request: &AdmitRequest) -> Option<u32> {
+    fn simultaneous_session_limit(&self, request: &AdmitRequest) -> Option<u32> {
         request.simultaneous.or(self.config.simultaneous)
     }
     fn too_many(&self, request: &AdmitRequest) -> Option<AdmissionRefusal> {
         if self.table.len() + self.admitted.len() >= self.config.max_sessions {
             return Some(AdmissionRefusal::Full);
         }
-        let allowed = self.session_limit(request)?;
+        let allowed = self.simultaneous_session_limit(request)?;
         let open = self.table.of_user(&request.user).map(|(_, s)| s.calling_station());
         let admitted = self.admitted.of_user(&request.user).map(|(_, held)| &*held.calling);
         let others =
-            open.chain(admitted).filter(|station| !same_station(station, &request.calling_station_id));
+            open.chain(admitted).filter(|station| !is_same_station_id(station, &request.calling_station_id));
         (others.take(allowed as usize).count() >= allowed as usize)
             .then_some(AdmissionRefusal::TooManySessions { allowed })
     }
@@ -100,11 +101,11 @@ impl Ledger {
         let Some(name) = &request.pool else { return Ok((None, None)) };
         let pool = self.pools.find_pool(name).ok_or(AdmissionRefusal::UnknownPool)?;
         let holder = self.lease_holder(&request.user, &request.calling_station_id);
-        // Without Calling-Station-Id, two sessions of a user are distinct.
-        let again = !canonical_station(request.calling_station_id.as_bytes()).is_empty();
+        // Without Calling-Station-Id, two logins of a user may be two devices, so each gets its own lease.
+        let again = !canonical_station_id(request.calling_station_id.as_bytes()).is_empty();
         let (mut address, mut prefix) = (None, None);
         let begin = self.hash.hash_one(wall.unix_secs());
-        let (addresses, prefixes) = self.pools.lease_kinds(pool);
+        let (addresses, prefixes) = self.pools.leases_addresses_and_prefixes(pool);
         let mut exhausted = false;
         if addresses {
             match self.pools.take_lease(pool, false, holder, again, begin) {
@@ -119,7 +120,7 @@ impl Ledger {
             }
         }
         if exhausted {
-            pool_leases(address, prefix).for_each(|lease| self.pools.release(lease));
+            address_and_prefix_leases(address, prefix).for_each(|lease| self.pools.release(lease));
             return Err(AdmissionRefusal::PoolExhausted);
         }
         Ok((address, prefix))
@@ -128,7 +129,7 @@ impl Ledger {
     pub fn record_failure(&mut self, now: Instant, user: &str, calling_station_id: &str) -> NewLockouts {
         let keys = self.failure_keys(user, calling_station_id);
         let Some(failures) = &mut self.failures else { return NewLockouts::default() };
-        // Both count, whether or not the first is locked out.
+        // The failure counts for the user and for the station, whether or not it locks the user out.
         let [user, station] = keys.map(|key| key.is_some_and(|key| failures.record_failure(now, key)));
         NewLockouts { user, station }
     }
@@ -145,7 +146,7 @@ impl Ledger {
     }
     /// Number of pending admissions.
     #[must_use]
-    pub fn admitted_count(&self) -> usize {
+    pub fn pending_admission_count(&self) -> usize {
         self.admitted.len()
     }
 
@@ -154,7 +155,7 @@ impl Ledger {
     }
     /// Returns the holder of a lease: a user at a station.
     pub(super) fn lease_holder(&self, user: &str, station: &str) -> u64 {
-        self.hash.hash_one((canonical_user_name(user), canonical_station(station.as_bytes())))
+        self.hash.hash_one((canonical_user_name(user), canonical_station_id(station.as_bytes())))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests for admission, verdicts and refusals.
 
 use super::admit::canonical_user_name;
-use crate::users::{canonical_name, canonical_station};
+use crate::users::{canonical_name, canonical_station_id};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_access::pool::Lease;
 use usher_core::Instant;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::table::SessionTable;
 
 /// A request to admit an authenticated user.
@@ -21,7 +21,7 @@ pub struct AdmitRequest {
     pub simultaneous: Option<u32>,
     /// Address pool. `None`: no address.
     pub pool: Option<String>,
-    /// The NAS. See [`super::SessionKey::nas`].
+    /// The NAS. See [`super::NasSessionKey::nas`].
     pub nas: IpAddr,
     /// NAS-Port-Id, or NAS-Port in decimal. Empty: unknown.
     pub port: String,
@@ -50,22 +50,22 @@ pub enum AdmissionVerdict {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum AdmissionRefusal {
     /// Simultaneous-Use is reached.
-    #[error("the user has as many sessions as are allowed: {allowed}")]
+    #[error("the user already has the maximum of {allowed} sessions")]
     TooManySessions {
         /// Maximum number of sessions.
         allowed: u32,
     },
     /// The user or the station is locked out.
-    #[error("too many failed logins; held back for a while")]
+    #[error("too many failed logins; locked out for a while")]
     TooManyFailures,
     /// The pool is exhausted.
-    #[error("the address pool has nothing left")]
+    #[error("the address pool is exhausted")]
     PoolExhausted,
     /// The user's pool is not configured.
     #[error("the user's address pool is not configured")]
     UnknownPool,
     /// The ledger is full.
-    #[error("the server holds as many sessions as it may")]
+    #[error("the server has the maximum number of sessions")]
     Full,
 }
 
@@ -79,10 +79,10 @@ pub struct NewLockouts {
 }
 
 /// Returns the keys under which failed attempts of a user and a station count, `None` for an unknown one. Names and
-/// stations count in canonical form ([`canonical_station`]).
-pub(crate) fn failure_keys(hash: &HashState, user: &[u8], station: &[u8]) -> [Option<u64>; 2] {
+/// stations count in canonical form ([`canonical_station_id`]).
+pub(crate) fn failure_keys(hash: &SeededHashState, user: &[u8], station: &[u8]) -> [Option<u64>; 2] {
     let named = (!user.is_empty()).then(|| hash.hash_one((0_u8, canonical_name(user))));
-    let station = canonical_station(station);
+    let station = canonical_station_id(station);
     [named, (!station.is_empty()).then(|| hash.hash_one((1_u8, station)))]
 }
 
@@ -99,22 +99,22 @@ pub(super) struct PendingAdmission {
 
 impl PendingAdmission {
     pub(super) fn leases(&self) -> impl Iterator<Item = Lease> + use<> {
-        pool_leases(self.address, self.prefix)
+        address_and_prefix_leases(self.address, self.prefix)
     }
 }
 
 /// Returns the leases of a pool for an address and a prefix.
-pub(super) fn pool_leases(
+pub(super) fn address_and_prefix_leases(
     address: Option<IpAddr>,
     prefix: Option<(Ipv6Addr, u8)>,
 ) -> impl Iterator<Item = Lease> {
     address.map(Lease::Address).into_iter().chain(prefix.map(|(p, n)| Lease::Prefix(p, n)))
 }
 
-/// True if two Calling-Station-Ids name one station ([`canonical_station`]). An empty one equals no other.
-pub(super) fn same_station(a: &str, b: &str) -> bool {
-    let a = canonical_station(a.as_bytes());
-    !a.is_empty() && a == canonical_station(b.as_bytes())
+/// True if two Calling-Station-Ids name one station ([`canonical_station_id`]). An empty one equals no other.
+pub(super) fn is_same_station_id(a: &str, b: &str) -> bool {
+    let a = canonical_station_id(a.as_bytes());
+    !a.is_empty() && a == canonical_station_id(b.as_bytes())
 }
 
 /// Pending admissions, the oldest first.
@@ -122,11 +122,11 @@ pub(super) fn same_station(a: &str, b: &str) -> bool {
 pub(super) struct AdmissionTable {
     table: SessionTable<PendingAdmission>,
     by_user: HashMap<u64, Vec<u64>>,
-    hash: HashState,
+    hash: SeededHashState,
 }
 
 impl AdmissionTable {
-    pub(super) fn new(hash: &HashState) -> Self {
+    pub(super) fn new(hash: &SeededHashState) -> Self {
         Self { table: SessionTable::new(), by_user: HashMap::with_hasher(hash.clone()), hash: hash.clone() }
     }
     pub(super) fn len(&self) -> usize {

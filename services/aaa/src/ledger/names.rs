@@ -2,10 +2,10 @@
 
 use alloc::string::{String, ToString};
 
-type NumberNames = &'static [(u32, &'static str)];
+type AttributeValueNames = &'static [(u32, &'static str)];
 
 /// NAS-Port-Type (RFC 2865 §5.41).
-pub(super) const PORT_TYPE: NumberNames = &[
+pub(super) const PORT_TYPE: AttributeValueNames = &[
     (0, "Async"),
     (1, "Sync"),
     (2, "ISDN"),
@@ -29,7 +29,7 @@ pub(super) const PORT_TYPE: NumberNames = &[
     (27, "Wireless-802.16"),
 ];
 /// Service-Type (RFC 2865 §5.6).
-pub(super) const SERVICE_TYPE: NumberNames = &[
+pub(super) const SERVICE_TYPE: AttributeValueNames = &[
     (1, "Login-User"),
     (2, "Framed-User"),
     (3, "Callback-Login-User"),
@@ -44,7 +44,7 @@ pub(super) const SERVICE_TYPE: NumberNames = &[
     (17, "Authorize-Only"),
 ];
 /// Framed-Protocol (RFC 2865 §5.7).
-pub(super) const FRAMED_PROTOCOL: NumberNames = &[
+pub(super) const FRAMED_PROTOCOL: AttributeValueNames = &[
     (1, "PPP"),
     (2, "SLIP"),
     (3, "ARAP"),
@@ -53,9 +53,10 @@ pub(super) const FRAMED_PROTOCOL: NumberNames = &[
     (6, "X.75-Synchronous"),
 ];
 /// Acct-Authentic (RFC 2866 §5.6).
-pub(super) const AUTHENTIC: NumberNames = &[(1, "RADIUS"), (2, "Local"), (3, "Remote"), (4, "Diameter")];
+pub(super) const AUTHENTIC: AttributeValueNames =
+    &[(1, "RADIUS"), (2, "Local"), (3, "Remote"), (4, "Diameter")];
 /// Acct-Terminate-Cause (RFC 2866 §5.10).
-pub(super) const TERMINATE_CAUSE: NumberNames = &[
+pub(super) const TERMINATE_CAUSE: AttributeValueNames = &[
     (1, "User-Request"),
     (2, "Lost-Carrier"),
     (3, "Lost-Service"),
@@ -80,7 +81,7 @@ pub(super) const TERMINATE_CAUSE: NumberNames = &[
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
 /// Returns the name, or the number in decimal. Empty for [`UNKNOWN`].
-pub(super) fn name_of_number(names: NumberNames, number: u32) -> String {
+pub(super) fn enum_name_or_decimal(names: AttributeValueNames, number: u32) -> String {
     match names.iter().find(|(n, _)| *n == number) {
         Some((_, name)) => (*name).into(),
         None if number == UNKNOWN => String::new(),
@@ -89,7 +90,7 @@ pub(super) fn name_of_number(names: NumberNames, number: u32) -> String {
 }
 
 /// Returns the number of a name, or the number in the text.
-pub(super) fn number_of_name(names: NumberNames, text: &str) -> u32 {
+pub(super) fn parse_enum_name_or_number(names: AttributeValueNames, text: &str) -> u32 {
     match names.iter().find(|(_, name)| *name == text) {
         Some((n, _)) => *n,
         None => text.parse().unwrap_or(UNKNOWN),
@@ -113,17 +114,23 @@ mod tests {
             (kind::ACCT_TERMINATE_CAUSE, TERMINATE_CAUSE),
         ] {
             for &(n, text) in names {
-                assert_eq!(dictionary.value_name(AttributeOid::from_kind(attribute), n.into()), Some(text));
-                assert_eq!(number_of_name(names, &name_of_number(names, n)), n);
+                assert_eq!(
+                    dictionary.value_name(AttributeOid::from_standard_attribute(attribute), n.into()),
+                    Some(text)
+                );
+                assert_eq!(parse_enum_name_or_number(names, &enum_name_or_decimal(names, n)), n);
             }
         }
     }
 
     #[test]
     fn numbers_without_a_name_stand_for_themselves() {
-        assert_eq!((name_of_number(PORT_TYPE, 99).as_str(), number_of_name(PORT_TYPE, "99")), ("99", 99));
         assert_eq!(
-            (name_of_number(PORT_TYPE, UNKNOWN).as_str(), number_of_name(PORT_TYPE, "")),
+            (enum_name_or_decimal(PORT_TYPE, 99).as_str(), parse_enum_name_or_number(PORT_TYPE, "99")),
+            ("99", 99)
+        );
+        assert_eq!(
+            (enum_name_or_decimal(PORT_TYPE, UNKNOWN).as_str(), parse_enum_name_or_number(PORT_TYPE, "")),
             ("", UNKNOWN)
         );
     }

@@ -6,12 +6,12 @@ use core::fmt::{self, Write};
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{Duration, WallTime};
 use usher_crypto::digest::md5;
-use usher_diameter::accounting::{AccountingRequest, RecordType};
-use usher_radius::attribute::{AttributeList, AttributeValue, DataType, kind};
+use usher_diameter::accounting::{AccountingRecordType, AccountingRequest};
+use usher_radius::attribute::{AttributeDataType, AttributeList, AttributeValue, kind};
 
 /// The kind of a record: Acct-Status-Type (RFC 2866 §5.1), Accounting-Record-Type (RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum RecordStatus {
+pub enum AccountingStatusType {
     /// A session starts.
     Start,
     /// A session continues (Interim-Update, INTERIM_RECORD).
@@ -26,11 +26,11 @@ pub enum RecordStatus {
 
 /// Identifies a session for people and its NAS.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct SessionKey {
+pub struct NasSessionKey {
     /// NAS-IPv6-Address, NAS-IP-Address, or without either the source of the record.
     pub nas: IpAddr,
-    /// Acct-Session-Id. In Diameter, if it is missing, the Session-Id. Empty with [`RecordStatus::On`] and
-    /// [`RecordStatus::Off`].
+    /// Acct-Session-Id. In Diameter, if it is missing, the Session-Id. Empty with [`AccountingStatusType::On`] and
+    /// [`AccountingStatusType::Off`].
     pub id: String,
     /// User-Name. Empty: none.
     pub user: String,
@@ -44,7 +44,7 @@ pub struct SessionKey {
 /// matched without it.
 ///
 /// If the NAS address does not identify the reporter, the reporter is part of the digest
-/// ([`LedgerRecord::report_by`], [`LedgerRecord::from_diameter`]). If a NAS reuses an Acct-Session-Id, the
+/// ([`LedgerRecord::assign_to_client`], [`LedgerRecord::from_diameter`]). If a NAS reuses an Acct-Session-Id, the
 /// generation replaces the last four digits: `-001`, `-002`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UniqueSessionId {
@@ -56,7 +56,7 @@ pub struct UniqueSessionId {
 
 impl UniqueSessionId {
     /// Computes the digest of FreeRADIUS's parts, in its order.
-    pub(super) fn from_parts(parts: [&[u8]; 6]) -> Self {
+    pub(super) fn from_freeradius_parts(parts: [&[u8]; 6]) -> Self {
         let [user, id, nas, identifier, port_id, port] = parts;
         let comma = &b","[..];
         let digest = md5(&[user, comma, id, comma, nas, comma, identifier, comma, port_id, comma, port]);
@@ -98,9 +98,9 @@ impl fmt::Display for UniqueSessionId {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LedgerRecord {
     /// Kind.
-    pub status: RecordStatus,
+    pub status: AccountingStatusType,
     /// Session.
-    pub session: SessionKey,
+    pub session: NasSessionKey,
     /// Unique id of the session's first generation.
     pub unique: UniqueSessionId,
     /// The id without User-Name, for a record of a running session with User-Name: the session may have started
@@ -170,9 +170,9 @@ pub struct LedgerRecord {
 impl LedgerRecord {
     /// Creates a record with kind, session and time only. Its digest has NAS, name and id alone.
     #[must_use]
-    pub fn new(status: RecordStatus, session: SessionKey, at: WallTime) -> Self {
+    pub fn new(status: AccountingStatusType, session: NasSessionKey, at: WallTime) -> Self {
         let nas = session.nas.to_string();
-        let unique = UniqueSessionId::from_parts([
+        let unique = UniqueSessionId::from_freeradius_parts([
             session.user.as_bytes(),
             session.id.as_bytes(),
             nas.as_bytes(),
@@ -223,20 +223,21 @@ impl LedgerRecord {
         attributes: &AttributeList,
         source: IpAddr,
         wall: WallTime,
-    ) -> Result<Self, BadRecord> {
-        let a = TypedValues(attributes);
-        let status = match a.integer_value(kind::ACCT_STATUS_TYPE)?.ok_or(BadRecord::NoStatus)? {
-            1 => RecordStatus::Start,
-            2 => RecordStatus::Stop,
-            3 => RecordStatus::Interim,
-            7 => RecordStatus::On,
-            8 => RecordStatus::Off,
-            other => return Err(BadRecord::UnknownStatus(other)),
+    ) -> Result<Self, AccountingRecordError> {
+        let a = TypedAttributeReader(attributes);
+        let status = match a.integer_value(kind::ACCT_STATUS_TYPE)?.ok_or(AccountingRecordError::NoStatus)? {
+            1 => AccountingStatusType::Start,
+            2 => AccountingStatusType::Stop,
+            3 => AccountingStatusType::Interim,
+            7 => AccountingStatusType::On,
+            8 => AccountingStatusType::Off,
+            other => return Err(AccountingRecordError::UnknownStatus(other)),
         };
         let id = attributes.get(kind::ACCT_SESSION_ID).unwrap_or_default();
-        let whole_nas = matches!(status, RecordStatus::On | RecordStatus::Off);
+        let whole_nas = matches!(status, AccountingStatusType::On | AccountingStatusType::Off);
         if id.is_empty() && !whole_nas {
-            return Err(BadRecord::NoSession);
+            // RFC 2866, 5.5: a record has an Acct-Session-Id.
+            return Err(AccountingRecordError::NoSession);
         }
         let octets = |kind| attributes.get(kind).unwrap_or_default();
         let nas = nas_of(attributes, source);
@@ -244,14 +245,22 @@ impl LedgerRecord {
         let user = octets(kind::USER_NAME);
         let address = nas.to_string();
         let (identifier, port_id) = (octets(kind::NAS_IDENTIFIER), octets(kind::NAS_PORT_ID));
+        // RFC 2866, 5.5: the Acct-Session-Id is the same from Start to Stop.
         let unique_of = |user| {
-            UniqueSessionId::from_parts([user, id, address.as_bytes(), identifier, port_id, port.as_bytes()])
+            UniqueSessionId::from_freeradius_parts([
+                user,
+                id,
+                address.as_bytes(),
+                identifier,
+                port_id,
+                port.as_bytes(),
+            ])
         };
         let unique = unique_of(user);
-        let began_before = matches!(status, RecordStatus::Interim | RecordStatus::Stop);
+        let began_before = matches!(status, AccountingStatusType::Interim | AccountingStatusType::Stop);
         let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
         let id = if whole_nas { String::new() } else { storable_text(id) };
-        let session = SessionKey { nas, id, user: storable_text(user) };
+        let session = NasSessionKey { nas, id, user: storable_text(user) };
         let mut record = Self { unique, nameless, ..Self::new(status, session, wall) };
         let stamp = a.integer_value(kind::EVENT_TIMESTAMP)?.map(u64::from);
         record.set_event_time(stamp, a.integer_value(kind::ACCT_DELAY_TIME)?, wall);
@@ -272,15 +281,17 @@ impl LedgerRecord {
         record.calling_station_id = storable_text(octets(kind::CALLING_STATION_ID));
         // Invalid descriptive attributes are left out; invalid counters are errors.
         let v4 = attributes.get_ipv4(kind::FRAMED_IP_ADDRESS).map(IpAddr::from);
-        let v6 = a.typed_value(kind::FRAMED_IPV6_ADDRESS, DataType::Ipv6Addr).ok().flatten();
+        let v6 =
+            a.read_typed_attribute(kind::FRAMED_IPV6_ADDRESS, AttributeDataType::Ipv6Addr).ok().flatten();
         record.framed_address = v4.or(match v6 {
             Some(AttributeValue::Ipv6Addr(address)) => Some(address.into()),
             _ => None,
         });
         for kind in [kind::FRAMED_IPV6_PREFIX, kind::DELEGATED_IPV6_PREFIX] {
-            if let (None, Some(AttributeValue::Ipv6Prefix(prefix, length))) =
-                (record.framed_prefix, a.typed_value(kind, DataType::Ipv6Prefix).ok().flatten())
-            {
+            if let (None, Some(AttributeValue::Ipv6Prefix(prefix, length))) = (
+                record.framed_prefix,
+                a.read_typed_attribute(kind, AttributeDataType::Ipv6Prefix).ok().flatten(),
+            ) {
                 record.framed_prefix = Some((prefix, length));
             }
         }
@@ -298,9 +309,9 @@ impl LedgerRecord {
     #[must_use]
     pub fn from_diameter(acr: &AccountingRequest<'_>, origin: &str, source: IpAddr, wall: WallTime) -> Self {
         let status = match acr.record_type {
-            RecordType::Start => RecordStatus::Start,
-            RecordType::Interim => RecordStatus::Interim,
-            RecordType::Event | RecordType::Stop => RecordStatus::Stop,
+            AccountingRecordType::Start => AccountingStatusType::Start,
+            AccountingRecordType::Interim => AccountingStatusType::Interim,
+            AccountingRecordType::Event | AccountingRecordType::Stop => AccountingStatusType::Stop,
         };
         let nas = acr.nas.address.unwrap_or(source);
         let id = acr.acct_session_id.unwrap_or_else(|| acr.session_id.unwrap_or_default().as_bytes());
@@ -309,7 +320,8 @@ impl LedgerRecord {
         let port = acr.nas.port.map(|n| n.to_string()).unwrap_or_default();
         let port_id = acr.nas.port_id.unwrap_or_default();
         let said = acr.origin_host.unwrap_or_default();
-        // A NAS may claim any address. Its name is authenticated, or belongs to the peer that relayed it.
+        // A NAS may claim any address, so its name is part of the key. The name is authenticated, or is qualified by
+        // the peer that relayed it.
         let whose = match said.eq_ignore_ascii_case(origin) {
             true => alloc::format!("{said}/{nas}"),
             false => alloc::format!("{origin}!{said}/{nas}"),
@@ -317,14 +329,14 @@ impl LedgerRecord {
         let unique_of = |user| {
             let parts = [whose.as_bytes(), identifier.as_bytes(), port_id.as_bytes(), port.as_bytes()];
             let [whose, identifier, port_id, port] = parts;
-            UniqueSessionId::from_parts([user, id, whose, identifier, port_id, port])
+            UniqueSessionId::from_freeradius_parts([user, id, whose, identifier, port_id, port])
         };
         let unique = unique_of(user);
-        let began_before = matches!(status, RecordStatus::Interim | RecordStatus::Stop);
+        let began_before = matches!(status, AccountingStatusType::Interim | AccountingStatusType::Stop);
         let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
         let words = |words: Option<&str>| storable_text(words.unwrap_or_default().as_bytes());
-        let session = SessionKey { nas, id: storable_text(id), user: storable_text(user) };
-        // A table stores it as text.
+        let session = NasSessionKey { nas, id: storable_text(id), user: storable_text(user) };
+        // The store's tables hold this origin as text.
         let mut diameter_origin = storable_text(whose.as_bytes());
         diameter_origin.truncate(diameter_origin.floor_char_boundary(LONGEST_ORIGIN));
         let mut record = Self { unique, nameless, diameter_origin, ..Self::new(status, session, wall) };
@@ -343,11 +355,12 @@ impl LedgerRecord {
         record.called_station_id = words(acr.nas.called_station);
         record.calling_station_id = words(acr.nas.calling_station);
         record.framed_address = acr.framed_ip.map(IpAddr::from);
-        record.framed_prefix =
-            acr.framed_ipv6_prefix.and_then(|p| match AttributeValue::decode(DataType::Ipv6Prefix, p) {
+        record.framed_prefix = acr.framed_ipv6_prefix.and_then(|p| {
+            match AttributeValue::decode(AttributeDataType::Ipv6Prefix, p) {
                 Ok(AttributeValue::Ipv6Prefix(prefix, length)) => Some((prefix, length)),
                 _ => None,
-            });
+            }
+        });
         record.class = acr.class.unwrap_or_default().to_vec();
         record.connect_info = words(acr.connect_info);
         record
@@ -355,7 +368,7 @@ impl LedgerRecord {
 
     /// Assigns the session to the client at this address, which named an access server without authority for it. So
     /// records and restarts of others cannot change the session.
-    pub fn report_by(&mut self, client: IpAddr) {
+    pub fn assign_to_client(&mut self, client: IpAddr) {
         self.session.nas = client;
         let client = client.to_string();
         for unique in core::iter::once(&mut self.unique).chain(&mut self.nameless) {
@@ -414,21 +427,25 @@ const ACCT_AUTHENTIC: u8 = 45;
 const CONNECT_INFO: u8 = 77;
 
 /// Typed values of attributes, with an error for a wrong type.
-struct TypedValues<'a>(&'a AttributeList);
+struct TypedAttributeReader<'a>(&'a AttributeList);
 
-impl TypedValues<'_> {
-    fn typed_value(&self, kind: u8, data_type: DataType) -> Result<Option<AttributeValue<'_>>, BadRecord> {
+impl TypedAttributeReader<'_> {
+    fn read_typed_attribute(
+        &self,
+        kind: u8,
+        data_type: AttributeDataType,
+    ) -> Result<Option<AttributeValue<'_>>, AccountingRecordError> {
         let value = self.0.get(kind).map(|v| AttributeValue::decode(data_type, v));
-        value.transpose().map_err(|_| BadRecord::BadValue(kind))
+        value.transpose().map_err(|_| AccountingRecordError::BadValue(kind))
     }
-    fn integer_value(&self, kind: u8) -> Result<Option<u32>, BadRecord> {
-        Ok(match self.typed_value(kind, DataType::Integer)? {
+    fn integer_value(&self, kind: u8) -> Result<Option<u32>, AccountingRecordError> {
+        Ok(match self.read_typed_attribute(kind, AttributeDataType::Integer)? {
             Some(AttributeValue::Integer(n)) => Some(n),
             _ => None,
         })
     }
     /// Reads a counter whose upper half is another attribute (RFC 2869 §5.1).
-    fn gigaword_value(&self, low: u8, high: u8) -> Result<Option<u64>, BadRecord> {
+    fn gigaword_value(&self, low: u8, high: u8) -> Result<Option<u64>, AccountingRecordError> {
         let (low, high) = (self.integer_value(low)?, self.integer_value(high)?.unwrap_or(0));
         Ok(low.map(|low| u64::from(high) << 32 | u64::from(low)))
     }
@@ -502,17 +519,17 @@ fn escape_octets(out: &mut String, octets: &[u8]) {
 
 /// An invalid accounting message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
-pub enum BadRecord {
+pub enum AccountingRecordError {
     /// The kind is missing.
-    #[error("no Acct-Status-Type")]
+    #[error("Acct-Status-Type is missing")]
     NoStatus,
     /// The kind is not recorded, such as the start of a tunnel or link (RFC 2867).
-    #[error("an Acct-Status-Type that is not served: {0}")]
+    #[error("Acct-Status-Type {0} is not supported")]
     UnknownStatus(u32),
     /// The session is missing.
-    #[error("no Acct-Session-Id")]
+    #[error("Acct-Session-Id is missing")]
     NoSession,
     /// A value does not have the type of its attribute.
-    #[error("attribute {0} has not the form of its type")]
+    #[error("attribute {0} has an invalid value")]
     BadValue(u8),
 }

@@ -1,7 +1,7 @@
 //! A session in compact form.
 
 use super::admit::canonical_user_name;
-use super::limits::same_station;
+use super::limits::is_same_station_id;
 use super::names::{self, UNKNOWN};
 use super::record::{LONGEST_ORIGIN, LedgerRecord, UniqueSessionId};
 use super::shares::UNKNOWN_CLIENT;
@@ -59,7 +59,7 @@ impl SessionState {
     fn cause_name(self) -> String {
         match self {
             Self::Open => String::new(),
-            Self::Stopped(cause) => names::name_of_number(names::TERMINATE_CAUSE, cause),
+            Self::Stopped(cause) => names::enum_name_or_decimal(names::TERMINATE_CAUSE, cause),
             Self::Restarted => NAS_REBOOT.into(),
             Self::NasDown => ADMIN_REBOOT.into(),
             Self::Stale => STALE.into(),
@@ -75,7 +75,7 @@ impl SessionState {
             (_, ADMIN_REBOOT) => Self::NasDown,
             (_, STALE) => Self::Stale,
             (_, ADMIN_RESET) => Self::Forgotten,
-            (_, cause) => Self::Stopped(names::number_of_name(names::TERMINATE_CAUSE, cause)),
+            (_, cause) => Self::Stopped(names::parse_enum_name_or_number(names::TERMINATE_CAUSE, cause)),
         }
     }
 }
@@ -92,7 +92,7 @@ impl PackedTexts {
         let mut all = String::with_capacity(texts.iter().map(|t| t.len()).sum());
         let mut ends = [0; 4];
         for (i, text) in texts.into_iter().enumerate() {
-            // The last text has several parts, which were truncated before.
+            // The last text consists of several parts, which were truncated before.
             all.push_str(if i == 4 { text } else { truncate_text(text) });
             if let Some(end) = ends.get_mut(i) {
                 *end = all.len() as u16;
@@ -113,10 +113,10 @@ fn truncate_text(text: &str) -> &str {
 }
 
 /// Joins the parts of the last text of [`PackedTexts`], a line each. The last line is missing for RADIUS.
-fn last_text(calling: &str, class: &str, origin: &str) -> String {
+fn join_last_packed_text(calling: &str, class: &str, origin: &str) -> String {
     let origin = &origin[..origin.floor_char_boundary(LONGEST_ORIGIN)];
     let between = if origin.is_empty() { "" } else { "\n" };
-    // A table that others write may contain any text.
+    // Other programs write to this table, so a text may contain line feeds. Only its first line is used.
     let line = |text| truncate_text(text).split('\n').next().unwrap_or_default();
     format!("{}\n{}{between}{origin}", line(calling), line(class))
 }
@@ -169,7 +169,7 @@ impl LedgerSession {
             &record.session.user,
             &record.port,
             &record.called_station_id,
-            &last_text(&record.calling_station_id, &class, &record.diameter_origin),
+            &join_last_packed_text(&record.calling_station_id, &class, &record.diameter_origin),
         ];
         let mut session = Self {
             texts: PackedTexts::new(texts),
@@ -196,12 +196,12 @@ impl LedgerSession {
             started: false,
             queued: false,
         };
-        session.add_counts(record);
+        session.merge_record_counters(record);
         session
     }
     /// Updates the counters, which are totals since the start. A smaller value is an error of the NAS or from an
     /// older record, and is ignored.
-    pub(super) fn add_counts(&mut self, record: &LedgerRecord) {
+    pub(super) fn merge_record_counters(&mut self, record: &LedgerRecord) {
         let seconds = record.session_time.map_or(0, |t| t.min(u32::MAX.into()) as u32);
         self.seconds = self.seconds.max(seconds);
         self.input = self.input.max(record.input_octets.unwrap_or(0));
@@ -213,11 +213,11 @@ impl LedgerSession {
     ///
     /// Diameter's Session-Id alone is unique (RFC 6733 §8.8), but any peer can write it. So the origin must match
     /// too.
-    pub(super) fn may_be_of(&self, record: &LedgerRecord, identifier: u32) -> bool {
+    pub(super) fn may_match_record(&self, record: &LedgerRecord, identifier: u32) -> bool {
         if !record.diameter_origin.is_empty() {
             return self.identifier == identifier;
         }
-        if self.is_by_diameter() {
+        if self.is_diameter_session() {
             return false;
         }
         let (a, b) = (self.user(), record.session.user.as_str());
@@ -227,21 +227,21 @@ impl LedgerSession {
         let (a, b) = (self.port(), record.port.as_str());
         let port = a.is_empty() || b.is_empty() || a == b;
         let (a, b) = (self.calling_station(), record.calling_station_id.as_str());
-        let station = a.is_empty() || b.is_empty() || same_station(a, b);
-        user && port && station && self.may_be_at(identifier)
+        let station = a.is_empty() || b.is_empty() || is_same_station_id(a, b);
+        user && port && station && self.may_match_nas_identifier(identifier)
     }
     /// True if it may be a session of the NAS with this digest of a NAS-Identifier, as far as both are known.
-    pub(super) const fn may_be_at(&self, identifier: u32) -> bool {
+    pub(super) const fn may_match_nas_identifier(&self, identifier: u32) -> bool {
         self.identifier == 0 || identifier == 0 || self.identifier == identifier
     }
     /// True if it is a Diameter session, as far as known. Sessions written by version 0.2.0 or earlier show it at
     /// their next record.
-    pub(super) const fn is_by_diameter(&self) -> bool {
+    pub(super) const fn is_diameter_session(&self) -> bool {
         self.identifier & BY_DIAMETER != 0
     }
     /// Sets the reporting NAS if it was unknown, as for a session of an earlier ledger. `identifier` as in
-    /// [`Self::may_be_of`].
-    pub(super) fn reported_as(&mut self, record: &LedgerRecord, identifier: u32) {
+    /// [`Self::may_match_record`].
+    pub(super) fn update_origin_digest(&mut self, record: &LedgerRecord, identifier: u32) {
         if self.identifier == 0 || !record.diameter_origin.is_empty() {
             self.identifier = identifier;
         }
@@ -265,7 +265,7 @@ impl LedgerSession {
             self.user(),
             &newer(&record.port, self.port()),
             &newer(&record.called_station_id, self.called_station()),
-            &last_text(&calling, &class, origin),
+            &join_last_packed_text(&calling, &class, origin),
         ];
         let texts = PackedTexts::new(texts);
         if texts != self.texts {
@@ -297,15 +297,15 @@ impl LedgerSession {
         self.texts.get(3)
     }
     pub(super) fn calling_station(&self) -> &str {
-        self.text_line(0)
+        self.last_packed_text_line(0)
     }
     fn class(&self) -> &str {
-        self.text_line(1)
+        self.last_packed_text_line(1)
     }
     fn diameter_origin(&self) -> &str {
-        self.text_line(2)
+        self.last_packed_text_line(2)
     }
-    fn text_line(&self, n: usize) -> &str {
+    fn last_packed_text_line(&self, n: usize) -> &str {
         self.texts.get(4).split('\n').nth(n).unwrap_or_default()
     }
 
@@ -318,19 +318,19 @@ impl LedgerSession {
             realm: self.user().rsplit_once('@').map_or_else(String::new, |(_, realm)| realm.into()),
             nasipaddress: self.nas,
             nasportid: self.port().into(),
-            nasporttype: names::name_of_number(names::PORT_TYPE, self.port_type),
+            nasporttype: names::enum_name_or_decimal(names::PORT_TYPE, self.port_type),
             acctstarttime: Some(self.start),
             acctupdatetime: Some(self.last),
             acctstoptime: (self.end_state != SessionState::Open).then_some(self.last),
             acctsessiontime: self.seconds.into(),
-            acctauthentic: names::name_of_number(names::AUTHENTIC, self.authentic),
+            acctauthentic: names::enum_name_or_decimal(names::AUTHENTIC, self.authentic),
             acctinputoctets: self.input,
             acctoutputoctets: self.output,
             calledstationid: self.called_station().into(),
             callingstationid: self.calling_station().into(),
             acctterminatecause: self.end_state.cause_name(),
-            servicetype: names::name_of_number(names::SERVICE_TYPE, self.service_type),
-            framedprotocol: names::name_of_number(names::FRAMED_PROTOCOL, self.framed_protocol),
+            servicetype: names::enum_name_or_decimal(names::SERVICE_TYPE, self.service_type),
+            framedprotocol: names::enum_name_or_decimal(names::FRAMED_PROTOCOL, self.framed_protocol),
             framedipaddress: self.address,
             framedipv6prefix: self
                 .prefix
@@ -349,7 +349,7 @@ impl LedgerSession {
             &row.username,
             &row.nasportid,
             &row.calledstationid,
-            &last_text(&row.callingstationid, &row.class, &row.diameter_origin),
+            &join_last_packed_text(&row.callingstationid, &row.class, &row.diameter_origin),
         ];
         Some(Self {
             texts: PackedTexts::new(texts),
@@ -361,10 +361,10 @@ impl LedgerSession {
             end_state: SessionState::Open,
             seconds: row.acctsessiontime.min(u32::MAX.into()) as u32,
             interims: row.interims,
-            port_type: names::number_of_name(names::PORT_TYPE, &row.nasporttype),
-            service_type: names::number_of_name(names::SERVICE_TYPE, &row.servicetype),
-            framed_protocol: names::number_of_name(names::FRAMED_PROTOCOL, &row.framedprotocol),
-            authentic: names::number_of_name(names::AUTHENTIC, &row.acctauthentic),
+            port_type: names::parse_enum_name_or_number(names::PORT_TYPE, &row.nasporttype),
+            service_type: names::parse_enum_name_or_number(names::SERVICE_TYPE, &row.servicetype),
+            framed_protocol: names::parse_enum_name_or_number(names::FRAMED_PROTOCOL, &row.framedprotocol),
+            authentic: names::parse_enum_name_or_number(names::AUTHENTIC, &row.acctauthentic),
             ahead: 0,
             identifier,
             pending: 0,
@@ -407,9 +407,9 @@ mod tests {
         assert_eq!(all, ["a", "", "bcd", "é", "z\nff"]);
         let long = format!("{}é", "a".repeat(4 * 253 - 1));
         assert_eq!(truncate_text(&long), &long[..4 * 253 - 1]);
-        assert_eq!(last_text("z", "ff", ""), "z\nff");
-        assert_eq!(last_text("z\nx", "ff", "nas"), "z\nff\nnas");
-        let last = last_text(&long, &long, &long.repeat(2));
+        assert_eq!(join_last_packed_text("z", "ff", ""), "z\nff");
+        assert_eq!(join_last_packed_text("z\nx", "ff", "nas"), "z\nff\nnas");
+        let last = join_last_packed_text(&long, &long, &long.repeat(2));
         assert_eq!(last.split('\n').map(str::len).collect::<alloc::vec::Vec<_>>(), [1011, 1011, 1024]);
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 
 /// The network of a RADIUS client with its prefix length. It identifies the client for the life of the server,
 /// across reloads.
@@ -13,17 +13,17 @@ pub(super) const UNKNOWN_CLIENT: u32 = 0;
 
 /// Number of sessions of each client.
 #[derive(Debug)]
-pub(super) struct SessionQuotas {
+pub(super) struct ClientSessionCounts {
     numbers: HashMap<ClientNetwork, u32>,
     counts: Vec<usize>,
 }
 
-impl SessionQuotas {
-    pub(super) fn new(hash: HashState) -> Self {
+impl ClientSessionCounts {
+    pub(super) fn new(hash: SeededHashState) -> Self {
         Self { numbers: HashMap::with_hasher(hash), counts: alloc::vec![0] }
     }
     /// Returns a client's number.
-    pub(super) fn client_number(&mut self, client: Option<ClientNetwork>) -> u32 {
+    pub(super) fn intern_client_number(&mut self, client: Option<ClientNetwork>) -> u32 {
         let Some(client) = client else { return UNKNOWN_CLIENT };
         let counts = &mut self.counts;
         *self.numbers.entry(client).or_insert_with(|| {
@@ -32,7 +32,7 @@ impl SessionQuotas {
         })
     }
     /// Adds a session to a client.
-    pub(super) fn add_session(&mut self, number: u32) {
+    pub(super) fn increment_client_sessions(&mut self, number: u32) {
         if let Some(count) = self.counts.get_mut(number as usize) {
             *count += 1;
         }

@@ -6,47 +6,48 @@
 
 use super::admit::canonical_user_name;
 use super::session::{LedgerSession, SessionDigest, SessionState};
-use super::shares::SessionQuotas;
+use super::shares::ClientSessionCounts;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::IpAddr;
 use usher_core::Instant;
-use usher_core::collections::{HashState, HashTable};
+use usher_core::collections::{HashTable, SeededHashState};
 
 const NONE: u32 = u32::MAX;
 const BLOCK: usize = 256;
 
 /// The key of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ChainKind {
+enum SessionChainKind {
     User = 0,
     Address = 1,
     Nas = 2,
     /// NAS and Acct-Session-Id.
     Id = 3,
 }
-const CHAINS: [ChainKind; 4] = [ChainKind::User, ChainKind::Address, ChainKind::Nas, ChainKind::Id];
+const CHAINS: [SessionChainKind; 4] =
+    [SessionChainKind::User, SessionChainKind::Address, SessionChainKind::Nas, SessionChainKind::Id];
 /// The chain of age.
 const AGE: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
-struct ChainLinks {
+struct SessionChainLinks {
     before: u32,
     after: u32,
 }
-const LOOSE: ChainLinks = ChainLinks { before: NONE, after: NONE };
+const LOOSE: SessionChainLinks = SessionChainLinks { before: NONE, after: NONE };
 
 #[derive(Debug)]
-struct SessionSlot {
+struct LedgerTableEntry {
     session: Option<LedgerSession>,
-    links: [ChainLinks; 5],
+    links: [SessionChainLinks; 5],
     touched: Instant,
 }
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct LedgerTable {
-    blocks: Vec<Vec<SessionSlot>>,
+    blocks: Vec<Vec<LedgerTableEntry>>,
     free: Vec<u32>,
     by_key: HashTable<u32>,
     heads: [HashTable<u32>; 4],
@@ -57,12 +58,12 @@ pub(super) struct LedgerTable {
     /// Number of all sessions.
     len: usize,
     /// Number of sessions of each client.
-    pub(super) shares: SessionQuotas,
-    hash: HashState,
+    pub(super) shares: ClientSessionCounts,
+    hash: SeededHashState,
 }
 
 impl LedgerTable {
-    pub(super) fn new(hash: HashState) -> Self {
+    pub(super) fn new(hash: SeededHashState) -> Self {
         Self {
             blocks: Vec::new(),
             free: Vec::new(),
@@ -72,7 +73,7 @@ impl LedgerTable {
             newest: NONE,
             open: 0,
             len: 0,
-            shares: SessionQuotas::new(hash.clone()),
+            shares: ClientSessionCounts::new(hash.clone()),
             hash,
         }
     }
@@ -84,10 +85,10 @@ impl LedgerTable {
     pub(super) const fn len(&self) -> usize {
         self.len
     }
-    fn slot(&self, at: u32) -> Option<&SessionSlot> {
+    fn slot(&self, at: u32) -> Option<&LedgerTableEntry> {
         self.blocks.get(at as usize / BLOCK)?.get(at as usize % BLOCK)
     }
-    fn slot_mut(&mut self, at: u32) -> Option<&mut SessionSlot> {
+    fn slot_mut(&mut self, at: u32) -> Option<&mut LedgerTableEntry> {
         self.blocks.get_mut(at as usize / BLOCK)?.get_mut(at as usize % BLOCK)
     }
     pub(super) fn get(&self, at: u32) -> Option<&LedgerSession> {
@@ -109,8 +110,8 @@ impl LedgerTable {
     /// Adds an open session. Its key replaces an earlier one.
     pub(super) fn insert(&mut self, now: Instant, session: LedgerSession) -> u32 {
         let key = session.unique.session_digest();
-        self.shares.add_session(session.client);
-        let slot = SessionSlot { session: Some(session), links: [LOOSE; 5], touched: now };
+        self.shares.increment_client_sessions(session.client);
+        let slot = LedgerTableEntry { session: Some(session), links: [LOOSE; 5], touched: now };
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
@@ -133,8 +134,8 @@ impl LedgerTable {
         self.remove_key(&key);
         let hash = self.hash.hash_one(key);
         let (blocks, state) = (&self.blocks, &self.hash);
-        self.by_key.insert_unique(hash, at, |&i| state.hash_one(key_of(blocks, i)));
-        self.chain_all(at, now);
+        self.by_key.insert_unique(hash, at, |&i| state.hash_one(session_digest_at(blocks, i)));
+        self.link_all_chains(at, now);
         at
     }
     /// Reopens an ended session.
@@ -142,7 +143,7 @@ impl LedgerTable {
         if let Some(session) = self.get_mut(at).filter(|s| s.end_state != SessionState::Open) {
             session.end_state = SessionState::Open;
             self.open += 1;
-            self.chain_all(at, now);
+            self.link_all_chains(at, now);
         }
     }
     /// Removes an open session from all chains. It keeps its slot and key. The caller sets its state.
@@ -150,7 +151,7 @@ impl LedgerTable {
         for by in CHAINS {
             self.unlink_chain(by, at);
         }
-        self.unlink_age(at);
+        self.unlink_from_age_list(at);
         self.open = self.open.saturating_sub(1);
     }
     /// Frees the slot of a closed session.
@@ -169,18 +170,18 @@ impl LedgerTable {
     pub(super) fn remove_key(&mut self, key: &SessionDigest) {
         let hash = self.hash.hash_one(key);
         let blocks = &self.blocks;
-        if let Ok(entry) = self.by_key.find_entry(hash, |&i| key_of(blocks, i) == *key) {
+        if let Ok(entry) = self.by_key.find_entry(hash, |&i| session_digest_at(blocks, i) == *key) {
             entry.remove();
         }
     }
     pub(super) fn find_slot(&self, key: &SessionDigest) -> Option<u32> {
         let hash = self.hash.hash_one(key);
-        self.by_key.find(hash, |&i| key_of(&self.blocks, i) == *key).copied()
+        self.by_key.find(hash, |&i| session_digest_at(&self.blocks, i) == *key).copied()
     }
     /// Marks an open session as the one with the latest record.
     pub(super) fn touch(&mut self, now: Instant, at: u32) {
-        self.unlink_age(at);
-        self.link_age(now, at);
+        self.unlink_from_age_list(at);
+        self.link_newest_by_age(now, at);
     }
     /// Returns the open session with the oldest record, and its time.
     pub(super) fn oldest(&self) -> Option<(u32, Instant)> {
@@ -188,58 +189,63 @@ impl LedgerTable {
     }
     /// Changes the address of an open session.
     pub(super) fn set_address(&mut self, at: u32, address: Option<IpAddr>) {
-        self.unlink_chain(ChainKind::Address, at);
+        self.unlink_chain(SessionChainKind::Address, at);
         if let Some(session) = self.get_mut(at) {
             session.address = address;
         }
-        self.link_chain(ChainKind::Address, at);
+        self.link_chain(SessionChainKind::Address, at);
     }
 
     /// Changes the user of an open session.
     pub(super) fn set_user(&mut self, at: u32, user: &str) {
-        self.unlink_chain(ChainKind::User, at);
+        self.unlink_chain(SessionChainKind::User, at);
         if let Some(session) = self.get_mut(at) {
             session.set_user(user);
         }
-        self.link_chain(ChainKind::User, at);
+        self.link_chain(SessionChainKind::User, at);
     }
 
     /// Open sessions of a user, the newest first.
     pub(super) fn of_user(&self, user: &str) -> SessionChain<'_> {
         let user = canonical_user_name(user);
         let hash = self.hash.hash_one(&*user);
-        self.walk_chain(ChainKind::User, hash, |s| canonical_user_name(s.user()) == user)
+        self.iterate_session_chain(SessionChainKind::User, hash, |s| canonical_user_name(s.user()) == user)
     }
     /// Open sessions with an address, the newest first.
     pub(super) fn of_address(&self, address: IpAddr) -> SessionChain<'_> {
         let hash = self.hash.hash_one(address);
-        self.walk_chain(ChainKind::Address, hash, |s| s.address == Some(address))
+        self.iterate_session_chain(SessionChainKind::Address, hash, |s| s.address == Some(address))
     }
     /// Open sessions of a NAS, the newest first.
     pub(super) fn of_nas(&self, nas: IpAddr) -> SessionChain<'_> {
         let hash = self.hash.hash_one(nas);
-        self.walk_chain(ChainKind::Nas, hash, |s| s.nas == nas)
+        self.iterate_session_chain(SessionChainKind::Nas, hash, |s| s.nas == nas)
     }
     /// Open sessions of a NAS with an Acct-Session-Id, the newest first.
-    pub(super) fn of_id(&self, nas: IpAddr, id: &str) -> SessionChain<'_> {
+    pub(super) fn open_sessions_by_acct_id(&self, nas: IpAddr, id: &str) -> SessionChain<'_> {
         let hash = self.hash.hash_one((nas, id));
-        self.walk_chain(ChainKind::Id, hash, |s| s.nas == nas && s.id() == id)
+        self.iterate_session_chain(SessionChainKind::Id, hash, |s| s.nas == nas && s.id() == id)
     }
-    fn walk_chain(&self, by: ChainKind, hash: u64, is: impl Fn(&LedgerSession) -> bool) -> SessionChain<'_> {
+    fn iterate_session_chain(
+        &self,
+        by: SessionChainKind,
+        hash: u64,
+        is: impl Fn(&LedgerSession) -> bool,
+    ) -> SessionChain<'_> {
         let head = &self.heads[by as usize];
         let next = head.find(hash, |&i| self.get(i).is_some_and(&is)).copied().unwrap_or(NONE);
         SessionChain { table: self, kind: by, next }
     }
 
-    fn chain_all(&mut self, at: u32, now: Instant) {
+    fn link_all_chains(&mut self, at: u32, now: Instant) {
         for by in CHAINS {
             self.link_chain(by, at);
         }
-        self.link_age(now, at);
+        self.link_newest_by_age(now, at);
     }
     /// Inserts a session at the front of its chain.
-    fn link_chain(&mut self, by: ChainKind, at: u32) {
-        let Some(hash) = self.get(at).and_then(|s| hash_by(&self.hash, by, s)) else { return };
+    fn link_chain(&mut self, by: SessionChainKind, at: u32) {
+        let Some(hash) = self.get(at).and_then(|s| chain_hash(&self.hash, by, s)) else { return };
         let (blocks, state) = (&self.blocks, &self.hash);
         let same = |&i: &u32| is_same_chain(blocks, by, i, at);
         let head = &mut self.heads[by as usize];
@@ -247,20 +253,20 @@ impl LedgerTable {
             Some(first) => core::mem::replace(first, at),
             None => {
                 head.insert_unique(hash, at, |&i| {
-                    session_at(blocks, i).and_then(|s| hash_by(state, by, s)).unwrap_or(0)
+                    session_at(blocks, i).and_then(|s| chain_hash(state, by, s)).unwrap_or(0)
                 });
                 NONE
             }
         };
         if let Some(slot) = self.slot_mut(at) {
-            slot.links[by as usize] = ChainLinks { before: NONE, after: before };
+            slot.links[by as usize] = SessionChainLinks { before: NONE, after: before };
         }
         if let Some(slot) = self.slot_mut(before) {
             slot.links[by as usize].before = at;
         }
     }
-    fn unlink_chain(&mut self, by: ChainKind, at: u32) {
-        let Some(hash) = self.get(at).and_then(|s| hash_by(&self.hash, by, s)) else { return };
+    fn unlink_chain(&mut self, by: SessionChainKind, at: u32) {
+        let Some(hash) = self.get(at).and_then(|s| chain_hash(&self.hash, by, s)) else { return };
         let Some(slot) = self.slot_mut(at) else { return };
         let link = core::mem::replace(&mut slot.links[by as usize], LOOSE);
         if let Some(slot) = self.slot_mut(link.before) {
@@ -279,18 +285,18 @@ impl LedgerTable {
             slot.links[by as usize].before = link.before;
         }
     }
-    fn link_age(&mut self, now: Instant, at: u32) {
+    fn link_newest_by_age(&mut self, now: Instant, at: u32) {
         let newest = core::mem::replace(&mut self.newest, at);
         if let Some(slot) = self.slot_mut(at) {
             slot.touched = now;
-            slot.links[AGE] = ChainLinks { before: newest, after: NONE };
+            slot.links[AGE] = SessionChainLinks { before: newest, after: NONE };
         }
         match self.slot_mut(newest) {
             Some(slot) => slot.links[AGE].after = at,
             None => self.oldest = at,
         }
     }
-    fn unlink_age(&mut self, at: u32) {
+    fn unlink_from_age_list(&mut self, at: u32) {
         let Some(slot) = self.slot_mut(at) else { return };
         let link = core::mem::replace(&mut slot.links[AGE], LOOSE);
         match self.slot_mut(link.before) {
@@ -304,28 +310,28 @@ impl LedgerTable {
     }
 }
 
-fn session_at(blocks: &[Vec<SessionSlot>], at: u32) -> Option<&LedgerSession> {
+fn session_at(blocks: &[Vec<LedgerTableEntry>], at: u32) -> Option<&LedgerSession> {
     blocks.get(at as usize / BLOCK)?.get(at as usize % BLOCK)?.session.as_ref()
 }
-fn key_of(blocks: &[Vec<SessionSlot>], at: u32) -> SessionDigest {
+fn session_digest_at(blocks: &[Vec<LedgerTableEntry>], at: u32) -> SessionDigest {
     session_at(blocks, at).map_or([0; 14], |s| s.unique.session_digest())
 }
 /// Returns the hash of a session's key. `None`: it is in no such chain.
-fn hash_by(state: &HashState, by: ChainKind, s: &LedgerSession) -> Option<u64> {
+fn chain_hash(state: &SeededHashState, by: SessionChainKind, s: &LedgerSession) -> Option<u64> {
     match by {
-        ChainKind::User => Some(state.hash_one(&*canonical_user_name(s.user()))),
-        ChainKind::Address => s.address.map(|a| state.hash_one(a)),
-        ChainKind::Nas => Some(state.hash_one(s.nas)),
-        ChainKind::Id => Some(state.hash_one((s.nas, s.id()))),
+        SessionChainKind::User => Some(state.hash_one(&*canonical_user_name(s.user()))),
+        SessionChainKind::Address => s.address.map(|a| state.hash_one(a)),
+        SessionChainKind::Nas => Some(state.hash_one(s.nas)),
+        SessionChainKind::Id => Some(state.hash_one((s.nas, s.id()))),
     }
 }
-fn is_same_chain(blocks: &[Vec<SessionSlot>], by: ChainKind, a: u32, b: u32) -> bool {
+fn is_same_chain(blocks: &[Vec<LedgerTableEntry>], by: SessionChainKind, a: u32, b: u32) -> bool {
     let (Some(a), Some(b)) = (session_at(blocks, a), session_at(blocks, b)) else { return false };
     match by {
-        ChainKind::User => canonical_user_name(a.user()) == canonical_user_name(b.user()),
-        ChainKind::Address => a.address == b.address,
-        ChainKind::Nas => a.nas == b.nas,
-        ChainKind::Id => a.nas == b.nas && a.id() == b.id(),
+        SessionChainKind::User => canonical_user_name(a.user()) == canonical_user_name(b.user()),
+        SessionChainKind::Address => a.address == b.address,
+        SessionChainKind::Nas => a.nas == b.nas,
+        SessionChainKind::Id => a.nas == b.nas && a.id() == b.id(),
     }
 }
 
@@ -333,7 +339,7 @@ fn is_same_chain(blocks: &[Vec<SessionSlot>], by: ChainKind, a: u32, b: u32) -> 
 #[derive(Debug)]
 pub(super) struct SessionChain<'a> {
     table: &'a LedgerTable,
-    kind: ChainKind,
+    kind: SessionChainKind,
     next: u32,
 }
 

@@ -22,9 +22,9 @@ fn wall_at(secs: u64) -> WallTime {
 }
 
 /// Returns a record of anna's session with this event time.
-fn build_record(status: RecordStatus, id: &str, secs: u64) -> LedgerRecord {
-    let whole = matches!(status, RecordStatus::On | RecordStatus::Off);
-    let session = SessionKey {
+fn build_record(status: AccountingStatusType, id: &str, secs: u64) -> LedgerRecord {
+    let whole = matches!(status, AccountingStatusType::On | AccountingStatusType::Off);
+    let session = NasSessionKey {
         nas: NAS.parse().unwrap(),
         id: if whole { "" } else { id }.into(),
         user: if whole { "" } else { "anna@example.org" }.into(),
@@ -34,7 +34,13 @@ fn build_record(status: RecordStatus, id: &str, secs: u64) -> LedgerRecord {
     record.calling_station_id = "02-00-00-00-00-01".into();
     record
 }
-fn counted_record(status: RecordStatus, id: &str, secs: u64, length: u64, octets: u64) -> LedgerRecord {
+fn counted_record(
+    status: AccountingStatusType,
+    id: &str,
+    secs: u64,
+    length: u64,
+    octets: u64,
+) -> LedgerRecord {
     let mut record = build_record(status, id, secs);
     record.session_time = Some(length);
     record.input_octets = Some(octets);

@@ -5,27 +5,27 @@
 //! that do not concern it. A realm may allow more in either direction.
 
 use alloc::vec::Vec;
-use usher_radius::attribute::{AttributeList, RawAttribute, RawIter, kind, read_vendor, vendor};
+use usher_radius::attribute::{AttributeList, RawAttribute, RawAttributeIter, kind, read_vendor, vendor};
 use usher_radius::dictionary::AttributeOid;
 use usher_radius::packet::PacketCode;
 
 /// Attributes that pass in addition to the standard ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ExtraAttributes {
+pub enum AllowedExtraAttributes {
     /// These, each with all sub-attributes: `26.9` is every attribute of vendor 9.
     These(Vec<AttributeOid>),
     /// All attributes.
     All,
 }
 
-impl Default for ExtraAttributes {
+impl Default for AllowedExtraAttributes {
     /// None.
     fn default() -> Self {
         Self::These(Vec::new())
     }
 }
 
-impl ExtraAttributes {
+impl AllowedExtraAttributes {
     fn contains_oid(&self, oid: &[u32]) -> bool {
         match self {
             Self::All => true,
@@ -54,9 +54,9 @@ impl ExtraAttributes {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RealmFilter {
     /// Extra attributes of answers. With User-Name among them, any name passes.
-    pub answers: ExtraAttributes,
+    pub answers: AllowedExtraAttributes,
     /// Extra attributes of requests.
-    pub requests: ExtraAttributes,
+    pub requests: AllowedExtraAttributes,
 }
 
 /// The result of a filter.
@@ -94,7 +94,7 @@ impl RealmFilter {
     /// Filters a request.
     #[must_use]
     pub fn filter_request(&self, given: &AttributeList) -> FilteredAttributes {
-        split_attributes(given, |oid, _| self.requests.contains_oid(oid) || request_passes(oid))
+        split_attributes(given, |oid, _| self.requests.contains_oid(oid) || is_allowed_in_request(oid))
     }
     /// Filters a home server's answer. `own_name` is true for a User-Name of the request's realm.
     #[must_use]
@@ -111,14 +111,16 @@ impl RealmFilter {
                     [n] if n == u32::from(kind::USER_NAME) => {
                         code == PacketCode::ACCESS_ACCEPT && own_name(value)
                     }
-                    [n] if n == u32::from(kind::REPLY_MESSAGE) => !eap && answer_passes(code, oid, value),
-                    _ => answer_passes(code, oid, value),
+                    [n] if n == u32::from(kind::REPLY_MESSAGE) => {
+                        !eap && is_allowed_in_answer(code, oid, value)
+                    }
+                    _ => is_allowed_in_answer(code, oid, value),
                 }
         })
     }
 }
 
-fn request_passes(oid: &[u32]) -> bool {
+fn is_allowed_in_request(oid: &[u32]) -> bool {
     let octet = |n: u32| u8::try_from(n).unwrap_or(0);
     match *oid {
         [n] => !matches!(
@@ -149,7 +151,7 @@ fn request_passes(oid: &[u32]) -> bool {
     }
 }
 
-fn answer_passes(code: PacketCode, oid: &[u32], value: &[u8]) -> bool {
+fn is_allowed_in_answer(code: PacketCode, oid: &[u32], value: &[u8]) -> bool {
     let octet = |n: u32| u8::try_from(n).unwrap_or(0);
     let number = octet(oid.first().copied().unwrap_or(0));
     match (code, oid) {
@@ -212,7 +214,7 @@ fn split_attributes(given: &AttributeList, passes: impl Fn(&[u32], &[u8]) -> boo
     };
     for a in given.iter() {
         if a.kind == kind::VENDOR_SPECIFIC {
-            sift_vendor(a, &passes, &mut sifted);
+            filter_vendor_attribute(a, &passes, &mut sifted);
             continue;
         }
         let mut oid = [u32::from(a.kind), 0, 0];
@@ -243,14 +245,14 @@ fn read_extended_oid(a: RawAttribute<'_>, oid: &mut [u32; 3]) -> usize {
 
 /// Filters a Vendor-Specific attribute, which may hold several sub-attributes. If it is not in the format of RFC
 /// 2865 §5.26, only its vendor decides.
-fn sift_vendor(
+fn filter_vendor_attribute(
     a: RawAttribute<'_>,
     passes: &impl Fn(&[u32], &[u8]) -> bool,
     sifted: &mut FilteredAttributes,
 ) {
     let number = a.value.first_chunk().map_or(0, |v| u32::from_be_bytes(*v));
     let all = read_vendor(a.value).map(|(_, rest)| rest).filter(|rest| {
-        let mut walk = RawIter::new(rest);
+        let mut walk = RawAttributeIter::new(rest);
         walk.by_ref().for_each(drop);
         walk.remaining_bytes().is_empty()
     });
@@ -262,12 +264,13 @@ fn sift_vendor(
         let passed = passes(&[26, number], a.value);
         return put(sifted, passed, &|list| list.push_bytes(a.kind, a.value).is_ok());
     };
-    let mut parts = RawIter::new(all).map(|part| passes(&[26, number, part.kind.into()], part.value));
+    let mut parts =
+        RawAttributeIter::new(all).map(|part| passes(&[26, number, part.kind.into()], part.value));
     let first = parts.next().unwrap_or(false);
     if parts.all(|passed| passed == first) {
         return put(sifted, first, &|list| list.push_bytes(a.kind, a.value).is_ok());
     }
-    for part in RawIter::new(all) {
+    for part in RawAttributeIter::new(all) {
         let passed = passes(&[26, number, part.kind.into()], part.value);
         put(sifted, passed, &|list| list.push_vendor(number, part.kind, part.value).is_ok());
     }
@@ -344,7 +347,9 @@ mod tests {
             assert_eq!(!filtered_answer(&filter, PacketCode::ACCESS_ACCEPT, &list).passed.is_empty(), passes);
             assert!(filtered_answer(&filter, PacketCode::ACCESS_REJECT, &list).passed.is_empty());
             let any = RealmFilter {
-                answers: ExtraAttributes::These([AttributeOid::from_kind(kind::USER_NAME)].into()),
+                answers: AllowedExtraAttributes::These(
+                    [AttributeOid::from_standard_attribute(kind::USER_NAME)].into(),
+                ),
                 ..RealmFilter::default()
             };
             assert!(!filtered_answer(&any, PacketCode::ACCESS_ACCEPT, &list).passed.is_empty());
@@ -392,8 +397,9 @@ mod tests {
     #[test]
     fn what_is_named_passes_too() {
         let these = |oids: &[&[u32]]| {
-            let these =
-                ExtraAttributes::These(oids.iter().map(|oid| AttributeOid::new(oid).unwrap()).collect());
+            let these = AllowedExtraAttributes::These(
+                oids.iter().map(|oid| AttributeOid::new(oid).unwrap()).collect(),
+            );
             let filter = RealmFilter { answers: these.clone(), requests: these };
             let list = vendor_attributes();
             let said = attribute_kinds(&filtered_answer(&filter, PacketCode::ACCESS_ACCEPT, &list).passed);
@@ -405,7 +411,7 @@ mod tests {
         assert_eq!(these(&[&[26, 9]]), lists(&[26, 26, 26, 26], &[26, 26, 241]));
         assert_eq!(these(&[&[241, 5], &[245, 26, 9]]), lists(&[26, 26, 241, 245], &[241, 245]));
         assert_eq!(these(&[&[26]]), lists(&[26, 26, 26, 26], &[26, 26, 26, 26, 241]));
-        let all = RealmFilter { answers: ExtraAttributes::All, requests: ExtraAttributes::All };
+        let all = RealmFilter { answers: AllowedExtraAttributes::All, requests: AllowedExtraAttributes::All };
         assert_eq!(
             filtered_answer(&all, PacketCode::ACCESS_REJECT, &vendor_attributes()).passed.as_bytes(),
             vendor_attributes().as_bytes()

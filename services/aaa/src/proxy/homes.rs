@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::SocketAddr;
-use usher_core::collections::{HashMap, HashState, hash_state};
+use usher_core::collections::{HashMap, SeededHashState, hash_state};
 use usher_core::{ChildMachine, CommandError, Instant, Machine, SecureRng};
 use usher_radius::attribute::AttributeList;
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig, ServerHealth, ServerTransport};
@@ -19,7 +19,7 @@ pub enum ProxyError {
     #[error("pool {0:?} is empty or names a server that does not exist")]
     Pool(alloc::string::String),
     /// A realm with an unknown pool.
-    #[error("realm {0:?} leads to a pool that does not exist")]
+    #[error("realm {0:?} names a pool that does not exist")]
     Realm(alloc::string::String),
     /// An error of the client.
     #[error("home servers: {0}")]
@@ -67,7 +67,7 @@ pub struct HomeServerReport {
 
 /// Returns the weight of a server for a conversation. The heaviest server is chosen. All proxies compute the same
 /// weight, so they choose alike for all rounds of a conversation (FNV-1a, finished by the mixer of SplitMix64).
-fn server_weight(server: u16, conversation: &ProxiedConversation<'_>) -> u64 {
+fn server_rendezvous_weight(server: u16, conversation: &ProxiedConversation<'_>) -> u64 {
     let lengths = [conversation.name.len(), conversation.station.len()].map(|n| (n as u64).to_be_bytes());
     let owner = conversation.owner.to_be_bytes();
     let parts: [&[u8]; 6] =
@@ -88,7 +88,7 @@ pub struct HomeServers {
     pools: Vec<HomeServerPool>,
     /// Name of each home server and its indices in the client: authentication, accounting.
     client_slots: Vec<(String, [u16; 2])>,
-    hasher: HashState,
+    hasher: SeededHashState,
     /// Server of each State.
     conversations: HashMap<u64, u16>,
     order: VecDeque<u64>,
@@ -107,7 +107,7 @@ impl HomeServers {
         first_connection: u32,
         mut rng: SecureRng,
     ) -> Result<Option<Self>, ProxyError> {
-        if let Some(realm) = config.leads_nowhere() {
+        if let Some(realm) = config.realm_with_missing_pool() {
             return Err(ProxyError::Realm(realm.name.clone()));
         }
         let (mut servers, mut places) = (Vec::new(), Vec::new());
@@ -163,12 +163,12 @@ impl HomeServers {
         &self.client
     }
     /// The client of the home servers, to be driven by a host.
-    pub const fn client_mut(&mut self) -> &mut ChildMachine<RadiusClient> {
+    pub const fn home_client_mut(&mut self) -> &mut ChildMachine<RadiusClient> {
         &mut self.client
     }
     /// Returns the home server and service at an index of the client.
     #[must_use]
-    pub fn server_at(&self, place: u16) -> Option<(u16, HomeServerType)> {
+    pub fn server_for_client_index(&self, place: u16) -> Option<(u16, HomeServerType)> {
         self.client_slots.iter().zip(0..).find_map(|((_, places), server)| match *places {
             [both, same] if both == same => (both == place).then_some((server, HomeServerType::Both)),
             [first, _] if first == place => Some((server, HomeServerType::Authentication)),
@@ -183,7 +183,7 @@ impl HomeServers {
     /// Reports of each home server and service.
     pub fn reports(&self) -> impl Iterator<Item = HomeServerReport> {
         (0..self.client.config().servers.len() as u16).filter_map(|place| {
-            let (server, service) = self.server_at(place)?;
+            let (server, service) = self.server_for_client_index(place)?;
             Some(HomeServerReport {
                 name: self.server_name(server)?.into(),
                 service,
@@ -196,7 +196,7 @@ impl HomeServers {
     /// Sets the health of a home server that another proxy found.
     pub fn set_health(&mut self, now: Instant, name: &str, service: HomeServerType, health: ServerHealth) {
         let place = (0..self.client.config().servers.len() as u16).find(|&place| {
-            self.server_at(place)
+            self.server_for_client_index(place)
                 .is_some_and(|(server, of)| of == service && self.server_name(server) == Some(name))
         });
         if let Some(place) = place {
@@ -230,7 +230,7 @@ impl HomeServers {
         let first = match (known.filter(|s| members.contains(s)), balance) {
             (Some(server), _) => Some(server),
             (None, PoolBalance::Failover) => alive.next(),
-            (None, PoolBalance::Spread) => alive.max_by_key(|&s| server_weight(s, &conversation)),
+            (None, PoolBalance::Spread) => alive.max_by_key(|&s| server_rendezvous_weight(s, &conversation)),
         };
         let Some(server) = first else { return ForwardOutcome::NoLiveServer };
         let target = RequestTarget::From { group, server };
@@ -244,7 +244,7 @@ impl HomeServers {
     }
 
     /// Keeps the server of a challenge's State: the next round goes to it.
-    pub fn pin_state(&mut self, owner: u32, state: &[u8], server: u16) {
+    pub fn remember_state_server(&mut self, owner: u32, state: &[u8], server: u16) {
         let key = self.state_key(owner, state);
         while self.order.len() >= self.max_conversations.max(1) {
             let Some(oldest) = self.order.pop_front() else { break };
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn conversations_weigh_the_same_everywhere_and_spread_evenly() {
         let of = |server: u16, name: &str| {
-            server_weight(
+            server_rendezvous_weight(
                 server,
                 &ProxiedConversation { owner: 1, name: name.as_bytes(), station: b"s", state: None },
             )

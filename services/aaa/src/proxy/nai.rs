@@ -11,14 +11,15 @@ pub struct Nai<'a> {
 
 impl<'a> Nai<'a> {
     /// Splits `user@realm` at the last `@`. Without `@`, splits `realm` and `user` at the first `prefix` character
-    /// (`EXAMPLE\user`). If the realm is invalid ([`is_realm`]), the whole name is the user.
+    /// (`EXAMPLE\user`). If the realm is invalid ([`is_valid_realm`]), the whole name is the user.
     #[must_use]
     pub fn parse(name: &'a [u8], prefix: Option<u8>) -> Self {
         let whole = Self { user: name, realm: None };
         let (user, realm, labels) = if let Some(at) = name.iter().rposition(|&b| b == b'@') {
-            (&name[..at], &name[at + 1..], is_realm(&name[at + 1..]))
+            (&name[..at], &name[at + 1..], is_valid_realm(&name[at + 1..]))
         } else if let Some(at) = prefix.and_then(|p| name.iter().position(|&b| b == p)) {
-            // The prefix is often a domain of one label, with characters that host names lack.
+            // The prefix is often a domain of a single label, with characters that host names cannot have. So
+            // `is_valid_realm` does not apply.
             (&name[at + 1..], &name[..at], at > 0)
         } else {
             return whole;
@@ -31,7 +32,7 @@ impl<'a> Nai<'a> {
 /// characters, separated by dots. Labels are not empty and have no hyphen at either end. The realm is UTF-8 of at
 /// most 253 octets. A single label is allowed, since such realms are in use.
 #[must_use]
-pub fn is_realm(realm: &[u8]) -> bool {
+pub fn is_valid_realm(realm: &[u8]) -> bool {
     let label = |l: &[u8]| {
         !l.is_empty()
             && l.first() != Some(&b'-')
@@ -76,7 +77,7 @@ mod tests {
         for bad in ["fred@example_9.com", "fred@.example.net", "fred@", "a@b..c", "a@-b.c", "a@b-", "\\a"] {
             assert_eq!(parse_name(bad), (bad, None));
         }
-        assert!(!is_realm(&[0x80]) && !is_realm(&[b'a'; 254]));
+        assert!(!is_valid_realm(&[0x80]) && !is_valid_realm(&[b'a'; 254]));
         assert_eq!(Nai::parse(b"a\\b", None), Nai { user: b"a\\b", realm: None });
     }
 

@@ -1,7 +1,7 @@
 //! Realms and their targets.
 
 use super::filter::RealmFilter;
-use super::nai::{Nai, is_realm};
+use super::nai::{Nai, is_valid_realm};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -71,7 +71,7 @@ pub enum NoAnswerPolicy {
 
 /// The settings of a realm for a proxied request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ForwardingTerms {
+pub(crate) struct RealmForwardingPolicy {
     /// [`Realm::filter`].
     pub(crate) filter: Arc<RealmFilter>,
     /// [`Realm::unanswered`].
@@ -98,10 +98,10 @@ impl Realm {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RealmError {
     /// Invalid name.
-    #[error("realm {0:?}: not a realm's name (RFC 7542 section 2.2)")]
+    #[error("{0:?} is not a realm name (RFC 7542 section 2.2)")]
     Name(String),
     /// Two entries of one name.
-    #[error("realm {0:?} is there twice")]
+    #[error("realm {0:?} occurs twice")]
     Twice(String),
 }
 
@@ -129,9 +129,11 @@ pub struct RealmMatch<'r, 'n> {
 }
 
 impl RealmMatch<'_, '_> {
-    pub(crate) fn forwarding_terms(&self) -> ForwardingTerms {
-        let terms =
-            |realm: &Realm| ForwardingTerms { filter: realm.filter.clone(), unanswered: realm.unanswered };
+    pub(crate) fn realm_forwarding_policy(&self) -> RealmForwardingPolicy {
+        let terms = |realm: &Realm| RealmForwardingPolicy {
+            filter: realm.filter.clone(),
+            unanswered: realm.unanswered,
+        };
         self.entry.map(terms).unwrap_or_default()
     }
 }
@@ -148,7 +150,7 @@ impl RealmTable {
             let before = match realm.name.as_str() {
                 "*" => all.any.replace(i),
                 "" => all.none.replace(i),
-                name if is_realm(name.as_bytes()) || prefix.is_some() => {
+                name if is_valid_realm(name.as_bytes()) || prefix.is_some() => {
                     all.by_name.insert(name.to_ascii_lowercase().into_bytes(), i)
                 }
                 name => return Err(RealmError::Name(name.into())),
@@ -164,10 +166,10 @@ impl RealmTable {
     /// another realm, that one counts.
     #[must_use]
     pub fn find_route<'r, 'n>(&'r self, name: &'n [u8]) -> RealmMatch<'r, 'n> {
-        let mut found = self.find_outer(name);
-        // The loop ends: each pass shortens the name.
+        let mut found = self.find_route_of_outer_name(name);
+        // Each pass shortens the name, so the loop ends.
         while *found.route == RealmTarget::Local && found.entry.is_some_and(|realm| realm.strip) {
-            let inner = self.find_outer(found.name);
+            let inner = self.find_route_of_outer_name(found.name);
             if inner.realm.is_none() {
                 break;
             }
@@ -175,11 +177,11 @@ impl RealmTable {
         }
         found
     }
-    fn find_outer<'r, 'n>(&'r self, name: &'n [u8]) -> RealmMatch<'r, 'n> {
+    fn find_route_of_outer_name<'r, 'n>(&'r self, name: &'n [u8]) -> RealmMatch<'r, 'n> {
         let nai = Nai::parse(name, self.prefix);
         let index = match nai.realm {
             None => self.none,
-            Some(realm) => self.longest_match(realm).or(self.any),
+            Some(realm) => self.find_realm_by_suffix(realm).or(self.any),
         };
         let realm = index.and_then(|i| self.realms.get(i as usize));
         let route = realm.map_or(&RealmTarget::Local, |r| &r.route);
@@ -188,7 +190,7 @@ impl RealmTable {
     }
     /// True if two names have the same realm without regard to ASCII case, or both none.
     #[must_use]
-    pub fn same_realm(&self, a: &[u8], b: &[u8]) -> bool {
+    pub fn have_same_realm(&self, a: &[u8], b: &[u8]) -> bool {
         match (Nai::parse(a, self.prefix).realm, Nai::parse(b, self.prefix).realm) {
             (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
             (a, b) => a.is_none() && b.is_none(),
@@ -205,7 +207,7 @@ impl RealmTable {
         self.realms.is_empty()
     }
 
-    fn longest_match(&self, realm: &[u8]) -> Option<u32> {
+    fn find_realm_by_suffix(&self, realm: &[u8]) -> Option<u32> {
         let mut lower = [0; 253];
         let lower = lower.get_mut(..realm.len())?;
         lower.copy_from_slice(realm);
@@ -230,7 +232,7 @@ impl RealmTable {
 mod tests {
     use super::*;
 
-    fn pool_route(pool: u16) -> RealmTarget {
+    fn home_pool_target(pool: u16) -> RealmTarget {
         RealmTarget::Pool { pool, accounting: AccountingMode::Forward }
     }
 
@@ -239,25 +241,25 @@ mod tests {
         let below = |name, route| Realm { subrealms: true, ..Realm::new(name, route) };
         let realms = RealmTable::new(
             vec![
-                below("Example.org", pool_route(1)),
-                below("cs.example.org", pool_route(2)),
-                Realm::new("only.example.org", pool_route(3)),
+                below("Example.org", home_pool_target(1)),
+                below("cs.example.org", home_pool_target(2)),
+                Realm::new("only.example.org", home_pool_target(3)),
                 Realm { strip: true, ..Realm::new("here.example", RealmTarget::Local) },
                 Realm::new("gone.example", RealmTarget::Refuse),
-                Realm::new("*", pool_route(9)),
+                Realm::new("*", home_pool_target(9)),
             ],
             Some(b'\\'),
         )
         .unwrap();
         for (name, route) in [
-            ("a@example.org", &pool_route(1)),
-            ("a@EXAMPLE.ORG", &pool_route(1)),
-            ("a@x.example.org", &pool_route(1)),
-            ("a@x.cs.example.org", &pool_route(2)),
-            ("a@only.example.org", &pool_route(3)),
-            ("a@x.only.example.org", &pool_route(1)),
-            ("a@notexample.org", &pool_route(9)),
-            ("example.org\\a", &pool_route(1)),
+            ("a@example.org", &home_pool_target(1)),
+            ("a@EXAMPLE.ORG", &home_pool_target(1)),
+            ("a@x.example.org", &home_pool_target(1)),
+            ("a@x.cs.example.org", &home_pool_target(2)),
+            ("a@only.example.org", &home_pool_target(3)),
+            ("a@x.only.example.org", &home_pool_target(1)),
+            ("a@notexample.org", &home_pool_target(9)),
+            ("example.org\\a", &home_pool_target(1)),
             ("a", &RealmTarget::Local),
             ("a@here.example", &RealmTarget::Local),
         ] {
@@ -265,10 +267,10 @@ mod tests {
         }
         assert_eq!(realms.find_route(b"a@here.example").name, b"a");
         for (name, route, left) in [
-            ("a@example.org@here.example", pool_route(1), "a@example.org"),
+            ("a@example.org@here.example", home_pool_target(1), "a@example.org"),
             ("a@gone.example@HERE.example", RealmTarget::Refuse, "a@gone.example"),
             ("a@gone.example@here.example@here.example", RealmTarget::Refuse, "a@gone.example"),
-            ("a@x.test@here.example", pool_route(9), "a@x.test"),
+            ("a@x.test@here.example", home_pool_target(9), "a@x.test"),
         ] {
             let found = realms.find_route(name.as_bytes());
             assert_eq!((found.route, found.name), (&route, left.as_bytes()), "{name}");
@@ -279,7 +281,7 @@ mod tests {
     #[test]
     fn names_are_of_one_realm_or_not() {
         let realms = RealmTable::new(Vec::new(), Some(b'\\')).unwrap();
-        let same = |a: &str, b: &str| realms.same_realm(a.as_bytes(), b.as_bytes());
+        let same = |a: &str, b: &str| realms.have_same_realm(a.as_bytes(), b.as_bytes());
         assert!(same("a@example.org", "b@EXAMPLE.org") && same("a", "root") && same("X\\a", "b@x"));
         assert!(!same("a@example.org", "a") && !same("a", "a@example.org"));
         assert!(!same("a@example.org", "a@cs.example.org") && !same("a@example.org", "a@example.com"));

@@ -11,9 +11,9 @@ use usher_radius::server::RadiusRequest;
 
 /// A packet cannot be forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RelayError {
+pub enum RadiusRelayError {
     /// An encrypted value cannot be decrypted: the secrets differ.
-    #[error("a hidden value cannot be revealed; is it the same secret?")]
+    #[error("cannot decrypt a hidden value; do both sides have the same secret?")]
     Hidden,
     /// A value exceeds its attribute.
     #[error(transparent)]
@@ -35,7 +35,7 @@ pub fn relay_request(
     name: &[u8],
     mark: &[u8],
     out: &mut AttributeList,
-) -> Result<(), RelayError> {
+) -> Result<(), RadiusRelayError> {
     for a in given.iter() {
         match a.kind {
             kind::MESSAGE_AUTHENTICATOR => {}
@@ -46,7 +46,7 @@ pub fn relay_request(
             kind::USER_PASSWORD => {
                 let (secret, authenticator) = (request.secret.as_bytes(), &request.request_authenticator);
                 let clear =
-                    reveal_password(secret, authenticator, a.value).map_err(|_| RelayError::Hidden)?;
+                    reveal_password(secret, authenticator, a.value).map_err(|_| RadiusRelayError::Hidden)?;
                 out.push_user_password(&clear)?;
             }
             _ => {
@@ -54,13 +54,14 @@ pub fn relay_request(
             }
         }
     }
-    // RFC 2865 §2.2: the challenge was the authenticator, which the next hop does not have.
+    // RFC 2865, 2.3: the challenge was the authenticator, which the next hop does not have.
     if request.code == PacketCode::ACCESS_REQUEST
         && given.get(kind::CHAP_PASSWORD).is_some()
         && given.get(kind::CHAP_CHALLENGE).is_none()
     {
         out.push_bytes(kind::CHAP_CHALLENGE, &request.request_authenticator)?;
     }
+    // RFC 2865, 2.3, 5.33; RFC 2866, 2.1: one Proxy-State is added, after those that are there.
     out.push_bytes(kind::PROXY_STATE, mark)?;
     Ok(())
 }
@@ -70,13 +71,14 @@ pub fn relay_request(
 ///
 /// # Errors
 /// An encrypted value cannot be decrypted.
-pub fn relay_response(response: &RadiusReply, out: &mut AttributeList) -> Result<(), RelayError> {
+pub fn relay_response(response: &RadiusReply, out: &mut AttributeList) -> Result<(), RadiusRelayError> {
     for a in response.attributes.iter() {
         match a.kind {
+            // RFC 2865, 2.3, 5.33; RFC 2866, 2.1: the client gets its own Proxy-States only.
             kind::MESSAGE_AUTHENTICATOR | kind::PROXY_STATE => {}
             kind::TUNNEL_PASSWORD => {
-                let (&tag, salted) = a.value.split_first().ok_or(RelayError::Hidden)?;
-                out.push_tunnel_password(tag, &reveal_value(response, salted)?)?;
+                let (&tag, salted) = a.value.split_first().ok_or(RadiusRelayError::Hidden)?;
+                out.push_tunnel_password(tag, &decrypt_salted_value(response, salted)?)?;
             }
             kind::VENDOR_SPECIFIC => vendor_specific(a, out, response)?,
             _ => {
@@ -87,9 +89,9 @@ pub fn relay_response(response: &RadiusReply, out: &mut AttributeList) -> Result
     Ok(())
 }
 
-fn reveal_value(response: &RadiusReply, value: &[u8]) -> Result<Vec<u8>, RelayError> {
+fn decrypt_salted_value(response: &RadiusReply, value: &[u8]) -> Result<Vec<u8>, RadiusRelayError> {
     reveal_salted(response.secret.as_bytes(), &response.request_authenticator, value)
-        .map_err(|_| RelayError::Hidden)
+        .map_err(|_| RadiusRelayError::Hidden)
 }
 
 /// Writes a Vendor-Specific attribute. Each of Microsoft's keys is encrypted again in an attribute of its own.
@@ -97,7 +99,7 @@ fn vendor_specific(
     a: RawAttribute<'_>,
     out: &mut AttributeList,
     response: &RadiusReply,
-) -> Result<(), RelayError> {
+) -> Result<(), RadiusRelayError> {
     let Some((vendor::MICROSOFT, mut rest)) = read_vendor(a.value) else {
         out.push_bytes(a.kind, a.value)?;
         return Ok(());
@@ -108,12 +110,12 @@ fn vendor_specific(
     {
         match kind {
             vendor::MS_MPPE_SEND_KEY | vendor::MS_MPPE_RECV_KEY => {
-                out.push_vendor_salted(vendor::MICROSOFT, kind, &reveal_value(response, value)?)?;
+                out.push_vendor_salted(vendor::MICROSOFT, kind, &decrypt_salted_value(response, value)?)?;
             }
             vendor::MS_CHAP_MPPE_KEYS => {
                 let (secret, authenticator) = (response.secret.as_bytes(), &response.request_authenticator);
                 let mut clear =
-                    reveal_password(secret, authenticator, value).map_err(|_| RelayError::Hidden)?;
+                    reveal_password(secret, authenticator, value).map_err(|_| RadiusRelayError::Hidden)?;
                 // Zeros at the end belong to the key; they are no padding.
                 clear.resize(value.len(), 0);
                 out.push_vendor_hidden(vendor::MICROSOFT, kind, &clear)?;
@@ -137,12 +139,12 @@ mod tests {
     use usher_radius::server::{self, ClientConfig, RadiusServer};
 
     /// A client and a server with one secret.
-    struct RadiusHop {
+    struct RadiusClientServerPair {
         client: TestMachine<RadiusClient>,
         server: TestMachine<RadiusServer>,
     }
 
-    impl RadiusHop {
+    impl RadiusClientServerPair {
         fn new(secret: &[u8], seed: u64) -> Self {
             let server = ServerConfig::new("10.0.0.2:1812".parse().unwrap(), SharedSecret::new(secret));
             let client = RadiusClient::new(
@@ -191,7 +193,8 @@ mod tests {
 
     #[test]
     fn hidden_values_pass_two_hops_of_different_secrets() {
-        let (mut near, mut far) = (RadiusHop::new(b"near secret", 1), RadiusHop::new(b"another, far", 2));
+        let (mut near, mut far) =
+            (RadiusClientServerPair::new(b"near secret", 1), RadiusClientServerPair::new(b"another, far", 2));
         let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, "bob@example.org").unwrap();
         a.push_user_password(b"a password of more than sixteen octets").unwrap();
@@ -232,16 +235,19 @@ mod tests {
 
     #[test]
     fn a_value_of_another_secret_stops_here() {
-        let mut hop = RadiusHop::new(b"near secret", 1);
+        let mut hop = RadiusClientServerPair::new(b"near secret", 1);
         let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, "bob").unwrap().push_bytes(kind::USER_PASSWORD, &[1; 15]).unwrap();
         let asked = hop.send_request(a);
         let mut out = AttributeList::new();
-        assert_eq!(relay_request(&asked, &asked.attributes, b"bob", b"m", &mut out), Err(RelayError::Hidden));
+        assert_eq!(
+            relay_request(&asked, &asked.attributes, b"bob", b"m", &mut out),
+            Err(RadiusRelayError::Hidden)
+        );
         let mut reply = AttributeList::new();
         reply.push_vendor(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &[0x80, 1, 2]).unwrap();
         let heard = hop.send_answer(asked.token, reply);
-        assert_eq!(relay_response(&heard, &mut AttributeList::new()), Err(RelayError::Hidden));
+        assert_eq!(relay_response(&heard, &mut AttributeList::new()), Err(RadiusRelayError::Hidden));
     }
 
     /// RFC 2865 §2.3 and §5, RFC 2866 §2.1: attributes of others stay unchanged and in order; one Proxy-State is
@@ -260,7 +266,7 @@ mod tests {
             ] {
                 a.push_bytes(kind, value).unwrap();
             }
-            let first = RadiusHop::new(b"near secret", 1).make_request(code, a.clone());
+            let first = RadiusClientServerPair::new(b"near secret", 1).make_request(code, a.clone());
             let mut passed = AttributeList::new();
             relay_request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
             a.push_bytes(kind::PROXY_STATE, b"mark").unwrap();
@@ -269,7 +275,7 @@ mod tests {
         let mut reply = AttributeList::new();
         reply.push_bytes(kind::STATE, b"s").unwrap().push_bytes(kind::CLASS, b"c").unwrap();
         reply.push_bytes(kind::CLASS, b"d").unwrap();
-        let mut hop = RadiusHop::new(b"far secret", 2);
+        let mut hop = RadiusClientServerPair::new(b"far secret", 2);
         let asked = hop.send_request(AttributeList::new());
         let heard = hop.send_answer(asked.token, reply.clone());
         let mut back = AttributeList::new();
@@ -284,7 +290,8 @@ mod tests {
         a.push_user_password(b"pw").unwrap().push_bytes(kind::CHAP_PASSWORD, &[1; 17]).unwrap();
         a.push_text(kind::REPLY_MESSAGE, "hello").unwrap().push_bytes(kind::STATE, b"s").unwrap();
         a.push_eap(&[2, 1, 0, 4]).push_text(kind::ACCT_SESSION_ID, "1").unwrap();
-        let first = RadiusHop::new(b"near secret", 1).make_request(PacketCode::ACCOUNTING_REQUEST, a);
+        let first =
+            RadiusClientServerPair::new(b"near secret", 1).make_request(PacketCode::ACCOUNTING_REQUEST, a);
         let mut passed = AttributeList::new();
         relay_request(&first, &first.attributes, b"", b"mark", &mut passed).unwrap();
         let kinds: Vec<u8> = passed.iter().map(|a| a.kind).collect();

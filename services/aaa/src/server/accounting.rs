@@ -2,8 +2,8 @@
 
 use super::api::AaaServerJob;
 use super::context::ServerContext;
-use super::fronts::ProtocolFronts;
-use crate::ledger::{BadRecord, LedgerRecord, RecordStatus, nas_of, storable_text};
+use super::fronts::ProtocolFrontends;
+use crate::ledger::{AccountingRecordError, AccountingStatusType, LedgerRecord, nas_of, storable_text};
 use crate::proxy::{self, RealmTarget};
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
@@ -17,7 +17,7 @@ use usher_radius::server::RadiusRequest;
 
 /// The request whose record is being written.
 #[derive(Clone, Copy, Debug)]
-enum RecordWaiter {
+enum PendingAccountingRequest {
     /// The RADIUS server's token.
     Radius(u64),
     /// The Diameter node's token, and the contents of the answer.
@@ -27,7 +27,7 @@ enum RecordWaiter {
 /// Requests whose records are being written.
 #[derive(Debug, Default)]
 pub(super) struct PendingAccounting {
-    waiting: SessionTable<RecordWaiter>,
+    waiting: SessionTable<PendingAccountingRequest>,
 }
 
 impl PendingAccounting {
@@ -44,7 +44,7 @@ impl PendingAccounting {
     /// RFC 2866 §4.1: an invalid record is not recorded, so it gets no reply. Records of tunnels, links, failures
     /// and vendor types are acknowledged without being recorded. Otherwise the NAS would retransmit them forever,
     /// ahead of the others.
-    pub(super) fn handle_request(&mut self, fronts: &mut ProtocolFronts, request: RadiusRequest) {
+    pub(super) fn handle_request(&mut self, fronts: &mut ProtocolFrontends, request: RadiusRequest) {
         fronts.ctx.counters.accounting += 1;
         let source = request.path.remote.ip();
         let own = fronts.speaks_for(Some(request.client), source, nas_of(&request.attributes, source));
@@ -54,29 +54,41 @@ impl PendingAccounting {
             LedgerRecord::from_radius(&request.attributes, source, fronts.ctx.wall_time()).map(|record| {
                 let mut record = LedgerRecord { client, ..record };
                 let name = request.attributes.get(kind::USER_NAME).unwrap_or_default();
-                resolve_alias(&fronts.ctx, &mut record, name, request.attributes.get_all(kind::CLASS));
+                replace_aliased_user_name(
+                    &fronts.ctx,
+                    &mut record,
+                    name,
+                    request.attributes.get_all(kind::CLASS),
+                );
                 record
             });
         match record {
-            Ok(record) if own => {
-                self.store_record(&mut fronts.ctx, RecordWaiter::Radius(request.token), record)
-            }
-            Ok(record) if matches!(record.status, RecordStatus::On | RecordStatus::Off) => {
+            Ok(record) if own => self.assign_accounting_job(
+                &mut fronts.ctx,
+                PendingAccountingRequest::Radius(request.token),
+                record,
+            ),
+            Ok(record) if matches!(record.status, AccountingStatusType::On | AccountingStatusType::Off) => {
                 fronts.ctx.counters.foreign_restarts += 1;
                 acknowledge_request(fronts, request.token);
             }
             Ok(mut record) => {
                 fronts.ctx.counters.foreign_nas += 1;
-                record.report_by(source);
-                self.store_record(&mut fronts.ctx, RecordWaiter::Radius(request.token), record);
+                record.assign_to_client(source);
+                self.assign_accounting_job(
+                    &mut fronts.ctx,
+                    PendingAccountingRequest::Radius(request.token),
+                    record,
+                );
             }
-            Err(BadRecord::UnknownStatus(_)) => {
+            Err(AccountingRecordError::UnknownStatus(_)) => {
                 fronts.ctx.counters.other_accounting += 1;
                 acknowledge_request(fronts, request.token);
             }
+            // RFC 2866, 5: an attribute of invalid length drops the request.
             Err(_) => {
                 fronts.ctx.counters.bad_accounting += 1;
-                fronts.stay_silent(request.token);
+                fronts.discard_radius_request(request.token);
             }
         }
         fronts.recycle_attributes(request.attributes);
@@ -97,23 +109,28 @@ impl PendingAccounting {
         let acr = AccountingRequest::parse(message.avps.as_sequence())
             .inspect_err(|_| ctx.counters.bad_accounting += 1)?;
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        // For the ledger, all Diameter peers together are one client.
+        // The ledger counts all Diameter peers together as one client.
         let client = Some((unspecified, 0));
         let record = LedgerRecord::from_diameter(&acr, origin, unspecified, ctx.wall_time());
         let mut record = LedgerRecord { client, ..record };
         let name = acr.user_name.unwrap_or_default().as_bytes();
-        resolve_alias(
+        replace_aliased_user_name(
             ctx,
             &mut record,
             name,
             message.avps.as_sequence().get_all(codes::CLASS).map(|avp| avp.data),
         );
         let aca = AccountingAnswer { record_type: acr.record_type, record_number: acr.record_number };
-        self.store_record(ctx, RecordWaiter::Diameter(token, aca), record);
+        self.assign_accounting_job(ctx, PendingAccountingRequest::Diameter(token, aca), record);
         Ok(())
     }
 
-    fn store_record(&mut self, ctx: &mut ServerContext, waiting: RecordWaiter, record: LedgerRecord) {
+    fn assign_accounting_job(
+        &mut self,
+        ctx: &mut ServerContext,
+        waiting: PendingAccountingRequest,
+        record: LedgerRecord,
+    ) {
         let token = self.waiting.insert(ctx.now, waiting);
         ctx.assign_job(token, AaaServerJob::Account { record: Box::new(record) });
     }
@@ -121,7 +138,7 @@ impl PendingAccounting {
     /// Handles the host's result of a write.
     pub(super) fn finish_record(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         token: u64,
         durable: bool,
     ) -> Result<(), CommandError> {
@@ -132,16 +149,17 @@ impl PendingAccounting {
         }
         fronts.ctx.counters.accounted += 1;
         match waiting {
-            RecordWaiter::Radius(token) => acknowledge_request(fronts, token),
-            RecordWaiter::Diameter(token, aca) => {
-                fronts.answer_peer(token, ResultCode::SUCCESS, aca.to_avps())
+            // RFC 2866, 2, 4.1, 4.2; RFC 6733, 9.2: only a durable record is acknowledged.
+            PendingAccountingRequest::Radius(token) => acknowledge_request(fronts, token),
+            PendingAccountingRequest::Diameter(token, aca) => {
+                fronts.answer_diameter_request(token, ResultCode::SUCCESS, aca.to_avps())
             }
         }
         Ok(())
     }
 
     /// Drops requests whose records were not written in time.
-    pub(super) fn expire_requests(&mut self, fronts: &mut ProtocolFronts) {
+    pub(super) fn expire_accounting_requests(&mut self, fronts: &mut ProtocolFrontends) {
         while let Some((token, since)) = self.waiting.oldest_entry() {
             if since + fronts.ctx.config.session_timeout > fronts.ctx.now {
                 break;
@@ -153,26 +171,27 @@ impl PendingAccounting {
     }
 }
 
-fn acknowledge_request(fronts: &mut ProtocolFronts, token: u64) {
+fn acknowledge_request(fronts: &mut ProtocolFrontends, token: u64) {
     let attributes = fronts.take_attributes();
     fronts.answer_radius(token, PacketCode::ACCOUNTING_RESPONSE, attributes);
 }
 
 /// Handles a failed write. Over RADIUS there is no reply, so that the client retransmits or fails over. Over
 /// Diameter the answer has a transient failure (RFC 6733 §7.1.4).
-fn handle_record_failure(fronts: &mut ProtocolFronts, waiting: RecordWaiter) {
+fn handle_record_failure(fronts: &mut ProtocolFrontends, waiting: PendingAccountingRequest) {
     fronts.ctx.counters.unavailable += 1;
     match waiting {
-        RecordWaiter::Radius(token) => fronts.stay_silent(token),
-        RecordWaiter::Diameter(token, aca) => {
-            fronts.answer_peer(token, ResultCode::OUT_OF_SPACE, aca.to_avps())
+        PendingAccountingRequest::Radius(token) => fronts.discard_radius_request(token),
+        PendingAccountingRequest::Diameter(token, aca) => {
+            // RFC 6733, 8.2: a record that cannot be stored gets 4002.
+            fronts.answer_diameter_request(token, ResultCode::OUT_OF_SPACE, aca.to_avps())
         }
     }
 }
 
 /// Replaces a record's user by the user of its Classes. Only names of local realms are replaced: a Class of another
 /// realm may be an alias of this server that came back. The session keeps the identification of its access server.
-fn resolve_alias<'a>(
+fn replace_aliased_user_name<'a>(
     ctx: &ServerContext,
     record: &mut LedgerRecord,
     given: &[u8],

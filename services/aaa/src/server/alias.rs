@@ -52,7 +52,7 @@ impl core::fmt::Debug for IdentityKey {
 
 /// True if a Class, in hexadecimal, is an alias of a name that the access server does not know.
 #[must_use]
-pub fn is_alias(class: &str) -> bool {
+pub fn is_user_alias_class(class: &str) -> bool {
     let digits = MARK.iter().flat_map(|octet| [octet >> 4, octet & 15]);
     let mut letters = class.chars().map(|c| c.to_digit(16));
     digits.map(|digit| Some(u32::from(digit))).all(|digit| letters.next() == Some(digit))
@@ -66,13 +66,13 @@ impl IdentityKey {
         Self { cipher: key(b"class cipher"), tag: key(b"class tag"), chargeable: key(b"chargeable") }
     }
 
-    fn apply_cipher(&self, nonce: &[u8], data: &mut [u8]) {
+    fn apply_alias_cipher(&self, nonce: &[u8], data: &mut [u8]) {
         for (i, block) in data.chunks_mut(BLOCK).enumerate() {
             let stream = hmac::hmac_sha256(&*self.cipher, &[nonce, &[i as u8]]);
             block.iter_mut().zip(stream).for_each(|(octet, key)| *octet ^= key);
         }
     }
-    fn compute_tag(&self, before: &[u8]) -> [u8; TAG] {
+    fn compute_class_tag(&self, before: &[u8]) -> [u8; TAG] {
         let mut tag = [0; TAG];
         tag.copy_from_slice(&hmac::hmac_sha256(&*self.tag, &[before])[..TAG]);
         tag
@@ -83,16 +83,16 @@ impl IdentityKey {
         let Some((beginning, rest)) =
             name.split_at_checked(NAME_CAPACITY).filter(|(_, rest)| !rest.is_empty())
         else {
-            return [self.seal_class(nonce, &[name.len() as u8], name)].into();
+            return [self.encrypt_alias_class(nonce, &[name.len() as u8], name)].into();
         };
         if rest.len() >= NAME_CAPACITY {
             return Vec::new();
         }
-        let first = self.seal_class(nonce, &[BEGINNING], beginning);
-        [first, self.seal_class(second_nonce(nonce), &[REST, rest.len() as u8], rest)].into()
+        let first = self.encrypt_alias_class(nonce, &[BEGINNING], beginning);
+        [first, self.encrypt_alias_class(second_class_nonce(nonce), &[REST, rest.len() as u8], rest)].into()
     }
 
-    fn seal_class(&self, nonce: [u8; NONCE], head: &[u8], name: &[u8]) -> Vec<u8> {
+    fn encrypt_alias_class(&self, nonce: [u8; NONCE], head: &[u8], name: &[u8]) -> Vec<u8> {
         let octets = (head.len() + name.len()).next_multiple_of(BLOCK).min(MOST);
         let mut class = Vec::with_capacity(MARK.len() + NONCE + octets + TAG);
         class.extend_from_slice(&MARK);
@@ -101,29 +101,29 @@ impl IdentityKey {
         class.extend_from_slice(head);
         class.extend_from_slice(name);
         class.resize(begin + octets, 0);
-        self.apply_cipher(&nonce, &mut class[begin..]);
-        let tag = self.compute_tag(&class);
+        self.apply_alias_cipher(&nonce, &mut class[begin..]);
+        let tag = self.compute_class_tag(&class);
         class.extend_from_slice(&tag);
         class
     }
 
     /// Decrypts a Class of this key. Returns its contents and nonce.
-    fn open_class(&self, class: &[u8]) -> Option<([u8; NONCE], Vec<u8>)> {
+    fn decrypt_alias_class(&self, class: &[u8]) -> Option<([u8; NONCE], Vec<u8>)> {
         let (before, tag) = class.split_last_chunk::<TAG>()?;
         let sealed = before.strip_prefix(&MARK)?;
-        if !constant_time_eq(&self.compute_tag(before), tag) {
+        if !constant_time_eq(&self.compute_class_tag(before), tag) {
             return None;
         }
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE>()?;
         let mut octets = Vec::from(sealed);
-        self.apply_cipher(nonce, &mut octets);
+        self.apply_alias_cipher(nonce, &mut octets);
         Some((*nonce, octets))
     }
 
     /// Returns the name in these Classes. `None`: none of them is of this key.
     pub(super) fn name_from_classes<'a>(&self, classes: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
         let (mut beginnings, mut rests) = (Vec::new(), Vec::new());
-        for (nonce, octets) in classes.filter_map(|class| self.open_class(class)) {
+        for (nonce, octets) in classes.filter_map(|class| self.decrypt_alias_class(class)) {
             match octets.split_first()? {
                 (&BEGINNING, name) => beginnings.push((nonce, name.to_vec())),
                 (&REST, [length, rest @ ..]) => {
@@ -133,7 +133,7 @@ impl IdentityKey {
             }
         }
         let (nonce, mut name) = beginnings.pop()?;
-        let (_, rest) = rests.iter().find(|(other, _)| *other == second_nonce(nonce))?;
+        let (_, rest) = rests.iter().find(|(other, _)| *other == second_class_nonce(nonce))?;
         name.extend_from_slice(rest);
         Some(name)
     }
@@ -152,7 +152,7 @@ impl IdentityKey {
 }
 
 /// Returns the nonce of a name's second Class.
-const fn second_nonce(mut nonce: [u8; NONCE]) -> [u8; NONCE] {
+const fn second_class_nonce(mut nonce: [u8; NONCE]) -> [u8; NONCE] {
     nonce[NONCE - 1] ^= 1;
     nonce
 }
@@ -180,7 +180,7 @@ mod tests {
                 prop_assert!(class.len() <= 253);
                 prop_assert!(name.len() < 4 || !class.windows(name.len()).any(|part| part == &name[..]));
                 let hex: std::string::String = class.iter().map(|b| std::format!("{b:02x}")).collect();
-                prop_assert!(is_alias(&hex));
+                prop_assert!(is_user_alias_class(&hex));
                 let alone = of(test_key(), core::slice::from_ref(class));
                 prop_assert_eq!(alone, (classes.len() == 1).then(|| name.clone()));
             }
@@ -209,7 +209,12 @@ mod tests {
         assert_eq!(class(1, b"ann").len(), class(1, b"a much longer name").len());
         assert_ne!(class(1, b"ann")[16..], class(2, b"ann")[16..]);
         assert!(test_key().classes_for_name([0; 12], &[b'a'; 440]).is_empty());
-        assert!(!is_alias("") && !is_alias("557368") && !is_alias("0a") && is_alias("5573683100"));
+        assert!(
+            !is_user_alias_class("")
+                && !is_user_alias_class("557368")
+                && !is_user_alias_class("0a")
+                && is_user_alias_class("5573683100")
+        );
         assert!(!std::format!("{:?}", test_key()).contains('['));
     }
 

@@ -42,7 +42,7 @@ pub(super) enum LoginVerdict<'a> {
 }
 
 /// Returns the reply's code and attributes. `list` provides an empty list.
-pub(super) fn radius_answer(
+pub(super) fn build_radius_reply(
     verdict: LoginVerdict<'_>,
     list: impl FnOnce() -> AttributeList,
 ) -> (PacketCode, AttributeList) {
@@ -54,22 +54,26 @@ pub(super) fn radius_answer(
             if again {
                 a.push_u32(kind::ERROR_CAUSE, INVALID_EAP_PACKET_IGNORED);
             }
+            // RFC 2865, 4.4, 5.24; RFC 2869, 2.3.1; RFC 3579, 2.1: one State, the EAP-Message and no service.
             let fits = a.push_bytes(kind::STATE, &state);
             debug_assert!(fits.is_ok(), "16 octets fit every attribute");
             (PacketCode::ACCESS_CHALLENGE, a)
         }
         LoginVerdict::Accept { eap, msk, reply: mut a, .. } => {
             if let Some(eap) = eap {
-                // RFC 3579 §2.6.5: a NAS would turn it into an EAP-Request/Notification after the end of EAP.
+                // RFC 3579, 2.6.5: a NAS would turn Reply-Message into an EAP-Request/Notification after the end of
+                // EAP.
                 a.remove(kind::REPLY_MESSAGE);
                 a.push_eap(eap);
             }
             if let Some(msk) = msk {
                 a.push_msk(msk);
             }
+            // RFC 2865, 4.2, 4.3: an acceptable login gets an Access-Accept, any other an Access-Reject.
             (PacketCode::ACCESS_ACCEPT, a)
         }
         LoginVerdict::Reject { eap, reply: mut a } => {
+            // RFC 2865, 2, 4.3; RFC 3579, 2.2; RFC 5080, 2.6.1: no service and no State, but an EAP-Failure.
             if let Some(eap) = eap {
                 a.push_eap(eap);
             }
@@ -95,6 +99,7 @@ pub(super) fn diameter_answer(
     let mut dea = DiameterEapAnswer { eap: None, ..DiameterEapAnswer::new(request_type, &[]) };
     let seconds = round.map(|round| u32::try_from(round.as_secs()).unwrap_or(u32::MAX));
     let (result, reply) = match verdict {
+        // RFC 4072, 2.8.2: 1001 carries an EAP request, never a Success or Failure.
         LoginVerdict::Challenge { eap, state } => {
             (dea.eap, dea.state, dea.multi_round_timeout) = (Some(*eap), Some(&state[..]), seconds);
             (ResultCode::MULTI_ROUND_AUTH, None)
@@ -106,6 +111,7 @@ pub(super) fn diameter_answer(
         LoginVerdict::Accept { eap, msk, method, reply } => {
             (dea.eap, dea.msk) = (*eap, msk.map(|m| &m[..]));
             dea.methods.extend(method.filter(|_| round.is_some()).map(|method| u64::from(method.0)));
+            // RFC 4072, 3.2: authorization AVPs go with a code of success.
             (ResultCode::SUCCESS, Some(reply))
         }
         LoginVerdict::Reject { eap, .. } => {

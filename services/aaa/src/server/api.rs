@@ -1,7 +1,7 @@
 //! Commands, jobs and events of the AAA server.
 
 use super::config::AaaServerConfig;
-use super::reason::{RejectCause, StatusFault};
+use super::reason::{OcspStatusFault, RejectCause};
 use crate::ledger::{AdmissionVerdict, AdmitRequest, LedgerRecord};
 use crate::proxy::HomeServerType;
 use crate::users::{AuthMethod, User};
@@ -19,13 +19,13 @@ use usher_diameter::node::PeerId;
 use usher_diameter::{DiameterError, DiameterMessage, ResultCode};
 use usher_eap::method::InnerMethod;
 use usher_radius::attribute::{AttributeList, kind};
-use usher_radius::client::{HealthCause, ServerHealth};
+use usher_radius::client::{ServerHealth, ServerHealthCause};
 use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusRequest;
 
 /// The result of a user lookup.
 #[derive(Clone, Debug)]
-pub enum LookupResult {
+pub enum UserLookupResult {
     /// The user.
     User(Arc<User>),
     /// A cached user, because the store is unavailable. It holds for this login alone, so that its use does not
@@ -43,7 +43,7 @@ pub enum LookupResult {
 
 /// Selects the logins of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TraceFilter {
+pub enum LoginTraceFilter {
     /// Requests with this User-Name, and logins with this name inside a tunnel. Lines from before the inner name
     /// are included as far as they are kept.
     User(Vec<u8>),
@@ -79,7 +79,7 @@ impl TraceLine {
 
 /// The result of a CoA-Request or Disconnect-Request (RFC 5176).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DynamicResult {
+pub enum DynamicAuthResult {
     /// The access server acknowledged it.
     Ack,
     /// The access server refused it, with this Error-Cause (RFC 5176 §3.6).
@@ -99,7 +99,7 @@ pub enum AaaServerCommand {
         /// The job's token.
         token: u64,
         /// Result of the lookup.
-        user: LookupResult,
+        user: UserLookupResult,
     },
     /// Result of [`AaaServerJob::Verify`].
     Verified {
@@ -137,7 +137,7 @@ pub enum AaaServerCommand {
         name: Option<Vec<u8>>,
     },
     /// The host cannot do [`AaaServerJob::Verify`] or [`AaaServerJob::CheckCertificate`]: its queue is full. As
-    /// with [`LookupResult::Unavailable`] the request gets no verdict.
+    /// with [`UserLookupResult::Unavailable`] the request gets no verdict.
     Unable {
         /// The job's token.
         token: u64,
@@ -162,7 +162,7 @@ pub enum AaaServerCommand {
         /// Slot of the trace, below [`TRACES`](super::TRACES), chosen by the host.
         slot: u8,
         /// Selects the logins. `None`: ends the trace.
-        filter: Option<TraceFilter>,
+        filter: Option<LoginTraceFilter>,
     },
     /// Sends a CoA-Request or Disconnect-Request (RFC 5176). Its result is [`AaaServerEvent::Dynamic`].
     Dynamic {
@@ -201,7 +201,7 @@ pub struct HomeServerState {
     /// Health.
     pub health: ServerHealth,
     /// Cause of the health.
-    pub cause: HealthCause,
+    pub cause: ServerHealthCause,
 }
 
 /// A request that goes to another shard.
@@ -285,7 +285,7 @@ pub enum CertificateVerdict {
     /// The certificate is accepted.
     Good,
     /// The certificate is revoked, or its status is required and unknown.
-    Status(StatusFault),
+    Status(OcspStatusFault),
     /// The certificate is not trusted any more.
     Distrusted(TlsFault),
     /// It does not bear the name that the peer gave.
@@ -348,7 +348,7 @@ impl FinishedLogin {
     /// rejected it, or [`AaaServerEvent::Failed`] has already reported it. If a tunnel ended before the inner
     /// identity, only the station counts: the outer name may be anybody's.
     #[must_use]
-    pub fn failed_as(&self) -> Option<(&[u8], &[u8])> {
+    pub fn failed_attempt_identity(&self) -> Option<(&[u8], &[u8])> {
         let (method, reason) = (self.method?, self.reason?);
         if self.is_failure_reported || !reason.counts() {
             return None;
@@ -361,7 +361,7 @@ impl FinishedLogin {
     /// Returns the name for the login's record: the inner identity if there is one, since the outer one is not
     /// authenticated.
     #[must_use]
-    pub fn record_name(&self) -> &[u8] {
+    pub fn user_name_for_record(&self) -> &[u8] {
         self.inner.as_ref().unwrap_or(&self.name)
     }
     /// NAS-Identifier.
@@ -553,7 +553,7 @@ pub enum AaaServerEvent {
         /// The command's.
         token: u64,
         /// The result.
-        result: DynamicResult,
+        result: DynamicAuthResult,
     },
 }
 
@@ -561,10 +561,10 @@ impl AaaServerEvent {
     /// Returns the index of the RADIUS client (`None`: Diameter), the name and the Calling-Station-Id to which a
     /// failed attempt counts. Name and station are empty where there is none.
     #[must_use]
-    pub fn counted_failure(&self) -> Option<(Option<u32>, &[u8], &[u8])> {
+    pub fn counted_failure_identity(&self) -> Option<(Option<u32>, &[u8], &[u8])> {
         match self {
             Self::Accepted(login) | Self::Rejected(login) => {
-                let (name, station) = login.failed_as()?;
+                let (name, station) = login.failed_attempt_identity()?;
                 Some((login.client, name, station))
             }
             Self::Failed { client, name, station } => Some((*client, name, station)),

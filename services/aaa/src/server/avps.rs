@@ -5,7 +5,9 @@
 
 use usher_diameter::avp::{AvpBuf, AvpId, AvpSequence, AvpView};
 use usher_diameter::codes;
-use usher_radius::attribute::{AttributeList, RawAttribute, VendorFraming, kind, read_vendor, vendor};
+use usher_radius::attribute::{
+    AttributeList, RawAttribute, VendorAttributeFormat, kind, read_vendor, vendor,
+};
 use usher_radius::dictionary::RadiusDictionary;
 
 /// Microsoft's keys (RFC 2548 §2.4), which RADIUS encrypts. Diameter uses EAP-Master-Session-Key.
@@ -30,7 +32,7 @@ const TUNNEL_PREFERENCE: u8 = 83;
 
 /// The value format of a tunnel attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TagFormat {
+enum TunnelAttributeFormat {
     /// A tag and a number of three octets.
     Number,
     /// An optional tag and a text.
@@ -38,25 +40,27 @@ enum TagFormat {
 }
 
 /// Returns the format of a tunnel attribute. Tunnel-Password, which is encrypted, has none.
-const fn tag_format(kind: u8) -> Option<TagFormat> {
+const fn tunnel_attribute_format(kind: u8) -> Option<TunnelAttributeFormat> {
     match kind {
-        kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE | TUNNEL_PREFERENCE => Some(TagFormat::Number),
+        kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE | TUNNEL_PREFERENCE => {
+            Some(TunnelAttributeFormat::Number)
+        }
         TUNNEL_CLIENT_ENDPOINT | TUNNEL_SERVER_ENDPOINT | kind::TUNNEL_PRIVATE_GROUP_ID | 82 | 90 | 91 => {
-            Some(TagFormat::Text)
+            Some(TunnelAttributeFormat::Text)
         }
         _ => None,
     }
 }
 
 /// Splits a tunnel attribute into its tag and the rest. Tag 0: none.
-fn split_tag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
-    match (tag_format(a.kind)?, a.value) {
-        (TagFormat::Number, [tag, number @ ..]) if number.len() == 3 => {
+fn split_tunnel_tag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
+    match (tunnel_attribute_format(a.kind)?, a.value) {
+        (TunnelAttributeFormat::Number, [tag, number @ ..]) if number.len() == 3 => {
             Some((if TAGS.contains(tag) { *tag } else { 0 }, number))
         }
-        (TagFormat::Number, _) => None,
-        (TagFormat::Text, [tag, text @ ..]) if TAGS.contains(tag) => Some((*tag, text)),
-        (TagFormat::Text, text) => Some((0, text)),
+        (TunnelAttributeFormat::Number, _) => None,
+        (TunnelAttributeFormat::Text, [tag, text @ ..]) if TAGS.contains(tag) => Some((*tag, text)),
+        (TunnelAttributeFormat::Text, text) => Some((0, text)),
     }
 }
 
@@ -75,44 +79,46 @@ pub(super) fn attributes_as_avps(
     let plain = |a: &RawAttribute<'_>| {
         a.kind != kind::VENDOR_SPECIFIC
             && !HIDDEN.contains(&a.kind)
-            && tag_format(a.kind).is_none()
+            && tunnel_attribute_format(a.kind).is_none()
             && !(with_eap && a.kind == kind::REPLY_MESSAGE)
     };
     for a in reply.iter().filter(plain) {
+        // RFC 6733, 4.1: the M flag is as the application sets it.
         avps.push(codes::radius_avp_id(a.kind), a.value);
     }
     let mut tags: u32 = 0;
-    for (tag, _) in reply.iter().filter_map(|a| split_tag(&a)) {
-        // Tags are below 32.
+    for (tag, _) in reply.iter().filter_map(|a| split_tunnel_tag(&a)) {
+        // A tag is below 32, so it selects a bit of `tags`.
         if tags & (1 << tag) == 0 {
             tags |= 1 << tag;
-            push_tunnel(reply, tag, avps);
+            push_tunneling_avp(reply, tag, avps);
         }
     }
     let hidden =
         |of, number| of == vendor::MICROSOFT && HIDDEN_KEYS.iter().any(|kind| u32::from(*kind) == number);
-    for a in reply.iter().filter(|a| a.kind == kind::VENDOR_SPECIFIC && !reply.is_clear_secret(a)) {
-        // An AVP of vendor 0 would be one of the base protocol (RFC 6733 §4.1) and bypass its checks.
+    for a in reply.iter().filter(|a| a.kind == kind::VENDOR_SPECIFIC && !reply.is_secret_to_hide(a)) {
+        // With vendor 0 this would be an AVP of the base protocol (RFC 6733 §4.1) and bypass its checks, so it is
+        // skipped.
         let Some((of @ 1.., data)) = read_vendor(a.value) else { continue };
-        let framing = dictionary.map_or(VendorFraming::SUGGESTED, |d| d.vendor_framing(of));
+        let framing = dictionary.map_or(VendorAttributeFormat::SUGGESTED, |d| d.vendor_framing(of));
         for (number, range) in
             framing.split_attributes(data).into_iter().flatten().filter(|v| !hidden(of, v.0))
         {
-            avps.push(AvpId::of_vendor(of, number, false), &data[range]);
+            avps.push(AvpId::new_vendor_avp_id(of, number, false), &data[range]);
         }
     }
 }
 
 /// Appends a Tunneling AVP of the attributes with this tag. Its grammar requires both endpoints. A VLAN has none
 /// (RFC 3580 §3.31), so they are empty.
-fn push_tunnel(reply: &AttributeList, tag: u8, avps: &mut AvpBuf) {
+fn push_tunneling_avp(reply: &AttributeList, tag: u8, avps: &mut AvpBuf) {
     let with = |group: &mut AvpBuf, wanted: fn(u8) -> bool| {
         let mut some = false;
         for a in reply.iter().filter(|a| wanted(a.kind)) {
-            let Some((_, value)) = split_tag(&a).filter(|(t, _)| *t == tag) else { continue };
+            let Some((_, value)) = split_tunnel_tag(&a).filter(|(t, _)| *t == tag) else { continue };
             some = true;
-            match (tag_format(a.kind), value) {
-                (Some(TagFormat::Number), &[x, y, z]) => {
+            match (tunnel_attribute_format(a.kind), value) {
+                (Some(TunnelAttributeFormat::Number), &[x, y, z]) => {
                     group.push(codes::radius_avp_id(a.kind), &[0, x, y, z])
                 }
                 _ => group.push(codes::radius_avp_id(a.kind), value),
@@ -120,6 +126,7 @@ fn push_tunnel(reply: &AttributeList, tag: u8, avps: &mut AvpBuf) {
         }
         some
     };
+    // RFC 7155, 4.5: Tunneling has the M flag.
     avps.push_group(codes::TUNNELING, |group| {
         with(group, |k| matches!(k, kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE));
         if !with(group, |k| k == TUNNEL_CLIENT_ENDPOINT) {
@@ -128,7 +135,7 @@ fn push_tunnel(reply: &AttributeList, tag: u8, avps: &mut AvpBuf) {
         if !with(group, |k| k == TUNNEL_SERVER_ENDPOINT) {
             group.push(codes::radius_avp_id(TUNNEL_SERVER_ENDPOINT), b"");
         }
-        with(group, |k| tag_format(k).is_some() && !matches!(k, 64..=67));
+        with(group, |k| tunnel_attribute_format(k).is_some() && !matches!(k, 64..=67));
     });
 }
 
@@ -158,24 +165,24 @@ fn tunnel_as_attributes(tunneling: AvpView<'_>, tag: u8, out: &mut AttributeList
     for avp in group.filter(|a| a.vendor == 0) {
         let Ok(number) = u8::try_from(avp.code) else { continue };
         let mut value = alloc::vec![tag];
-        match (tag_format(number), avp.data) {
-            (Some(TagFormat::Number), &[0, x, y, z]) => value.extend_from_slice(&[x, y, z]),
-            (Some(TagFormat::Text), text) if !text.is_empty() => value.extend_from_slice(text),
+        match (tunnel_attribute_format(number), avp.data) {
+            (Some(TunnelAttributeFormat::Number), &[0, x, y, z]) => value.extend_from_slice(&[x, y, z]),
+            (Some(TunnelAttributeFormat::Text), text) if !text.is_empty() => value.extend_from_slice(text),
             _ => continue,
         }
-        // An access server cannot use a text that exceeds an attribute.
+        // A text too long for one attribute is left out: an access server could not use it.
         let _ = out.push_bytes(number, &value);
     }
 }
 
 /// Returns the first mandatory AVP of a successful answer that has no RADIUS attribute (RFC 6733 §4.1). It may
 /// restrict the user.
-pub(super) fn find_untranslatable<'a>(mut avps: AvpSequence<'a>) -> Option<AvpView<'a>> {
+pub(super) fn find_untranslatable_avp<'a>(mut avps: AvpSequence<'a>) -> Option<AvpView<'a>> {
     avps.find(|a| {
         let heard = matches!(
             (a.vendor, a.code),
             (_, 0..=255)
-                // AVPs of the message, not of the user: identities, results, session id and lifetime.
+                // These AVPs describe the message and not the user: identities, results, session id and lifetime.
                 | (0, 257..=269 | 271 | 272 | 274 | 276..=285 | 291 | 293 | 294 | 296..=298)
                 | (0, 401 | 462..=465)
         );
@@ -292,17 +299,17 @@ mod tests {
         let found = |id: AvpId| {
             let mut avps = AvpBuf::new();
             avps.push_u32(codes::RESULT_CODE, 2001).push(id, b"x");
-            find_untranslatable(avps.as_sequence()).map(|a| a.code)
+            find_untranslatable_avp(avps.as_sequence()).map(|a| a.code)
         };
         for passed in [codes::SESSION_ID, codes::TUNNELING, codes::radius_avp_id(11), AvpId::may(400)] {
             assert_eq!(found(passed), None, "{passed:?}");
         }
-        assert_eq!(found(AvpId::of_vendor(9, 1, true)), None);
+        assert_eq!(found(AvpId::new_vendor_avp_id(9, 1, true)), None);
         // NAS-Filter-Rule, an unknown AVP, and a vendor's AVP that exceeds an attribute.
         for (id, code) in [
             (AvpId::must(400), 400),
             (AvpId::must(60_000), 60_000),
-            (AvpId::of_vendor(10_415, 1_400, true), 1_400),
+            (AvpId::new_vendor_avp_id(10_415, 1_400, true), 1_400),
         ] {
             assert_eq!(found(id), Some(code));
         }

@@ -1,10 +1,10 @@
 //! A bounded cache of lookup results: users and unknown names.
 
-use super::config::CacheConfig;
+use super::config::UserCacheConfig;
 use crate::users::{User, canonical_name};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use usher_core::collections::{HashMap, HashState, hash_state};
+use usher_core::collections::{HashMap, SeededHashState, hash_state};
 use usher_core::{Duration, Instant, SecureRng};
 
 /// Values by name with a common lifetime, so that the oldest expires first.
@@ -24,7 +24,7 @@ struct CacheEntry<T> {
 }
 
 impl<T> BoundedCache<T> {
-    fn new(entries: usize, ttl: Duration, hash: HashState) -> Self {
+    fn new(entries: usize, ttl: Duration, hash: SeededHashState) -> Self {
         Self { entries, ttl, by_name: HashMap::with_hasher(hash), order: VecDeque::new() }
     }
     /// Returns a value that has not expired.
@@ -88,15 +88,15 @@ pub struct UserCache {
 
 impl UserCache {
     /// Creates a cache without capacity.
-    pub(super) fn without_entries(rng: &mut SecureRng) -> Self {
-        Self::new(CacheConfig { entries: 0, ..CacheConfig::default() }, rng)
+    pub(super) fn with_zero_capacity(rng: &mut SecureRng) -> Self {
+        Self::new(UserCacheConfig { entries: 0, ..UserCacheConfig::default() }, rng)
     }
     /// Creates an empty cache. `rng` keys its table against chosen collisions.
-    pub fn new(config: CacheConfig, rng: &mut SecureRng) -> Self {
+    pub fn new(config: UserCacheConfig, rng: &mut SecureRng) -> Self {
         let hash = hash_state(rng);
         Self {
             users: BoundedCache::new(config.entries, config.ttl, hash.clone()),
-            nobodies: BoundedCache::new(config.unknown_entries(), config.unknown_ttl, hash),
+            nobodies: BoundedCache::new(config.max_cached_unknown_names(), config.unknown_ttl, hash),
             generation: CacheGeneration::default(),
         }
     }
@@ -143,9 +143,9 @@ impl UserCache {
         self.nobodies.remove(name);
     }
     /// Applies new bounds and empties the cache.
-    pub fn reconfigure(&mut self, config: CacheConfig) {
+    pub fn reconfigure(&mut self, config: UserCacheConfig) {
         (self.users.entries, self.users.ttl) = (config.entries, config.ttl);
-        (self.nobodies.entries, self.nobodies.ttl) = (config.unknown_entries(), config.unknown_ttl);
+        (self.nobodies.entries, self.nobodies.ttl) = (config.max_cached_unknown_names(), config.unknown_ttl);
         self.evict_user(None);
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     fn test_cache(entries: usize) -> UserCache {
         let (ttl, unknown_ttl) = (Duration::from_secs(10), Duration::from_secs(2));
         UserCache::new(
-            CacheConfig { entries, ttl, unknown_ttl },
+            UserCacheConfig { entries, ttl, unknown_ttl },
             &mut Seed::new(1).derive_secure_rng("cache", 0),
         )
     }
@@ -173,7 +173,7 @@ mod tests {
         cache.insert(instant_at(second), begun, name, Some(&Arc::new(User::default())));
     }
 
-    fn is_user(cache: &mut UserCache, second: u64, name: &[u8]) -> bool {
+    fn is_cached_user(cache: &mut UserCache, second: u64, name: &[u8]) -> bool {
         cache.find(instant_at(second), name).is_some_and(|user| user.is_some())
     }
 
@@ -181,10 +181,10 @@ mod tests {
     fn nobody_is_served_longer_than_said() {
         let mut cache = test_cache(10);
         insert_user(&mut cache, 0, b"ann");
-        assert!(is_user(&mut cache, 9, b"ann"));
+        assert!(is_cached_user(&mut cache, 9, b"ann"));
         assert!(cache.find(instant_at(10), b"ann").is_none());
         insert_user(&mut cache, 5, b"ann");
-        assert!(is_user(&mut cache, 14, b"ann") && cache.find(instant_at(15), b"ann").is_none());
+        assert!(is_cached_user(&mut cache, 14, b"ann") && cache.find(instant_at(15), b"ann").is_none());
         cache.evict_user(Some(b"ann"));
         assert!(cache.find(instant_at(6), b"ann").is_none());
     }
@@ -197,7 +197,7 @@ mod tests {
         assert!(cache.find(instant_at(1), b"eve").is_some_and(|user| user.is_none()));
         assert!(cache.find(instant_at(2), b"eve").is_none());
         insert_user(&mut cache, 2, b"eve");
-        assert!(is_user(&mut cache, 3, b"eve"));
+        assert!(is_cached_user(&mut cache, 3, b"eve"));
         cache.insert(instant_at(4), begun, b"eve", None);
         assert!(
             cache.find(instant_at(5), b"eve").is_some_and(|user| user.is_none()),
@@ -222,7 +222,7 @@ mod tests {
         cache.insert(instant_at(0), begun, b"bob", None);
         assert!(cache.find(instant_at(0), b"ann").is_none() && cache.find(instant_at(0), b"bob").is_none());
         insert_user(&mut cache, 0, b"ann");
-        assert!(is_user(&mut cache, 0, b"ann"));
+        assert!(is_cached_user(&mut cache, 0, b"ann"));
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         for (second, name) in [b"a", b"b", b"a", b"c", b"d"].into_iter().enumerate() {
             insert_user(&mut cache, second as u64, name);
         }
-        let there: Vec<bool> = [b"a", b"b", b"c", b"d"].map(|n| is_user(&mut cache, 5, n)).into();
+        let there: Vec<bool> = [b"a", b"b", b"c", b"d"].map(|n| is_cached_user(&mut cache, 5, n)).into();
         assert_eq!(there, [true, false, true, true]);
         for second in 5..1000 {
             insert_user(&mut cache, 5, &[second as u8, 1]);

@@ -2,12 +2,12 @@
 
 use super::alias::IdentityKey;
 use super::shard::ShardConfig;
-use crate::ledger::FailureLimit;
+use crate::ledger::LoginFailureLimit;
 use crate::users::{AuthMethod, UserDirectory};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::Duration;
-use usher_eap::method::ServerOffer;
+use usher_eap::method::ServerMethodFactory;
 use usher_radius::dictionary::RadiusDictionary;
 
 /// The source of users.
@@ -17,12 +17,12 @@ pub enum UserSource {
     Memory(Arc<UserDirectory>),
     /// A store of the host, by [`super::AaaServerJob::Lookup`] and [`super::AaaServerCommand::Found`]. Results are
     /// cached.
-    Host(CacheConfig),
+    Host(UserCacheConfig),
 }
 
 /// Size and lifetimes of the cache of looked-up users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CacheConfig {
+pub struct UserCacheConfig {
     /// Maximum number of users. The oldest entry is evicted. Zero: no cache.
     pub entries: usize,
     /// Lifetime of a user in the cache.
@@ -32,16 +32,16 @@ pub struct CacheConfig {
     pub unknown_ttl: Duration,
 }
 
-impl CacheConfig {
+impl UserCacheConfig {
     /// Returns the maximum number of cached unknown names. It is smaller than that of users, since clients choose
     /// the names.
     #[must_use]
-    pub fn unknown_entries(&self) -> usize {
+    pub fn max_cached_unknown_names(&self) -> usize {
         self.entries.min(10_000)
     }
 }
 
-impl Default for CacheConfig {
+impl Default for UserCacheConfig {
     /// 10,000 users for 60 s, unknown names for 5 s.
     fn default() -> Self {
         Self { entries: 10_000, ttl: Duration::from_secs(60), unknown_ttl: Duration::from_secs(5) }
@@ -64,11 +64,11 @@ pub struct AaaServerConfig {
     /// Methods, the preferred one first. A peer's Nak chooses among the others (RFC 3748 §5.3).
     pub methods: Vec<AuthMethod>,
     /// Server side of EAP-TLS for all sessions. `None`: the method is not offered.
-    pub tls: Option<Arc<dyn ServerOffer>>,
+    pub tls: Option<Arc<dyn ServerMethodFactory>>,
     /// Server side of PEAP. `None`: the method is not offered.
-    pub peap: Option<Arc<dyn ServerOffer>>,
+    pub peap: Option<Arc<dyn ServerMethodFactory>>,
     /// Server side of EAP-TTLS. `None`: the method is not offered.
-    pub ttls: Option<Arc<dyn ServerOffer>>,
+    pub ttls: Option<Arc<dyn ServerMethodFactory>>,
     /// Number and key of this shard. `None`: there is one server, and only it can read its State attributes.
     pub shard: Option<ShardConfig>,
     /// Number of the shard that connects to Diameter peers and gets the requests for their realms. `None`: this
@@ -106,7 +106,7 @@ pub struct AaaServerConfig {
     pub max_delayed_rejects: usize,
     /// Failed attempts that lock out a name or a station. `None`: no lockout. A reload does not change it. The
     /// ledger's limit is the same.
-    pub failures: Option<FailureLimit>,
+    pub failures: Option<LoginFailureLimit>,
     /// True if the host checks each login before the accept ([`super::AaaServerJob::Admit`]). If false, it checks
     /// only users with a session limit or an address pool.
     pub limits: bool,

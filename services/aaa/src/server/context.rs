@@ -1,15 +1,15 @@
 //! The context that all parts of a server share.
 
+use super::access_request::{LoginOutcome, LoginWithoutLocalSession};
 use super::answer::RequestToken;
 use super::api::{AaaServerEvent, AaaServerJob, FinishedLogin, ShardRequest, TraceLine};
-use super::ask::{LoginOutcome, SessionlessLogin};
 use super::cache::UserCache;
 use super::config::{AaaServerConfig, UserSource};
 use super::counters::AaaServerCounters;
-use super::held_back::ServerLockout;
+use super::lockout::ServerLockout;
 use super::shard::ShardConfig;
-use super::stand_in::StandIns;
-use super::trace::{TraceSlots, TraceTable};
+use super::stand_in::StandInUserFactory;
+use super::trace::{LoginTraceSlots, LoginTraceTable};
 use crate::proxy::RealmTarget;
 use crate::users::User;
 use alloc::boxed::Box;
@@ -30,11 +30,11 @@ pub(super) struct ServerContext {
     pub(super) config: AaaServerConfig,
     pub(super) shard: ShardConfig,
     pub(super) cache: UserCache,
-    pub(super) stand_ins: StandIns,
+    pub(super) stand_ins: StandInUserFactory,
     pub(super) lockout: ServerLockout,
     pub(super) outputs: OutputQueue<AaaServerEvent, AaaServerJob>,
     pub(super) counters: AaaServerCounters,
-    pub(super) tracers: TraceTable,
+    pub(super) tracers: LoginTraceTable,
     pub(super) rng: SecureRng,
     /// The outgoing EAP packet.
     pub(super) out: Vec<u8>,
@@ -54,7 +54,7 @@ impl ServerContext {
     }
 
     /// Looks a user up in memory. `None`: the host has to look it up.
-    pub(super) fn look_up_locally(&mut self, name: &[u8]) -> Option<Option<Arc<User>>> {
+    pub(super) fn find_user_in_memory(&mut self, name: &[u8]) -> Option<Option<Arc<User>>> {
         if let UserSource::Memory(users) = &self.config.users {
             return Some(users.find(name).cloned());
         }
@@ -75,8 +75,8 @@ impl ServerContext {
     }
 
     /// Returns the other shard that owns the session of a State.
-    pub(super) fn owning_shard(&self, state: Option<&[u8]>) -> Option<u16> {
-        self.shard.number_of(state?).filter(|number| *number != self.shard.number)
+    pub(super) fn other_shard_for_state(&self, state: Option<&[u8]>) -> Option<u16> {
+        self.shard.shard_number_in_state(state?).filter(|number| *number != self.shard.number)
     }
 
     /// Passes a request to another shard.
@@ -86,20 +86,20 @@ impl ServerContext {
     }
 
     /// Reports a reject to the host.
-    pub(super) fn report_reject(&mut self, login: FinishedLogin) {
+    pub(super) fn record_and_report_reject(&mut self, login: FinishedLogin) {
         if let Some(reason) = login.reason {
             self.counters.count_rejected(reason);
         }
-        if let Some((name, station)) = login.failed_as() {
+        if let Some((name, station)) = login.failed_attempt_identity() {
             self.lockout.record_failure(self.now, name, station);
         }
         self.outputs.push_event(AaaServerEvent::Rejected(Box::new(login)));
     }
 
     /// Counts, traces and reports the end of a login without a session here. The caller answers the request.
-    pub(super) fn finish_sessionless_login(
+    pub(super) fn finish_login_without_session(
         &mut self,
-        begun: SessionlessLogin,
+        begun: LoginWithoutLocalSession,
         ending: LoginOutcome,
         request: AttributeList,
     ) {
@@ -110,7 +110,7 @@ impl ServerContext {
         };
         let to = self.tracers.slots_for_request(&request);
         if let Some(reason) = reason.filter(|_| to != 0) {
-            let number = trace_number(begun.asker);
+            let number = trace_number_without_session(begun.asker);
             let mut lines = alloc::vec!["the request".into()];
             lines.extend(self.tracers.describe_attributes(&request));
             self.trace_lines(number, (to, 0), begun.client, lines);
@@ -140,7 +140,7 @@ impl ServerContext {
     }
 
     /// Writes a line to the traces of a login, and keeps it for traces that may match later.
-    pub(super) fn trace_line(&mut self, line: TraceLine, maybe: TraceSlots) {
+    pub(super) fn trace_line(&mut self, line: TraceLine, maybe: LoginTraceSlots) {
         if maybe != 0 {
             self.tracers.retain_line(TraceLine { to: 0, ..line.clone() });
         }
@@ -153,7 +153,7 @@ impl ServerContext {
     pub(super) fn trace_lines(
         &mut self,
         number: u64,
-        (to, maybe): (TraceSlots, TraceSlots),
+        (to, maybe): (LoginTraceSlots, LoginTraceSlots),
         mut client: Option<u32>,
         lines: Vec<String>,
     ) {
@@ -164,22 +164,22 @@ impl ServerContext {
     }
 
     /// Traces a request without a session here, such as a proxied one. Its lines have their own number.
-    pub(super) fn trace_sessionless(
+    pub(super) fn trace_request_without_session(
         &mut self,
         asker: Option<RequestToken>,
         request: &AttributeList,
-        lines: impl FnOnce(&TraceTable) -> Vec<String>,
+        lines: impl FnOnce(&LoginTraceTable) -> Vec<String>,
     ) {
         let to = self.tracers.slots_for_request(request);
         if to != 0 {
             let lines = lines(&self.tracers);
-            self.trace_lines(trace_number(asker), (to, 0), None, lines);
+            self.trace_lines(trace_number_without_session(asker), (to, 0), None, lines);
         }
     }
 }
 
 /// Returns the trace number of a request without a session.
-fn trace_number(asker: Option<RequestToken>) -> u64 {
+fn trace_number_without_session(asker: Option<RequestToken>) -> u64 {
     match asker {
         Some(RequestToken::Radius(token) | RequestToken::Diameter(token, _)) => token | 1 << 63,
         None => u64::MAX,

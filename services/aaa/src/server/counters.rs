@@ -1,166 +1,164 @@
 //! Counters of the AAA server.
 
-use super::reason::{RejectCause, StatusFault};
+use super::reason::{OcspStatusFault, RejectCause};
 use crate::ledger::AdmissionRefusal;
 use crate::users::AuthMethod;
 use usher_crypto::fault::TlsFault;
 
 usher_core::counters! {
-    /// What a server did and what it dropped, beside the counters of its RADIUS server and Diameter node.
+    /// Counters of a server, beside the counters of its RADIUS server and Diameter node.
     pub struct AaaServerCounters {
-        /// Sessions begun.
+        /// Logins begun.
         sessions,
         /// Challenges sent.
         challenges,
-        /// Let in by their password itself.
+        /// Accepted by PAP.
         accepted_pap,
-        /// Let in by CHAP.
+        /// Accepted by CHAP.
         accepted_chap,
-        /// Let in by MS-CHAP.
+        /// Accepted by MS-CHAP.
         accepted_ms_chap,
-        /// Let in by MS-CHAPv2.
+        /// Accepted by MS-CHAPv2.
         accepted_ms_chap_v2,
-        /// Let in by EAP-MD5.
+        /// Accepted by EAP-MD5.
         accepted_eap_md5,
-        /// Let in by EAP-GTC.
+        /// Accepted by EAP-GTC.
         accepted_eap_gtc,
-        /// Let in by EAP-MSCHAPv2.
+        /// Accepted by EAP-MSCHAPv2.
         accepted_eap_ms_chap_v2,
-        /// Let in by EAP-TLS.
+        /// Accepted by EAP-TLS.
         accepted_eap_tls,
-        /// Let in by PEAP.
+        /// Accepted by PEAP.
         accepted_peap,
-        /// Let in by EAP-TTLS.
+        /// Accepted by EAP-TTLS.
         accepted_ttls,
-        /// Let in by their MAC address alone.
+        /// Accepted by MAC address.
         accepted_mab,
-        /// Turned away: nobody of that name.
+        /// Rejected: unknown user.
         rejected_unknown_user,
-        /// Turned away: wrong password.
+        /// Rejected: wrong password.
         rejected_wrong_password,
-        /// Turned away: the user has no password.
+        /// Rejected: no password stored.
         rejected_no_password,
-        /// Turned away: the password is kept in a form with which the method cannot work.
+        /// Rejected: the method cannot use the stored password's form.
         rejected_password_form,
-        /// Turned away: the user's rows do not allow the method.
+        /// Rejected: the user's rows forbid the method.
         rejected_method_forbidden,
-        /// Turned away: no method in common inside the tunnel.
+        /// Rejected: no method in common inside the tunnel.
         rejected_no_inner_method,
-        /// Turned away: the peer broke the rules of its method.
+        /// Rejected: the peer broke its method's rules.
         rejected_method_rules,
-        /// Turned away: a tunnel's ends were not bound to the same keys.
+        /// Rejected: different keys at the tunnel's ends.
         rejected_cryptobinding,
-        /// Turned away: the peer's certificate, or its TLS.
+        /// Rejected: fault of the peer's certificate or TLS handshake.
         rejected_tls,
-        /// Turned away: the peer ended TLS by an alert.
+        /// Rejected: the peer ended the TLS handshake by an alert.
         rejected_alert,
-        /// Turned away: no method in common.
+        /// Rejected: no method in common.
         rejected_no_method,
-        /// Turned away: the request's name is not the one that EAP gave.
+        /// Rejected: User-Name differs from the EAP identity.
         rejected_name_mismatch,
-        /// Turned away: the user is locked.
+        /// Rejected: the user is locked (`Auth-Type := Reject`).
         rejected_locked,
-        /// Turned away: the name is no text, or one that the store cannot hold.
+        /// Rejected: the name is invalid, or the store cannot hold it.
         rejected_unstorable_name,
-        /// Turned away: the user's rows in the store cannot be understood.
+        /// Rejected: the user's rows cannot be parsed.
         rejected_bad_rows,
-        /// Turned away: the user's time is over.
+        /// Rejected: past the user's `Expiration`.
         rejected_expired,
-        /// Turned away: the request is not as the user's checks want it.
+        /// Rejected: the request does not meet a check item.
         rejected_checks,
-        /// Turned away: the certificate is revoked, as its issuer says when asked.
+        /// Rejected: certificate revoked (OCSP).
         rejected_revoked,
-        /// Turned away: nobody says that the certificate is not revoked.
+        /// Rejected: no usable OCSP response.
         rejected_no_status,
-        /// Turned away: the certificate is of another name.
+        /// Rejected: certificate of another name.
         rejected_certificate_name,
-        /// Turned away: a TLS session of before the user was changed.
+        /// Rejected: TLS session older than the user's last change.
         rejected_stale_session,
-        /// Turned away: what the user's rows say fits no RADIUS packet.
+        /// Rejected: reply exceeds a RADIUS packet.
         rejected_reply_too_long,
-        /// Turned away: too many sessions at once.
+        /// Rejected: the user has the maximum number of sessions (`Simultaneous-Use`).
         rejected_simultaneous,
-        /// Turned away: no address left in the pool, or no such pool.
+        /// Rejected: address pool exhausted or unknown.
         rejected_no_address,
-        /// Turned away: too many failures lately.
+        /// Rejected: lockout after failed logins.
         rejected_failures,
-        /// Turned away: the ledger holds as many sessions as it may.
+        /// Rejected: the ledger has its maximum number of sessions.
         rejected_full,
-        /// Turned away by their home server.
+        /// Rejected by the home server.
         rejected_elsewhere,
-        /// Turned away: no home server answers.
+        /// Rejected: no home server answers.
         rejected_home_silent,
-        /// Let in by their home server.
+        /// Accepted by the home server.
         accepted_elsewhere,
-        /// Requests handed to another server of the same key, which has their login or knows the way.
+        /// Requests passed to another shard, which has their login or the connections to Diameter servers.
         handed_over,
-        /// Requests passed on to home servers.
+        /// Requests sent to home servers.
         proxied,
         /// Answers of home servers.
         proxy_answered,
         /// Requests that no home server answered.
         proxy_unanswered,
-        /// Dropped: a request that passed too many proxies.
+        /// Dropped: requests that passed too many proxies.
         proxy_loops,
         /// Dropped: too many requests wait for home servers.
         proxy_overload,
-        /// Dropped: a request or an answer with a hidden value that cannot be revealed.
+        /// Dropped: requests or answers whose hidden values cannot be decrypted.
         proxy_unreadable,
-        /// Accounting that a home server says it does not keep (Error-Cause): not acknowledged.
+        /// Not acknowledged: accounting that the home server does not keep (Error-Cause).
         proxy_unwanted,
-        /// Turned away: a realm that is known nowhere.
+        /// Rejected: the realm is refused or unknown.
         proxy_refused,
-        /// Diameter requests whose user's realm is not asked for them.
+        /// Rejected: Diameter requests that the realm's servers cannot take.
         proxy_undeliverable,
-        /// Attributes of home servers' answers that their realm's filter left out.
+        /// Attributes that a realm's filter removed from answers.
         filtered_answers,
-        /// Attributes of requests that a realm's filter kept from its home servers.
+        /// Attributes that a realm's filter removed from requests.
         filtered_requests,
-        /// Unfinished sessions that idled too long.
+        /// Unfinished logins ended for inactivity.
         expired,
-        /// Unfinished sessions that took too long in all.
+        /// Unfinished logins that exceeded their time limit.
         overdue,
-        /// Unfinished sessions pushed out by new ones.
+        /// Unfinished logins evicted for new ones.
         evicted,
-        /// Dropped: a step of a login that costs public-key operations, for which too many waited.
+        /// Dropped: login steps, because too many public-key operations waited.
         steps_dropped,
-        /// Rejects sent before their delay was over, to make room.
+        /// Delayed rejects sent before `reject_delay` was over, to make room.
         unheld,
-        /// Users asked of the host.
+        /// Users looked up in the store.
         lookups,
-        /// Users that were still known.
+        /// Users found in the cache.
         lookups_saved,
-        /// Users that the host gave as it had found them earlier, since the store could not be asked.
+        /// Users from an earlier lookup, used while the store was unavailable.
         remembered,
-        /// Requests that got no verdict: the store could not be asked.
+        /// Requests without a verdict: store unavailable, or server busy.
         unavailable,
         /// Accounting requests.
         accounting,
         /// Accounting requests answered: their records are durable.
         accounted,
-        /// Accounting requests that name an access server for which their client does not speak: kept as of the client's
-        /// own address.
+        /// Accounting for an access server that is not the client's: kept under the client's own address.
         foreign_nas,
-        /// Accounting-On and -Off of an access server for which their client does not speak: they end nothing.
+        /// Accounting-On and -Off for an access server that is not the client's: no effect.
         foreign_restarts,
-        /// Accounting-Requests of an Acct-Status-Type that is not kept (of tunnels, of failures, a vendor's):
-        /// acknowledged.
+        /// Acknowledged: accounting requests of an Acct-Status-Type that is not kept.
         other_accounting,
-        /// Dropped: an accounting request that is not one.
+        /// Dropped: malformed accounting requests.
         bad_accounting,
-        /// Dropped: a State or Session-Id that names no session, or one of another client.
+        /// Rejected: the State or Session-Id belongs to no login, or to another client.
         unknown_session,
-        /// Turned away: a request without any proof that the server knows.
+        /// Rejected: the request has no password, response or EAP message.
         no_proof,
-        /// Not an EAP packet that begins a conversation: turned away. One that answers nothing that was asked: dropped.
+        /// Rejected: EAP packets that begin no conversation. Dropped: those that answer no request.
         bad_eap,
-        /// Turned away: a password or a response of an impossible length, or two kinds of proof.
+        /// Rejected: malformed password or response, or more than one.
         bad_password,
-        /// Dropped: a further request while the session's user is being looked up.
+        /// Dropped: requests that came while the previous request of the login was in progress.
         busy,
-        /// Dropped: a request of a kind that is not served.
+        /// Requests of an unsupported kind: dropped, or refused by Diameter.
         unsupported,
-        /// Dropped: input for a front that is not configured, or for home servers of an earlier configuration.
+        /// Dropped: input for an unconfigured protocol, or for home servers that a reload removed.
         no_front,
     }
 }
@@ -200,7 +198,7 @@ impl AaaServerCounters {
             RejectCause::BadRows => &mut self.rejected_bad_rows,
             RejectCause::Expired => &mut self.rejected_expired,
             RejectCause::Checks => &mut self.rejected_checks,
-            RejectCause::Status(StatusFault::Revoked) => &mut self.rejected_revoked,
+            RejectCause::Status(OcspStatusFault::Revoked) => &mut self.rejected_revoked,
             RejectCause::Status(_) => &mut self.rejected_no_status,
             RejectCause::CertificateName => &mut self.rejected_certificate_name,
             RejectCause::StaleSession => &mut self.rejected_stale_session,

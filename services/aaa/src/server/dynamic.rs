@@ -1,12 +1,12 @@
 //! The client of dynamic authorization (RFC 5176).
 
 use super::DYNAMIC;
-use super::api::{AaaServerEvent, DynamicResult};
+use super::api::{AaaServerEvent, DynamicAuthResult};
 use super::context::ServerContext;
-use super::fronts::ProtocolFronts;
+use super::fronts::ProtocolFrontends;
 use core::net::SocketAddr;
 use usher_core::{ChildMachine, CommandError, Instant, Machine, MachineInput, SecureRng};
-use usher_radius::FreshnessPolicy;
+use usher_radius::EventTimestampPolicy;
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
 use usher_radius::packet::PacketCode;
@@ -52,37 +52,39 @@ impl DynamicAuthClient {
     /// Sends a request to an access server.
     pub(super) fn send_request(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         (token, to): (u64, SocketAddr),
         code: PacketCode,
         mut attributes: AttributeList,
     ) -> Result<(), CommandError> {
         if !matches!(code, PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST) {
             return Err(CommandError::Invalid(
-                "an access server is asked by CoA-Request or Disconnect-Request",
+                "an access server takes a CoA-Request or Disconnect-Request only",
             ));
         }
         let identifies = |kind| IDENTIFICATION.contains(&kind) || kind == kind::EVENT_TIMESTAMP;
+        // RFC 5176, 3, 3.2: a Disconnect-Request only identifies its session.
         if code == PacketCode::DISCONNECT_REQUEST && !attributes.iter().all(|a| identifies(a.kind)) {
-            return Err(CommandError::Invalid("a Disconnect-Request says which session, and nothing else"));
-        }
-        if attributes.get_u32(kind::SERVICE_TYPE) == Some(AUTHORIZE_ONLY) {
             return Err(CommandError::Invalid(
-                "Authorize Only asks for a login that this server does not serve",
+                "a Disconnect-Request contains only attributes that identify the session",
             ));
         }
-        let known = fronts.radius.as_ref().and_then(|s| s.client_at(to.ip()));
-        let (_, known) = known
-            .ok_or(CommandError::Invalid("this address is of no client of ours that is asked by UDP"))?;
+        // RFC 5176, 3.2, 3.3: Authorize Only needs a State, which this server does not send. It is refused.
+        if attributes.get_u32(kind::SERVICE_TYPE) == Some(AUTHORIZE_ONLY) {
+            return Err(CommandError::Invalid("Service-Type Authorize Only is not supported"));
+        }
+        let known = fronts.radius.as_ref().and_then(|s| s.find_datagram_client(to.ip()));
+        let (_, known) =
+            known.ok_or(CommandError::Invalid("the address belongs to no RADIUS client over UDP"))?;
         let server = ServerConfig::new(to, known.secret.clone());
-        let full = |_| CommandError::Full("access servers that are asked");
+        let full = |_| CommandError::Full("access servers for dynamic authorization");
         let (client, index) = match &mut self.client {
             Some(client) => {
                 let index = client.add_server(server).map_err(full)?;
                 (client, index)
             }
             none => {
-                let freshness = Some(FreshnessPolicy::default());
+                let freshness = Some(EventTimestampPolicy::default());
                 let config = client::RadiusClientConfig {
                     freshness,
                     ..client::RadiusClientConfig::for_server(server)
@@ -95,7 +97,7 @@ impl DynamicAuthClient {
             }
         };
         if attributes.get(kind::EVENT_TIMESTAMP).is_none() {
-            // An access server recognises a replay by it (RFC 5176 §6.3).
+            // RFC 5176, 6.3: an access server recognises a replay by Event-Timestamp.
             attributes.push_u32(kind::EVENT_TIMESTAMP, fronts.ctx.wall_time().unix_secs() as u32);
         }
         let target = RequestTarget::Server(index);
@@ -112,10 +114,10 @@ impl DynamicAuthClient {
             heard = true;
             let (token, result) = match event {
                 client::RadiusClientEvent::Response(r) => match r.code {
-                    PacketCode::COA_ACK | PacketCode::DISCONNECT_ACK => (r.token, DynamicResult::Ack),
-                    _ => (r.token, DynamicResult::Nak(r.attributes.get_u32(kind::ERROR_CAUSE))),
+                    PacketCode::COA_ACK | PacketCode::DISCONNECT_ACK => (r.token, DynamicAuthResult::Ack),
+                    _ => (r.token, DynamicAuthResult::Nak(r.attributes.get_u32(kind::ERROR_CAUSE))),
                 },
-                client::RadiusClientEvent::TimedOut { token } => (token, DynamicResult::TimedOut),
+                client::RadiusClientEvent::TimedOut { token } => (token, DynamicAuthResult::TimedOut),
                 client::RadiusClientEvent::Server { .. } => continue,
             };
             ctx.outputs.push_event(AaaServerEvent::Dynamic { token, result });

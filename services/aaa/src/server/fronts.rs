@@ -1,8 +1,8 @@
 //! The RADIUS and Diameter sides, and how each answers.
 
+use super::access_request::PendingRequest;
 use super::answer::{self, LoginVerdict, RequestToken};
 use super::api::{AaaServerEvent, ShardDecision};
-use super::ask::PendingRequest;
 use super::context::ServerContext;
 use super::session::eap_failure;
 use super::{DIAMETER, RADIUS};
@@ -20,16 +20,16 @@ use usher_radius::server as radius;
 
 /// A server's RADIUS and Diameter sides, the requests from other shards, and the common context.
 #[derive(Debug)]
-pub(super) struct ProtocolFronts {
+pub(super) struct ProtocolFrontends {
     pub(super) radius: Option<ChildMachine<radius::RadiusServer>>,
     pub(super) diameter: Option<ChildMachine<DiameterNode>>,
     /// Checks Diameter requests.
     dictionary: Option<DiameterDictionary>,
-    pub(super) foreign: ForeignRequests,
+    pub(super) foreign: CrossShardRequests,
     pub(super) ctx: ServerContext,
 }
 
-impl ProtocolFronts {
+impl ProtocolFrontends {
     pub(super) fn new(
         radius: Option<radius::RadiusServer>,
         diameter: Option<DiameterNode>,
@@ -39,13 +39,13 @@ impl ProtocolFronts {
             radius: radius.map(|server| ChildMachine::new(RADIUS, server)),
             dictionary: diameter.is_some().then(DiameterDictionary::builtin),
             diameter: diameter.map(|node| ChildMachine::new(DIAMETER, node)),
-            foreign: ForeignRequests::default(),
+            foreign: CrossShardRequests::default(),
             ctx,
         }
     }
 
     /// Returns the next event of the RADIUS side.
-    pub(super) fn radius_event(&mut self) -> Option<radius::RadiusServerEvent> {
+    pub(super) fn next_radius_event(&mut self) -> Option<radius::RadiusServerEvent> {
         self.ctx.outputs.next_event(self.radius.as_mut()?)
     }
     /// Returns the next event of the Diameter side.
@@ -73,6 +73,7 @@ impl ProtocolFronts {
 
     /// Checks that a Diameter request has its required AVPs and no forbidden ones.
     pub(super) fn check_request(&self, message: &DiameterMessage) -> Result<(), DiameterError> {
+        // RFC 6733, 3.2, 4.1, 10; RFC 4072, 3.1, 5; RFC 7155, 5: occurrences by the command's format.
         let check = |d: &DiameterDictionary| d.check_request(message.header, message.avps.as_sequence());
         self.dictionary.as_ref().map_or(Ok(()), check)
     }
@@ -92,12 +93,12 @@ impl ProtocolFronts {
         }
     }
     /// Converts the AVPs of a request to RADIUS attributes (RFC 6733 §4.1), without proofs.
-    pub(super) fn as_attributes(&mut self, avps: AvpSequence<'_>) -> AttributeList {
+    pub(super) fn request_avps_as_attributes(&mut self, avps: AvpSequence<'_>) -> AttributeList {
         const PROOFS: [u32; 2] = [2, 3];
         let mut attributes = self.take_attributes();
         for avp in avps.filter(|a| a.vendor == 0 && !PROOFS.contains(&a.code)) {
             if let Ok(kind @ 1..) = u8::try_from(avp.code) {
-                // A check or a log could not name a value that exceeds an attribute.
+                // A value too long for one attribute is left out: no check and no log could name it.
                 let _ = attributes.push_bytes(kind, avp.data);
             }
         }
@@ -108,7 +109,7 @@ impl ProtocolFronts {
     pub(super) fn answer_request(&mut self, asker: RequestToken, verdict: LoginVerdict<'_>) {
         match asker {
             RequestToken::Radius(token) => {
-                let (code, attributes) = answer::radius_answer(verdict, || self.take_attributes());
+                let (code, attributes) = answer::build_radius_reply(verdict, || self.take_attributes());
                 self.answer_radius(token, code, attributes);
             }
             RequestToken::Diameter(token, request_type) => {
@@ -116,7 +117,7 @@ impl ProtocolFronts {
                 let round = config.full_answers.then_some(config.session_timeout);
                 let (result, avps) =
                     answer::diameter_answer(&verdict, request_type, round, config.dictionary.as_deref());
-                self.answer_peer(token, result, avps);
+                self.answer_diameter_request(token, result, avps);
             }
         }
     }
@@ -126,27 +127,27 @@ impl ProtocolFronts {
         self.answer_request(asker, LoginVerdict::Reject { eap: failure.as_ref().map(|f| &f[..]), reply });
     }
     /// Ends a request without a verdict.
-    pub(super) fn discard_request(&mut self, asker: RequestToken) {
+    pub(super) fn end_request_without_verdict(&mut self, asker: RequestToken) {
         match asker {
-            RequestToken::Radius(token) => self.stay_silent(token),
-            // Diameter always answers, also without a verdict.
+            RequestToken::Radius(token) => self.discard_radius_request(token),
+            // Diameter requires an answer to every request, even without a verdict.
             RequestToken::Diameter(token, _) => {
                 self.refuse_diameter(
                     token,
-                    DiameterError::new(ResultCode::UNABLE_TO_COMPLY, "no answer can be given"),
+                    DiameterError::new(ResultCode::UNABLE_TO_COMPLY, "the server cannot answer this request"),
                 );
             }
         }
     }
     /// Drops a pending request without an event.
-    pub(super) fn drop_request(&mut self, pending: PendingRequest) {
-        self.discard_request(pending.asker);
+    pub(super) fn discard_pending_request(&mut self, pending: PendingRequest) {
+        self.end_request_without_verdict(pending.asker);
         self.recycle_attributes(pending.request);
     }
     /// Ends a request without a verdict because the store is unavailable.
     pub(super) fn answer_unavailable(&mut self, asker: RequestToken) {
         match asker {
-            RequestToken::Radius(_) => self.discard_request(asker),
+            RequestToken::Radius(_) => self.end_request_without_verdict(asker),
             RequestToken::Diameter(token, _) => {
                 self.refuse_diameter(
                     token,
@@ -158,11 +159,11 @@ impl ProtocolFronts {
 
     /// Answers a RADIUS request.
     pub(super) fn answer_radius(&mut self, token: u64, code: PacketCode, attributes: AttributeList) {
-        if let Some((shard, token)) = self.foreign.take_origin(token) {
+        if let Some((shard, token)) = self.foreign.take_cross_shard_origin(token) {
             let back = ShardDecision::Response { token, code, attributes };
             self.ctx.outputs.push_event(AaaServerEvent::ShardDecision { shard, back });
         } else if let Some(server) = &mut self.radius {
-            // The client may have replaced this request by a newer one.
+            // The command fails if the client has replaced this request by a newer one. Then no reply is needed.
             let _ = server.handle_command(
                 self.ctx.now,
                 radius::RadiusServerCommand::Respond { token, code, attributes },
@@ -170,36 +171,36 @@ impl ProtocolFronts {
         }
     }
     /// Drops a RADIUS request without a reply.
-    pub(super) fn stay_silent(&mut self, token: u64) {
-        if let Some((shard, token)) = self.foreign.take_origin(token) {
+    pub(super) fn discard_radius_request(&mut self, token: u64) {
+        if let Some((shard, token)) = self.foreign.take_cross_shard_origin(token) {
             self.ctx
                 .outputs
                 .push_event(AaaServerEvent::ShardDecision { shard, back: ShardDecision::Silence { token } });
         } else if let Some(server) = &mut self.radius {
-            // The request may have ended.
+            // The command fails if the request has already ended. Then there is nothing to discard.
             let _ = server.handle_command(self.ctx.now, radius::RadiusServerCommand::Discard { token });
         }
     }
     /// Answers a Diameter request.
-    pub(super) fn answer_peer(&mut self, token: u64, result: ResultCode, avps: AvpBuf) {
-        if let Some((shard, token)) = self.foreign.take_origin(token) {
+    pub(super) fn answer_diameter_request(&mut self, token: u64, result: ResultCode, avps: AvpBuf) {
+        if let Some((shard, token)) = self.foreign.take_cross_shard_origin(token) {
             let back = ShardDecision::Answer { token, result, avps };
             self.ctx.outputs.push_event(AaaServerEvent::ShardDecision { shard, back });
         } else if let Some(node) = &mut self.diameter {
-            // The connection may have closed.
+            // The command fails if the connection has closed. Then no answer is needed.
             let _ =
                 node.handle_command(self.ctx.now, node::DiameterNodeCommand::Answer { token, result, avps });
         }
     }
     /// Answers a Diameter request with an error.
     pub(super) fn refuse_diameter(&mut self, token: u64, fault: DiameterError) {
-        if let Some((shard, token)) = self.foreign.take_origin(token) {
+        if let Some((shard, token)) = self.foreign.take_cross_shard_origin(token) {
             self.ctx.outputs.push_event(AaaServerEvent::ShardDecision {
                 shard,
                 back: ShardDecision::Refusal { token, fault },
             });
         } else if let Some(node) = &mut self.diameter {
-            // The connection may have closed.
+            // The command fails if the connection has closed. Then no answer is needed.
             let _ = node.handle_command(self.ctx.now, node::DiameterNodeCommand::Reject { token, fault });
         }
     }
@@ -209,8 +210,10 @@ impl ProtocolFronts {
             ShardDecision::Response { token, code, attributes } => {
                 self.answer_radius(token, code, attributes)
             }
-            ShardDecision::Silence { token } => self.stay_silent(token),
-            ShardDecision::Answer { token, result, avps } => self.answer_peer(token, result, avps),
+            ShardDecision::Silence { token } => self.discard_radius_request(token),
+            ShardDecision::Answer { token, result, avps } => {
+                self.answer_diameter_request(token, result, avps)
+            }
             ShardDecision::Refusal { token, fault } => self.refuse_diameter(token, fault),
         }
     }
@@ -223,20 +226,20 @@ const FOREIGN: u64 = 1 << 63;
 /// after a broken connection and reach another shard. The answer leaves by the connection of the request. The local
 /// token maps to the shard and its token.
 #[derive(Debug, Default)]
-pub(super) struct ForeignRequests {
+pub(super) struct CrossShardRequests {
     waiting: BTreeMap<u64, (u16, u64)>,
     next: u64,
 }
 
-impl ForeignRequests {
+impl CrossShardRequests {
     /// Assigns a local token to a request of another shard.
-    pub(super) fn assign_token(&mut self, from: u16, token: u64) -> u64 {
+    pub(super) fn assign_cross_shard_token(&mut self, from: u16, token: u64) -> u64 {
         self.next = self.next.wrapping_add(1) | FOREIGN;
         self.waiting.insert(self.next, (from, token));
         self.next
     }
     /// Removes a decided request. Returns its shard and token if it is another shard's.
-    pub(super) fn take_origin(&mut self, token: u64) -> Option<(u16, u64)> {
+    pub(super) fn take_cross_shard_origin(&mut self, token: u64) -> Option<(u16, u64)> {
         self.waiting.remove(&token)
     }
 }

@@ -11,14 +11,14 @@ use usher_diameter::node::PeerId;
 
 /// The source of a session, for fair shares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum RequestSource {
+pub(super) enum SessionFairnessKey {
     /// A RADIUS client's address. Clients of one network count apart.
     Address(IpAddr),
     /// A Diameter peer.
     Peer(PeerId),
 }
 
-impl RequestSource {
+impl SessionFairnessKey {
     /// Returns the client's address, unspecified for a Diameter peer.
     pub(super) fn address(self) -> IpAddr {
         match self {
@@ -45,8 +45,8 @@ struct HalfOpenEntry<T> {
 }
 
 #[derive(Debug)]
-struct SourceUsage {
-    source: RequestSource,
+struct SessionSourceUsage {
+    source: SessionFairnessKey,
     count: u32,
     octets: usize,
     oldest: Option<u64>,
@@ -57,9 +57,9 @@ struct SourceUsage {
 #[derive(Debug)]
 pub(super) struct HalfOpen<T> {
     table: SessionTable<HalfOpenEntry<T>>,
-    shares: Vec<SourceUsage>,
+    shares: Vec<SessionSourceUsage>,
     free: Vec<u32>,
-    by_source: HashMap<RequestSource, u32>,
+    by_source: HashMap<SessionFairnessKey, u32>,
     /// Sources with large shares, by share in steps.
     crowds: BTreeSet<(usize, u32)>,
     octets: usize,
@@ -102,7 +102,13 @@ impl<T> HalfOpen<T> {
             None => self.table.oldest_entry().map(|(token, _)| token),
         }
     }
-    pub(super) fn insert(&mut self, now: Instant, source: RequestSource, octets: usize, value: T) -> u64 {
+    pub(super) fn insert(
+        &mut self,
+        now: Instant,
+        source: SessionFairnessKey,
+        octets: usize,
+        value: T,
+    ) -> u64 {
         let share = match self.by_source.get(&source) {
             Some(share) => *share,
             None => self.add_source(source),
@@ -110,15 +116,15 @@ impl<T> HalfOpen<T> {
         let token = self.table.insert(now, HalfOpenEntry { value, octets, share, older: None, newer: None });
         self.link_session(share, token);
         self.shares[share as usize].count += 1;
-        self.weigh_share(share, 0, octets);
+        self.update_source_octets(share, 0, octets);
         token
     }
     /// Sets the octets of a session.
-    pub(super) fn set_octets(&mut self, token: u64, octets: usize) {
+    pub(super) fn set_session_octets(&mut self, token: u64, octets: usize) {
         let Some(entry) = self.table.get_mut(token) else { return };
         let (share, before) = (entry.share, core::mem::replace(&mut entry.octets, octets));
         if before != octets {
-            self.weigh_share(share, before, octets);
+            self.update_source_octets(share, before, octets);
         }
     }
     /// Makes a session the newest.
@@ -132,7 +138,7 @@ impl<T> HalfOpen<T> {
     pub(super) fn remove(&mut self, token: u64) -> Option<T> {
         let share = self.unlink_session(token)?;
         let entry = self.table.remove(token)?;
-        self.weigh_share(share, entry.octets, 0);
+        self.update_source_octets(share, entry.octets, 0);
         self.remove_session(share);
         Some(entry.value)
     }
@@ -147,8 +153,8 @@ impl<T> HalfOpen<T> {
         }
     }
 
-    fn add_source(&mut self, source: RequestSource) -> u32 {
-        let empty = SourceUsage { source, count: 0, octets: 0, oldest: None, newest: None };
+    fn add_source(&mut self, source: SessionFairnessKey) -> u32 {
+        let empty = SessionSourceUsage { source, count: 0, octets: 0, oldest: None, newest: None };
         let share = match self.free.pop() {
             Some(share) => {
                 self.shares[share as usize] = empty;
@@ -163,7 +169,7 @@ impl<T> HalfOpen<T> {
         share
     }
     /// Updates a source's share: a session has `after` octets in place of `before`.
-    fn weigh_share(&mut self, index: u32, before: usize, after: usize) {
+    fn update_source_octets(&mut self, index: u32, before: usize, after: usize) {
         self.octets = self.octets - before + after;
         let share = &mut self.shares[index as usize];
         let was = share.octets / STEP;
@@ -221,8 +227,8 @@ mod tests {
     use proptest::prelude::*;
     use usher_core::Seed;
 
-    fn test_source(n: u8) -> RequestSource {
-        RequestSource::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)))
+    fn test_source(n: u8) -> SessionFairnessKey {
+        SessionFairnessKey::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, n)))
     }
 
     proptest! {
@@ -248,7 +254,7 @@ mod tests {
                     }
                     5 if !list.is_empty() => {
                         list[which].3 = octets;
-                        sessions.set_octets(list[which].0, octets);
+                        sessions.set_session_octets(list[which].0, octets);
                     }
                     _ => {}
                 }

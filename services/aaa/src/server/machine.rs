@@ -1,25 +1,25 @@
 //! The machine: passes each input to its part, and the output of one part to the next.
 
+use super::access_request::{LoginRequest, PendingRequest};
 use super::accounting::PendingAccounting;
 use super::answer::RequestToken;
 use super::api::LoginOwner;
 use super::api::{AaaServerCommand, AaaServerEvent, AaaServerJob, ShardRequest};
-use super::ask::{LoginRequest, PendingRequest};
 use super::cache::UserCache;
 use super::config::{AaaServerConfig, ConfigError, UserSource};
 use super::context::ServerContext;
 use super::counters::AaaServerCounters;
 use super::dynamic::DynamicAuthClient;
-use super::fronts::ProtocolFronts;
-use super::half_open::RequestSource;
-use super::held_back::ServerLockout;
+use super::fronts::ProtocolFrontends;
+use super::half_open::SessionFairnessKey;
+use super::lockout::ServerLockout;
 use super::logins::PendingLogins;
-use super::proof::RequestProof;
+use super::proof::RequestCredentials;
 use super::proxy::RealmProxy;
 use super::reason::RejectCause;
-use super::shard::{ShardConfig, ShardKey};
-use super::stand_in::StandIns;
-use super::trace::TraceTable;
+use super::shard::{InterShardKey, ShardConfig};
+use super::stand_in::StandInUserFactory;
+use super::trace::LoginTraceTable;
 use super::{DIAMETER, DYNAMIC, RADIUS};
 use crate::proxy::HomeServers;
 use crate::users::canonical_name;
@@ -29,8 +29,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CommandError, DatagramPath, Instant, ListenerId, Machine, MachineInput, OutputOf, OutputQueue, OwnerPath,
-    SecureRng, SocketId, WallTime,
+    CommandError, DatagramPath, Instant, ListenerId, Machine, MachineInput, MachineOutputOf,
+    MachineOwnerPath, OutputQueue, SecureRng, SocketId, WallTime,
 };
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::eap::DiameterEapRequest;
@@ -48,14 +48,14 @@ pub const fn radius_socket(n: u32) -> SocketId {
     SocketId::from_number(n).with_outer_slot(RADIUS)
 }
 /// Listener of RadSec connections.
-pub const RADSEC_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(RADIUS), n: 0 };
+pub const RADSEC_LISTENER: ListenerId = ListenerId { owner: MachineOwnerPath::from_slot(RADIUS), n: 0 };
 /// Listener of Diameter connections and associations.
-pub const DIAMETER_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(DIAMETER), n: 0 };
+pub const DIAMETER_LISTENER: ListenerId = ListenerId { owner: MachineOwnerPath::from_slot(DIAMETER), n: 0 };
 
 /// An AAA server; see the [module](super).
 #[derive(Debug)]
 pub struct AaaServer {
-    fronts: ProtocolFronts,
+    fronts: ProtocolFrontends,
     logins: PendingLogins,
     accounting: PendingAccounting,
     proxy: RealmProxy,
@@ -71,10 +71,10 @@ impl AaaServer {
         let mut seed = || SecureRng::from_seed(rng.random_array());
         let radius = config.radius.clone().map(|c| radius::RadiusServer::new(c, seed())).transpose()?;
         let diameter = config.diameter.clone().map(|c| DiameterNode::new(c, Instant::ZERO, seed()));
-        let alone = || ShardConfig { number: 0, key: ShardKey::new(&rng.random_array()) };
+        let alone = || ShardConfig { number: 0, key: InterShardKey::new(&rng.random_array()) };
         let shard = config.shard.clone().unwrap_or_else(alone);
         let cache = match config.users {
-            UserSource::Memory(_) => UserCache::without_entries(&mut rng),
+            UserSource::Memory(_) => UserCache::with_zero_capacity(&mut rng),
             UserSource::Host(cache) => UserCache::new(cache, &mut rng),
         };
         let logins = PendingLogins::new(&mut rng);
@@ -83,19 +83,19 @@ impl AaaServer {
             now: Instant::ZERO,
             epoch: WallTime::UNIX_EPOCH,
             cache,
-            stand_ins: StandIns::new(&shard.key),
+            stand_ins: StandInUserFactory::new(&shard.key),
             lockout: ServerLockout::new(config.failures, &mut rng),
             shard,
             outputs: OutputQueue::default(),
             counters: AaaServerCounters::default(),
-            tracers: TraceTable::default(),
+            tracers: LoginTraceTable::default(),
             out: Vec::new(),
             list: AttributeList::new(),
             config,
             rng,
         };
         let (accounting, dynamic) = (PendingAccounting::default(), DynamicAuthClient::default());
-        Ok(Self { fronts: ProtocolFronts::new(radius, diameter, ctx), logins, accounting, proxy, dynamic })
+        Ok(Self { fronts: ProtocolFrontends::new(radius, diameter, ctx), logins, accounting, proxy, dynamic })
     }
     /// The server's counters.
     #[must_use]
@@ -109,7 +109,7 @@ impl AaaServer {
     }
     /// The sources of recently dropped RADIUS packets.
     #[must_use]
-    pub fn radius_drop_sources(&self) -> Option<&radius::DropSources> {
+    pub fn radius_drop_sources(&self) -> Option<&radius::LatestDropSources> {
         self.fronts.radius.as_ref().map(|server| server.drop_sources())
     }
     /// True if a datagram is a RADIUS request of a client with a valid Message-Authenticator.
@@ -133,12 +133,12 @@ impl AaaServer {
     }
     /// Returns the name of a Diameter peer.
     #[must_use]
-    pub fn diameter_peer(&self, peer: PeerId) -> Option<&str> {
+    pub fn diameter_peer_name(&self, peer: PeerId) -> Option<&str> {
         self.fronts.diameter.as_ref()?.peer_host(peer)
     }
     /// Returns the state of a Diameter peer connection (RFC 6733 §5.6).
     #[must_use]
-    pub fn diameter_state(&self, peer: PeerId) -> Option<automaton::State> {
+    pub fn diameter_peer_state(&self, peer: PeerId) -> Option<automaton::State> {
         self.fronts.diameter.as_ref()?.peer_state(peer)
     }
     /// Returns the Diameter peers to which this server connects. `true`: the connection is open and not suspect, so
@@ -191,7 +191,7 @@ impl AaaServer {
     }
     /// Number of accounting requests whose records are not yet durable.
     #[must_use]
-    pub fn accounting_waiting(&self) -> usize {
+    pub fn pending_accounting_count(&self) -> usize {
         self.accounting.pending_count()
     }
     /// Number of unanswered requests: of half-open sessions, delayed rejects, records that are not durable, and
@@ -200,7 +200,7 @@ impl AaaServer {
     pub fn pending_request_count(&self) -> usize {
         self.half_open()
             + self.delayed_reject_count()
-            + self.accounting_waiting()
+            + self.pending_accounting_count()
             + self.proxy.pending_count()
     }
     /// Reuses the request of a [`FinishedLogin`](super::FinishedLogin) from an event, to save an allocation.
@@ -234,24 +234,29 @@ impl AaaServer {
         let Self { fronts, logins, accounting, proxy, dynamic } = self;
         match command {
             AaaServerCommand::Found { token, user } => {
-                logins.apply_host_answer(fronts, token, |session, ctx| session.on_found(ctx, user))
+                logins.apply_job_result(fronts, token, |session, ctx| session.handle_lookup_result(ctx, user))
             }
             AaaServerCommand::Verified { token, right } => {
-                logins.apply_host_answer(fronts, token, |session, ctx| session.on_verified(ctx, right))
+                logins.apply_job_result(fronts, token, |session, ctx| {
+                    session.handle_password_result(ctx, right)
+                })
             }
             AaaServerCommand::Admitted { token, admission } => {
-                logins.apply_host_answer(fronts, token, |session, _| session.on_admitted(admission))
+                logins
+                    .apply_job_result(fronts, token, |session, _| session.handle_admission_verdict(admission))
             }
             AaaServerCommand::Named { token, name } => {
-                logins.apply_host_answer(fronts, token, |session, ctx| {
+                logins.apply_job_result(fronts, token, |session, ctx| {
                     session.handle_certificate_name(ctx, name)
                 })
             }
             AaaServerCommand::Certificate { token, verdict } => {
-                logins.apply_host_answer(fronts, token, |session, ctx| session.on_certificate(ctx, verdict))
+                logins.apply_job_result(fronts, token, |session, ctx| {
+                    session.handle_certificate_verdict(ctx, verdict)
+                })
             }
             AaaServerCommand::Unable { token } => {
-                logins.apply_host_answer(fronts, token, |session, _| session.on_unable())
+                logins.apply_job_result(fronts, token, |session, _| session.handle_failed_job())
             }
             AaaServerCommand::Accounted { token, durable } => {
                 accounting.finish_record(fronts, token, durable)
@@ -267,9 +272,10 @@ impl AaaServer {
             }
             AaaServerCommand::Trace { slot, filter } => {
                 if !fronts.ctx.tracers.set_filter(slot, filter, fronts.ctx.config.dictionary.as_ref()) {
-                    return Err(CommandError::Invalid("there is no trace of this number"));
+                    return Err(CommandError::Invalid("no trace has this number"));
                 }
-                // Logins under way are traced from their next request on.
+                // A login in progress is checked against the new filter at its next request, so its old traces are
+                // removed.
                 logins.for_each(|session| session.remove_traces(1 << slot));
                 Ok(())
             }
@@ -283,12 +289,12 @@ impl AaaServer {
             AaaServerCommand::ShardRequest { from, request: handed } => {
                 match handed {
                     ShardRequest::Radius(mut request) => {
-                        request.token = fronts.foreign.assign_token(from, request.token);
-                        self.decide_radius(*request);
+                        request.token = fronts.foreign.assign_cross_shard_token(from, request.token);
+                        self.process_radius_request(*request);
                     }
                     ShardRequest::Diameter { token, peer, origin, message } => {
-                        let token = fronts.foreign.assign_token(from, token);
-                        self.decide_diameter(token, peer, origin, &message);
+                        let token = fronts.foreign.assign_cross_shard_token(from, token);
+                        self.process_diameter_request(token, peer, origin, &message);
                     }
                 }
                 Ok(())
@@ -299,7 +305,7 @@ impl AaaServer {
             }
             AaaServerCommand::Diameter(command) => match &mut fronts.diameter {
                 Some(node) => node.handle_command(fronts.ctx.now, command),
-                None => Err(CommandError::Invalid("this server has no Diameter side")),
+                None => Err(CommandError::Invalid("this server has no Diameter node")),
             },
         }
     }
@@ -320,7 +326,7 @@ impl AaaServer {
                 .map(|b| radius.clients.iter().position(|a| same(a, b)).map_or(u32::MAX, |i| i as u32))
                 .collect();
             let number = |client| numbers.get(client as usize).copied().unwrap_or(u32::MAX);
-            logins.for_each(|session| session.renumber_client(number));
+            logins.for_each(|session| session.update_client_index(number));
         }
         if let UserSource::Host(cache) = config.users {
             fronts.ctx.cache.reconfigure(cache);
@@ -329,7 +335,7 @@ impl AaaServer {
             fronts.ctx.shard = shard.clone();
         }
         fronts.ctx.config = config;
-        fronts.ctx.stand_ins.invalidate_kinds();
+        fronts.ctx.stand_ins.invalidate_user_kinds();
         if let Some(homes) = homes {
             proxy.homes.replace_servers(fronts, homes);
         }
@@ -338,10 +344,10 @@ impl AaaServer {
 
     /// Drains the outputs of the parts until none has any: output of a home server or Diameter peer can cause
     /// output of another part.
-    fn drain_parts(&mut self) {
+    fn drain_component_outputs(&mut self) {
         loop {
-            while let Some(radius::RadiusServerEvent::Request(request)) = self.fronts.radius_event() {
-                self.radius_request(request);
+            while let Some(radius::RadiusServerEvent::Request(request)) = self.fronts.next_radius_event() {
+                self.dispatch_radius_request(request);
             }
             let mut heard = false;
             while let Some(event) = self.fronts.diameter_event() {
@@ -357,17 +363,17 @@ impl AaaServer {
     }
 
     /// Handles a request from the RADIUS server.
-    fn radius_request(&mut self, request: RadiusRequest) {
-        // A datagram was already checked on receipt.
+    fn dispatch_radius_request(&mut self, request: RadiusRequest) {
+        // For a datagram, the owning shard was already checked on receipt.
         let by_connection = request.conn.is_some() && request.code == PacketCode::ACCESS_REQUEST;
         let state = request.attributes.get(kind::STATE).filter(|_| by_connection);
-        match self.fronts.ctx.owning_shard(state) {
+        match self.fronts.ctx.other_shard_for_state(state) {
             Some(shard) => self.fronts.ctx.hand_over(shard, ShardRequest::Radius(Box::new(request))),
-            None => self.decide_radius(request),
+            None => self.process_radius_request(request),
         }
     }
 
-    fn decide_radius(&mut self, request: RadiusRequest) {
+    fn process_radius_request(&mut self, request: RadiusRequest) {
         let Self { fronts, logins, accounting, proxy, .. } = self;
         let Some(request) = proxy.route_request(fronts, request) else { return };
         match request.code {
@@ -375,7 +381,7 @@ impl AaaServer {
             PacketCode::ACCOUNTING_REQUEST => accounting.handle_request(fronts, request),
             _ => {
                 fronts.ctx.counters.unsupported += 1;
-                fronts.stay_silent(request.token);
+                fronts.discard_radius_request(request.token);
                 fronts.recycle_attributes(request.attributes);
             }
         }
@@ -388,12 +394,12 @@ impl AaaServer {
                 let of_eap = (message.header.application, message.header.command)
                     == (application::EAP, command::DIAMETER_EAP);
                 let state = message.avps.as_sequence().get(codes::STATE).filter(|_| of_eap);
-                match fronts.ctx.owning_shard(state.map(|state| state.data)) {
+                match fronts.ctx.other_shard_for_state(state.map(|state| state.data)) {
                     Some(shard) => {
                         let message = Box::new(message);
                         fronts.ctx.hand_over(shard, ShardRequest::Diameter { token, peer, origin, message });
                     }
-                    None => self.decide_diameter(token, peer, origin, &message),
+                    None => self.process_diameter_request(token, peer, origin, &message),
                 }
             }
             node::DiameterNodeEvent::PeerUp { peer } => {
@@ -409,14 +415,20 @@ impl AaaServer {
         }
     }
 
-    fn decide_diameter(&mut self, token: u64, peer: PeerId, origin: Arc<str>, message: &DiameterMessage) {
-        if let Err(fault) = self.diameter_request(token, peer, origin, message) {
+    fn process_diameter_request(
+        &mut self,
+        token: u64,
+        peer: PeerId,
+        origin: Arc<str>,
+        message: &DiameterMessage,
+    ) {
+        if let Err(fault) = self.route_diameter_request(token, peer, origin, message) {
             self.fronts.ctx.counters.unsupported += 1;
             self.fronts.refuse_diameter(token, fault);
         }
     }
 
-    fn diameter_request(
+    fn route_diameter_request(
         &mut self,
         token: u64,
         peer: PeerId,
@@ -435,9 +447,11 @@ impl AaaServer {
             return accounting.handle_acr(&mut fronts.ctx, token, &origin, message);
         }
         let arrived = fronts.ctx.now;
-        let ask = |fronts: &mut ProtocolFronts, request_type| {
-            let (asker, source) = (RequestToken::Diameter(token, request_type), RequestSource::Peer(peer));
-            let pending = PendingRequest { asker, source, arrived, request: fronts.as_attributes(avps) };
+        let ask = |fronts: &mut ProtocolFrontends, request_type| {
+            let (asker, source) =
+                (RequestToken::Diameter(token, request_type), SessionFairnessKey::Peer(peer));
+            let pending =
+                PendingRequest { asker, source, arrived, request: fronts.request_avps_as_attributes(avps) };
             LoginRequest { owner: LoginOwner::Diameter(origin), pending }
         };
         match (message.header.application, message.header.command) {
@@ -451,24 +465,27 @@ impl AaaServer {
             (application::NASREQ, command::AA) => {
                 let aar = AaRequest::parse(avps)?;
                 let ask = ask(fronts, aar.request_type);
-                let pap = aar.password.map(|password| RequestProof::Pap(password.into()));
-                let proof = pap.or_else(|| aar.chap.as_ref().map(RequestProof::from_chap));
+                let pap = aar.password.map(|password| RequestCredentials::Pap(password.into()));
+                let proof = pap.or_else(|| aar.chap.as_ref().map(RequestCredentials::from_chap));
                 let ask = match proof {
                     Some(_) => proxy.route_aar(fronts, ask),
                     None => Some(ask),
                 };
                 let Some(ask) = ask else { return Ok(()) };
-                logins.handle_proof(fronts, ask, proof.ok_or(RejectCause::NoProof));
+                logins.handle_single_request_login(fronts, ask, proof.ok_or(RejectCause::NoProof));
             }
-            // The server keeps no session of an accepted user (Auth-Session-State), and as a translator none of a
-            // home server's.
+            // RFC 6733, 8.1, 8.4: the server keeps no session of an accepted user. As a translation agent, it keeps no
+            // session of a home server either.
             (_, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH) => {
-                return Err(DiameterError::new(ResultCode::UNKNOWN_SESSION_ID, "no session is kept here"));
+                return Err(DiameterError::new(
+                    ResultCode::UNKNOWN_SESSION_ID,
+                    "this server keeps no sessions",
+                ));
             }
             _ => {
                 return Err(DiameterError::new(
                     ResultCode::COMMAND_UNSUPPORTED,
-                    "not a request for admission",
+                    "this command is not supported",
                 ));
             }
         }
@@ -510,13 +527,13 @@ impl Machine for AaaServer {
                 proxy.homes.handle_timeout(now);
                 dynamic.handle_timeout(now);
                 logins.expire_sessions(fronts);
-                accounting.expire_requests(fronts);
+                accounting.expire_accounting_requests(fronts);
                 logins.send_due_rejects(fronts);
-                logins.take_turn(fronts);
+                logins.run_next_queued_step(fronts);
             }
             _ => self.dispatch_input(now, input),
         }
-        self.drain_parts();
+        self.drain_component_outputs();
     }
 
     fn handle_datagrams(&mut self, now: Instant, datagrams: &[(DatagramPath, &[u8])]) {
@@ -524,17 +541,17 @@ impl Machine for AaaServer {
         for &(path, data) in datagrams {
             self.dispatch_input(now, MachineInput::Datagram { path, data });
         }
-        self.drain_parts();
+        self.drain_component_outputs();
     }
 
     fn handle_command(&mut self, now: Instant, command: AaaServerCommand) -> Result<(), CommandError> {
         self.fronts.ctx.now = now;
         let done = self.apply_command(command);
-        self.drain_parts();
+        self.drain_component_outputs();
         done
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.fronts.ctx.outputs.poll(buf)
     }
 

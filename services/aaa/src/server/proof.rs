@@ -16,20 +16,20 @@ use usher_diameter::nasreq;
 use usher_radius::attribute::{AttributeList, kind, vendor};
 
 /// The proof of a login whose user is being looked up.
-pub(super) enum RequestProof {
+pub(super) enum RequestCredentials {
     /// An EAP-Response/Identity with this identifier.
     Eap(u8),
     /// The password.
     Pap(SecretValue),
     /// A CHAP response.
-    Chap(Box<ChapProof>),
+    Chap(Box<ChapCredentials>),
     /// An MS-CHAP response.
     MsChap(Box<MsChap>),
     /// The station's MAC address as twelve digits, and a password if the request has one.
     Mab([u8; 12], Option<SecretValue>),
 }
 
-pub(super) struct ChapProof {
+pub(super) struct ChapCredentials {
     identifier: u8,
     response: [u8; 16],
     challenge: Vec<u8>,
@@ -38,15 +38,15 @@ pub(super) struct ChapProof {
 pub(super) struct MsChap {
     identifier: u8,
     response: [u8; 24],
-    kind: MsChapKind,
+    kind: MsChapVersion,
 }
 
-enum MsChapKind {
+enum MsChapVersion {
     V1 { challenge: [u8; 8] },
     V2 { challenge: [u8; 16], peer_challenge: [u8; 16] },
 }
 
-impl fmt::Debug for RequestProof {
+impl fmt::Debug for RequestCredentials {
     /// Shows the kind only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.method().map_or("eap", AuthMethod::name))
@@ -57,7 +57,7 @@ impl fmt::Debug for RequestProof {
 #[derive(Debug)]
 pub(super) struct BadProof;
 
-impl RequestProof {
+impl RequestCredentials {
     /// Returns the method, outside EAP.
     pub(super) fn method(&self) -> Option<AuthMethod> {
         Some(match self {
@@ -65,8 +65,8 @@ impl RequestProof {
             Self::Pap(_) => AuthMethod::Pap,
             Self::Chap(_) => AuthMethod::Chap,
             Self::MsChap(m) => match m.kind {
-                MsChapKind::V1 { .. } => AuthMethod::MsChap,
-                MsChapKind::V2 { .. } => AuthMethod::MsChapV2,
+                MsChapVersion::V1 { .. } => AuthMethod::MsChap,
+                MsChapVersion::V2 { .. } => AuthMethod::MsChapV2,
             },
             Self::Mab(..) => AuthMethod::Mab,
         })
@@ -74,7 +74,7 @@ impl RequestProof {
     /// Reads the CHAP response of an AA-Request.
     pub(super) fn from_chap(chap: &nasreq::ChapAuth<'_>) -> Self {
         let (identifier, response) = (chap.identifier, *chap.response);
-        Self::Chap(Box::new(ChapProof { identifier, response, challenge: chap.challenge.to_vec() }))
+        Self::Chap(Box::new(ChapCredentials { identifier, response, challenge: chap.challenge.to_vec() }))
     }
     /// Reads the MS-CHAP response of a request. `None`: there is none.
     pub(super) fn from_attributes(
@@ -84,8 +84,9 @@ impl RequestProof {
         if let Some(value) = request.get(kind::CHAP_PASSWORD) {
             let (&identifier, response) = value.split_first().ok_or(BadProof)?;
             let response = response.try_into().map_err(|_| BadProof)?;
+            // RFC 2865, 5.3: the challenge is in CHAP-Challenge, or it is the authenticator.
             let challenge = request.get(kind::CHAP_CHALLENGE).unwrap_or(authenticator).to_vec();
-            return Ok(Some(Self::Chap(Box::new(ChapProof { identifier, response, challenge }))));
+            return Ok(Some(Self::Chap(Box::new(ChapCredentials { identifier, response, challenge }))));
         }
         let microsoft = |kind| request.get_vendor(vendor::MICROSOFT, kind);
         let Some(challenge) = microsoft(vendor::MS_CHAP_CHALLENGE) else { return Ok(None) };
@@ -95,7 +96,7 @@ impl RequestProof {
             let challenge = challenge.try_into().map_err(|_| BadProof)?;
             let mut peer_challenge = [0; 16];
             peer_challenge.copy_from_slice(&value[2..18]);
-            return Ok(Some(Self::ms_chap(value, MsChapKind::V2 { challenge, peer_challenge })));
+            return Ok(Some(Self::ms_chap(value, MsChapVersion::V2 { challenge, peer_challenge })));
         }
         let Some(value) = microsoft(vendor::MS_CHAP_RESPONSE) else { return Ok(None) };
         // Identifier, flags, LM response, NT response. Without the flag there is no NT response.
@@ -104,9 +105,9 @@ impl RequestProof {
         if value[1] != 1 {
             return Err(BadProof);
         }
-        Ok(Some(Self::ms_chap(value, MsChapKind::V1 { challenge })))
+        Ok(Some(Self::ms_chap(value, MsChapVersion::V1 { challenge })))
     }
-    fn ms_chap(value: &[u8; 50], kind: MsChapKind) -> Self {
+    fn ms_chap(value: &[u8; 50], kind: MsChapVersion) -> Self {
         let mut response = [0; 24];
         response.copy_from_slice(&value[26..]);
         Self::MsChap(Box::new(MsChap { identifier: value[0], response, kind }))
@@ -116,12 +117,12 @@ impl RequestProof {
 /// The attributes of an Access-Reject for MS-CHAP, whatever the cause (RFC 2548 §2.1.5, RFC 2759 §6):
 /// authentication failed, no retry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MsChapDenial {
+pub(super) struct MsChapRejectAttributes {
     identifier: u8,
     v2: bool,
 }
 
-impl MsChapDenial {
+impl MsChapRejectAttributes {
     pub(super) fn to_attributes(self, rng: &mut SecureRng) -> AttributeList {
         let text = if self.v2 {
             let challenge = u128::from_be_bytes(rng.random_array());
@@ -138,11 +139,14 @@ impl MsChapDenial {
     }
 }
 
-impl RequestProof {
+impl RequestCredentials {
     /// Returns the attributes of a reject of this proof.
-    pub(super) fn ms_chap_denial(&self) -> Option<MsChapDenial> {
+    pub(super) fn ms_chap_denial(&self) -> Option<MsChapRejectAttributes> {
         let Self::MsChap(m) = self else { return None };
-        Some(MsChapDenial { identifier: m.identifier, v2: matches!(m.kind, MsChapKind::V2 { .. }) })
+        Some(MsChapRejectAttributes {
+            identifier: m.identifier,
+            v2: matches!(m.kind, MsChapVersion::V2 { .. }),
+        })
     }
 }
 
@@ -157,29 +161,29 @@ pub(super) enum ProofVerdict {
 }
 
 /// Checks a proof outside EAP. `name` is the request's User-Name.
-pub(super) fn verify_proof(proof: RequestProof, user: &User, name: &[u8]) -> ProofVerdict {
+pub(super) fn verify_proof(proof: RequestCredentials, user: &User, name: &[u8]) -> ProofVerdict {
     let plain = |right| if right { ProofVerdict::Right(AttributeList::new()) } else { ProofVerdict::Wrong };
     match proof {
-        RequestProof::Eap(_) => plain(false),
-        RequestProof::Mab(..) => plain(true),
-        RequestProof::Pap(password) => match &user.password {
+        RequestCredentials::Eap(_) => plain(false),
+        RequestCredentials::Mab(..) => plain(true),
+        RequestCredentials::Pap(password) => match &user.password {
             None => plain(false),
             Some(StoredPassword::Clear(clear)) => plain(constant_time_eq(clear, &password)),
             Some(StoredPassword::NtHash(hash)) => plain(constant_time_eq(&**hash, &nt_hash(&password))),
             Some(StoredPassword::Argon2(hash)) => ProofVerdict::HostComparison(hash.clone(), password),
         },
-        RequestProof::Chap(chap) => match &user.password {
+        RequestCredentials::Chap(chap) => match &user.password {
             Some(StoredPassword::Clear(clear)) => {
                 let right = md5(&[&[chap.identifier], clear, &chap.challenge]);
                 plain(constant_time_eq(&right, &chap.response))
             }
             _ => plain(false),
         },
-        RequestProof::MsChap(m) => {
+        RequestCredentials::MsChap(m) => {
             let right = user.nt_hash().filter(|hash| {
                 let right = match &m.kind {
-                    MsChapKind::V1 { challenge } => mschap::v1_response(challenge, hash),
-                    MsChapKind::V2 { challenge, peer_challenge } => {
+                    MsChapVersion::V1 { challenge } => mschap::mschap_v1_response(challenge, hash),
+                    MsChapVersion::V2 { challenge, peer_challenge } => {
                         mschap::nt_response(challenge, peer_challenge, name, hash)
                     }
                 };
@@ -197,7 +201,7 @@ impl MsChap {
     /// Returns the keys for an Access-Accept, and for MS-CHAPv2 the server's own proof.
     fn success_attributes(&self, name: &[u8], hash: &[u8; 16], user: &User) -> AttributeList {
         let mut reply = AttributeList::new();
-        let MsChapKind::V2 { challenge, peer_challenge } = &self.kind else {
+        let MsChapVersion::V2 { challenge, peer_challenge } = &self.kind else {
             let clear = match &user.password {
                 Some(StoredPassword::Clear(clear)) => Some(&clear[..]),
                 _ => None,

@@ -1,22 +1,22 @@
 //! Proxying of requests by realm.
 
 mod homes;
-mod passed;
+mod proxied_request;
 mod translation;
 
+use super::access_request::{LoginOutcome, LoginRequest, LoginWithoutLocalSession, PendingRequest};
 use super::answer::RequestToken;
 use super::api::ShardRequest;
-use super::ask::{LoginOutcome, LoginRequest, PendingRequest, SessionlessLogin};
 use super::avps::NOT_TRANSLATED;
 use super::config::AaaServerConfig;
 use super::context::ServerContext;
-use super::fronts::ProtocolFronts;
+use super::fronts::ProtocolFrontends;
 use super::reason::RejectCause;
-use crate::proxy::{AccountingMode, ForwardingTerms, ProxyError, RealmTarget, relay};
+use crate::proxy::{AccountingMode, ProxyError, RealmForwardingPolicy, RealmTarget, relay};
 use alloc::boxed::Box;
 use alloc::string::String;
 use homes::HomeServerSet;
-use passed::{ForwardedRequest, trace_withheld};
+use proxied_request::{ForwardedRequest, trace_withheld_attributes};
 use translation::DiameterTranslation;
 use usher_core::SecureRng;
 use usher_diameter::eap::DiameterEapRequest;
@@ -26,7 +26,7 @@ use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusRequest;
 
 /// A pool of home servers, and the realm's settings.
-type PoolTerms = (u16, ForwardingTerms);
+type PoolForwardingPolicy = (u16, RealmForwardingPolicy);
 
 /// The realms, and the requests at home servers.
 #[derive(Debug)]
@@ -49,11 +49,12 @@ impl RealmProxy {
     #[inline]
     pub(super) fn route_request(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         request: RadiusRequest,
     ) -> Option<RadiusRequest> {
         match fronts.ctx.config.proxy {
-            // A request is large, and most servers have local users only.
+            // Most servers have only local users. For them, this check avoids moving the large request through another
+            // call.
             None => Some(request),
             Some(_) => self.route_by_realm(fronts, request),
         }
@@ -61,7 +62,7 @@ impl RealmProxy {
 
     fn route_by_realm(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         mut request: RadiusRequest,
     ) -> Option<RadiusRequest> {
         let Some(proxy) = &fronts.ctx.config.proxy else { return Some(request) };
@@ -86,7 +87,7 @@ impl RealmProxy {
                 None
             }
             RealmTarget::Diameter { realm } if access => {
-                let (realm, terms) = (realm.clone(), found.forwarding_terms());
+                let (realm, terms) = (realm.clone(), found.realm_forwarding_policy());
                 match fronts.ctx.config.dialler.filter(|shard| *shard != fronts.ctx.shard.number) {
                     Some(shard) => fronts.ctx.hand_over(shard, ShardRequest::Radius(Box::new(request))),
                     None => self.send_diameter_request(fronts, request, realm, terms),
@@ -99,17 +100,22 @@ impl RealmProxy {
                     return Some(request);
                 }
                 let keep = !access && accounting == AccountingMode::StoreAndForward;
-                let (name, terms) = (name.to_vec(), found.forwarding_terms());
+                let (name, terms) = (name.to_vec(), found.realm_forwarding_policy());
                 let kept = keep.then(|| request.clone());
-                self.pass_to_pool(fronts, request, &name, (pool, terms), !keep);
+                self.forward_to_pool(fronts, request, &name, (pool, terms), !keep);
                 kept
             }
         }
     }
 
     /// Checks that a request may be forwarded.
-    fn may_pass(&self, ctx: &mut ServerContext, attributes: &AttributeList) -> Result<(), RejectCause> {
+    fn check_forwarding_allowed(
+        &self,
+        ctx: &mut ServerContext,
+        attributes: &AttributeList,
+    ) -> Result<(), RejectCause> {
         let Some(proxy) = &ctx.config.proxy else { return Err(RejectCause::NoRealm) };
+        // RFC 2865, 2.3: a request with more Proxy-States than hops is in a loop.
         if attributes.get_all(kind::PROXY_STATE).nth(proxy.max_hops).is_some() {
             ctx.counters.proxy_loops += 1;
             return Err(RejectCause::ProxyLoop);
@@ -122,15 +128,15 @@ impl RealmProxy {
     }
 
     /// Forwards a request to a pool. `answered`: the client waits for the reply.
-    fn pass_to_pool(
+    fn forward_to_pool(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         request: RadiusRequest,
         name: &[u8],
-        (pool, terms): PoolTerms,
+        (pool, terms): PoolForwardingPolicy,
         answered: bool,
     ) {
-        if let Err(reason) = self.may_pass(&mut fronts.ctx, &request.attributes) {
+        if let Err(reason) = self.check_forwarding_allowed(&mut fronts.ctx, &request.attributes) {
             return ForwardedRequest::new(fronts.ctx.now, request, terms, answered).cut_short(fronts, reason);
         }
         let mut out = fronts.take_attributes();
@@ -143,19 +149,19 @@ impl RealmProxy {
             fronts.recycle_attributes(out);
             return passed.cut_short(fronts, RejectCause::BadProof);
         }
-        trace_withheld(&mut fronts.ctx, passed.asker, &passed.request, &told.left_out);
+        trace_withheld_attributes(&mut fronts.ctx, passed.asker, &passed.request, &told.left_out);
         self.homes.forward_request(fronts, pool, out, passed);
     }
 
     /// Sends a RADIUS client's request to a Diameter server.
     fn send_diameter_request(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         request: RadiusRequest,
         realm: String,
-        terms: ForwardingTerms,
+        terms: RealmForwardingPolicy,
     ) {
-        match self.may_pass(&mut fronts.ctx, &request.attributes) {
+        match self.check_forwarding_allowed(&mut fronts.ctx, &request.attributes) {
             Ok(()) => self.translation.send_request(fronts, request, realm, terms),
             Err(reason) => {
                 ForwardedRequest::new(fronts.ctx.now, request, terms, true).cut_short(fronts, reason)
@@ -164,8 +170,12 @@ impl RealmProxy {
     }
 
     /// Returns an AA-Request of a local user. Others cannot be forwarded and get an error.
-    pub(super) fn route_aar(&self, fronts: &mut ProtocolFronts, ask: LoginRequest) -> Option<LoginRequest> {
-        match route_login(fronts, ask, None)? {
+    pub(super) fn route_aar(
+        &self,
+        fronts: &mut ProtocolFrontends,
+        ask: LoginRequest,
+    ) -> Option<LoginRequest> {
+        match route_diameter_login(fronts, ask, None)? {
             (ask, None) => Some(ask),
             (ask, Some(_)) => {
                 answer_undeliverable(fronts, ask);
@@ -178,12 +188,12 @@ impl RealmProxy {
     /// local.
     pub(super) fn route_der(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         ask: LoginRequest,
         der: &DiameterEapRequest<'_>,
     ) -> Option<LoginRequest> {
         let identifier = der.eap.get(1).copied();
-        let (ask, elsewhere) = route_login(fronts, ask, Some(identifier.unwrap_or_default()))?;
+        let (ask, elsewhere) = route_diameter_login(fronts, ask, Some(identifier.unwrap_or_default()))?;
         let Some((pool, terms)) = elsewhere else { return Some(ask) };
         let PendingRequest { asker, request, arrived, .. } = ask.pending;
         let passed = ForwardedRequest {
@@ -196,21 +206,21 @@ impl RealmProxy {
             terms,
             dialog: None,
         };
-        if let Err(reason) = self.may_pass(&mut fronts.ctx, &passed.request) {
+        if let Err(reason) = self.check_forwarding_allowed(&mut fronts.ctx, &passed.request) {
             passed.cut_short(fronts, reason);
             return None;
         }
         let told = passed.terms.filter.filter_request(&passed.request);
-        trace_withheld(&mut fronts.ctx, passed.asker, &passed.request, &told.left_out);
+        trace_withheld_attributes(&mut fronts.ctx, passed.asker, &passed.request, &told.left_out);
         let mut out = fronts.take_attributes();
-        // RFC 4072 §4.1.4: a client's EAP-Key-Name is empty. Any value is ignored.
+        // RFC 4072, 4.1.4: a client's EAP-Key-Name is empty. Any value is ignored.
         let names_key = |a: &RawAttribute<'_>| a.kind == kind::EAP_KEY_NAME && !a.value.is_empty();
         for a in told.passed.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind) && !names_key(a)) {
-            // The value came from an attribute.
+            // The value was in an attribute before, so it fits one.
             let _ = out.push_bytes(a.kind, a.value);
         }
         if let Some(state) = der.state {
-            // A State that exceeds an attribute is not of a RADIUS server.
+            // A State too long for one attribute cannot have come from a RADIUS server, so it may be dropped.
             let _ = out.push_bytes(kind::STATE, state);
         }
         out.push_eap(der.eap);
@@ -225,17 +235,17 @@ impl RealmProxy {
 /// Routes a Diameter request by realm. If the realm is rejected, or at servers that Diameter requests cannot reach,
 /// it gets an error. Otherwise returns it with its pool and the realm's settings. `eap` is the identifier of its
 /// EAP packet.
-fn route_login(
-    fronts: &mut ProtocolFronts,
+fn route_diameter_login(
+    fronts: &mut ProtocolFrontends,
     ask: LoginRequest,
     eap: Option<u8>,
-) -> Option<(LoginRequest, Option<PoolTerms>)> {
+) -> Option<(LoginRequest, Option<PoolForwardingPolicy>)> {
     let Some(proxy) = &fronts.ctx.config.proxy else { return Some((ask, None)) };
     let found = proxy.realms.find_route(ask.name());
     match found.route {
         RealmTarget::Local => return Some((ask, None)),
         &RealmTarget::Pool { pool, .. } => {
-            let terms = found.forwarding_terms();
+            let terms = found.realm_forwarding_policy();
             return Some((ask, Some((pool, terms))));
         }
         RealmTarget::Refuse => {
@@ -247,15 +257,15 @@ fn route_login(
 }
 
 /// Answers a Diameter request whose realm cannot be reached (RFC 6733 §7.1.3).
-fn answer_undeliverable(fronts: &mut ProtocolFronts, ask: LoginRequest) {
+fn answer_undeliverable(fronts: &mut ProtocolFrontends, ask: LoginRequest) {
     fronts.ctx.counters.count_rejected(RejectCause::Undeliverable);
     if let RequestToken::Diameter(token, _) = ask.pending.asker {
         let fault =
-            DiameterError::new(ResultCode::UNABLE_TO_DELIVER, "this realm's servers are not asked for it");
+            DiameterError::new(ResultCode::UNABLE_TO_DELIVER, "this realm's servers do not take the request");
         fronts.refuse_diameter(token, fault);
     }
     let begun = ask.sessionless_login();
-    fronts.ctx.finish_sessionless_login(
+    fronts.ctx.finish_login_without_session(
         begun,
         LoginOutcome::Undecided(RejectCause::Undeliverable),
         ask.pending.request,
@@ -264,8 +274,8 @@ fn answer_undeliverable(fronts: &mut ProtocolFronts, ask: LoginRequest) {
 
 /// Rejects a request that is not forwarded, with an EAP-Failure if it has EAP.
 fn refuse_request(
-    fronts: &mut ProtocolFronts,
-    begun: SessionlessLogin,
+    fronts: &mut ProtocolFrontends,
+    begun: LoginWithoutLocalSession,
     eap: Option<u8>,
     reason: RejectCause,
     request: AttributeList,
@@ -273,13 +283,13 @@ fn refuse_request(
     if let Some(asker) = begun.asker {
         fronts.turn_away(asker, eap, AttributeList::new());
     }
-    fronts.ctx.finish_sessionless_login(begun, LoginOutcome::Rejected(reason), request);
+    fronts.ctx.finish_login_without_session(begun, LoginOutcome::Rejected(reason), request);
 }
 
 /// Rejects a RADIUS request that is not forwarded.
-fn refuse_radius(fronts: &mut ProtocolFronts, request: RadiusRequest, reason: RejectCause) {
+fn refuse_radius(fronts: &mut ProtocolFrontends, request: RadiusRequest, reason: RejectCause) {
     let asker = Some(RequestToken::Radius(request.token));
-    let begun = SessionlessLogin { started_at: fronts.ctx.now, asker, client: Some(request.client) };
+    let begun = LoginWithoutLocalSession { started_at: fronts.ctx.now, asker, client: Some(request.client) };
     refuse_request(fronts, begun, eap_identifier(&request.attributes), reason, request.attributes);
 }
 

@@ -4,7 +4,7 @@ use crate::ledger::AdmissionRefusal;
 use alloc::collections::BTreeSet;
 use core::fmt;
 use usher_crypto::fault::{Alert, CertificateFault, TlsFault};
-use usher_eap::method::MethodFault;
+use usher_eap::method::ServerMethodFailure;
 
 /// Declares the causes and their properties. Those without a value are declared in one place.
 macro_rules! reasons {
@@ -23,7 +23,7 @@ macro_rules! reasons {
             /// revocation list changed.
             Distrusted(TlsFault),
             /// The certificate is revoked, or its status is required and unknown.
-            Status(StatusFault),
+            Status(OcspStatusFault),
             /// A limit of the ledger.
             Limit(AdmissionRefusal),
         }
@@ -49,7 +49,7 @@ macro_rules! reasons {
             }
 
             /// True if a login with a proof and this cause counts as a failed attempt
-            /// ([`FinishedLogin::failed_as`](super::FinishedLogin::failed_as)). A peer's alert is no proof, and an internal
+            /// ([`FinishedLogin::failed_attempt_identity`](super::FinishedLogin::failed_attempt_identity)). A peer's alert is no proof, and an internal
             /// error is not the user's.
             pub(super) const fn counts(self) -> bool {
                 match self {
@@ -70,7 +70,7 @@ macro_rules! reasons {
                 f.write_str(match self {
                     $(Self::$counted => $counted_text,)+
                     $(Self::$reason => $text,)+
-                    Self::Tls(fault) | Self::Distrusted(fault) => return fault.describe_for("the device").fmt(f),
+                    Self::Tls(fault) | Self::Distrusted(fault) => return fault.describe_with_peer_name("the device").fmt(f),
                     Self::Status(fault) => return fault.fmt(f),
                     Self::Limit(refusal) => return refusal.fmt(f),
                 })
@@ -83,19 +83,19 @@ reasons! {
     counted {
         /// Nobody of that name.
         UnknownUser => "unknown-user",
-            "nobody of that name";
+            "no user has this name";
         /// The name is no text, or one that the store cannot hold.
         UnstorableName => "unstorable-name",
-            "the name is none that a user can have: it is no UTF-8, or the store cannot hold it";
+            "the name is not UTF-8, or the store cannot hold it";
         /// The password is wrong.
         WrongPassword => "wrong-password",
             "wrong password";
         /// The user has no password, and the method takes one.
         NoPassword => "no-password",
-            "the user has no password, and the method takes one";
+            "the method needs a password, and the user has none";
         /// The user's password is kept in a form with which the method cannot work.
         PasswordForm => "password-form",
-            "the user's password is kept in a form that this method cannot use";
+            "this method cannot use the stored form of the user's password";
         /// No method that server and peer have in common.
         NoMethod => "no-method",
             "no method in common";
@@ -107,22 +107,22 @@ reasons! {
             "the user's rows do not allow this method";
         /// The peer breaks the rules of its method.
         Rules => "method-rules",
-            "the device breaks the rules of its method";
+            "the device breaks the protocol of its method";
         /// The ends of a PEAP tunnel are not bound to the same keys.
         Binding => "cryptobinding",
-            "the ends of the tunnel are not bound to the same keys (cryptobinding)";
+            "the ends of the tunnel have different keys (cryptobinding)";
         /// The user may not log in at all.
         Locked => "locked",
             "the user is locked";
         /// The rows that the store has of the user cannot be understood.
         BadRows => "bad-rows",
-            "the user's rows in the store cannot be understood";
+            "the user's rows in the store cannot be parsed";
         /// The user's time is over.
         Expired => "expired",
-            "the user's time is over";
+            "the user has expired";
         /// The request is not as the user's checks want it.
         Checks => "checks",
-            "the request is not as the user's checks want it";
+            "the request fails the user's checks";
     }
     uncounted {
         /// The request's name is not the one that EAP gave (RFC 3579 §2.1).
@@ -130,58 +130,58 @@ reasons! {
             "User-Name is not the EAP identity";
         /// The certificate is another's: it does not bear the name that the peer gave.
         CertificateName => "certificate-other-name",
-            "the device's certificate is of another name than the device gave";
+            "the device's certificate has another name than the device gave";
         /// A TLS session was taken up that another password, method or name has let in.
         StaleSession => "stale-session",
-            "the TLS session is of before the user was changed";
+            "the TLS session is older than the user's last change";
         /// Its home server says no.
         HomeServer => "home-server",
-            "the home server says no";
+            "the home server rejected the login";
         /// No home server answers.
         HomeSilent => "home-silent",
-            "no home server answers";
+            "no home server answered";
         /// Its realm is refused, or known nowhere.
         NoRealm => "no-realm",
-            "the realm is refused, or known nowhere";
+            "the realm is refused or unknown";
         /// The request passed too many proxies.
         ProxyLoop => "proxy-loop",
             "the request passed too many proxies";
         /// Its realm's servers are not asked for a request of its kind.
         Undeliverable => "undeliverable",
-            "the realm's servers are not asked for requests of this kind";
-        /// What the user's rows say fits no RADIUS packet.
+            "the realm's servers do not take requests of this kind";
+        /// The reply of the user's rows does not fit a RADIUS packet.
         ReplyTooLong => "reply-too-long",
             "the user's reply does not fit a RADIUS packet (4096 octets)";
         /// A request without any proof that the server knows.
         NoProof => "no-proof",
-            "the request has no proof that this server knows";
+            "the request has no proof that this server supports";
         /// A password or a response of an impossible length, or two kinds of proof.
         BadProof => "bad-proof",
-            "the request's password or response is malformed, or there are two of them";
+            "the request's password or response is malformed, or it has two of them";
         /// Not an EAP packet that begins a conversation.
         BadEap => "bad-eap",
-            "the EAP packet begins no conversation";
+            "the EAP packet does not begin a conversation";
         /// A State that names no login under way, or one of another client.
         UnknownSession => "unknown-session",
-            "State names no login under way: it is over, or of another client or start";
+            "State names no login under way: the login ended, the server restarted, or it is another client's";
         /// The store, or what counts sessions, cannot be asked.
         StoreAway => "store-away",
-            "the store cannot be asked";
+            "the store is not available";
         /// Too much else waits.
         Busy => "busy",
-            "too much else waits";
+            "the server is overloaded";
         /// The peer did not go on.
-        GaveUp => "gave-up",
-            "the device did not go on";
+        GaveUp => "device-silent",
+            "the device did not continue the login";
         /// The login took longer than one may.
         TooSlow => "too-slow",
-            "the login took too long in all";
+            "the login took too long in total";
     }
 }
 
 /// The OCSP status of a certificate (RFC 6960), if it is not good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum StatusFault {
+pub enum OcspStatusFault {
     /// The certificate is revoked.
     Revoked,
     /// The responder does not know the certificate.
@@ -194,7 +194,7 @@ pub enum StatusFault {
     NoResponder,
 }
 
-impl StatusFault {
+impl OcspStatusFault {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Revoked, Self::Unknown, Self::Silent, Self::Unbelievable, Self::NoResponder];
@@ -206,22 +206,20 @@ impl StatusFault {
             Self::Revoked => "ocsp-revoked",
             Self::Unknown => "ocsp-unknown",
             Self::Silent => "ocsp-silent",
-            Self::Unbelievable => "ocsp-unbelievable",
+            Self::Unbelievable => "ocsp-invalid",
             Self::NoResponder => "ocsp-no-responder",
         }
     }
 }
 
-impl fmt::Display for StatusFault {
+impl fmt::Display for OcspStatusFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Revoked => "the device's certificate is revoked: its issuer's OCSP responder says so",
+            Self::Revoked => "the device's certificate is revoked (OCSP)",
             Self::Unknown => "the OCSP responder does not know the device's certificate",
             Self::Silent => "the OCSP responder for the device's certificate does not answer",
-            Self::Unbelievable => {
-                "what the OCSP responder says of the device's certificate cannot be believed"
-            }
-            Self::NoResponder => "there is no OCSP responder to ask about the device's certificate",
+            Self::Unbelievable => "the OCSP response about the device's certificate is invalid",
+            Self::NoResponder => "no OCSP responder is known for the device's certificate",
         })
     }
 }
@@ -229,7 +227,7 @@ impl fmt::Display for StatusFault {
 impl RejectCause {
     /// Returns the names of all causes: the values of a counter's label.
     #[must_use]
-    pub fn all_names() -> BTreeSet<&'static str> {
+    pub fn all_cause_names() -> BTreeSet<&'static str> {
         let limits = [
             AdmissionRefusal::TooManySessions { allowed: 1 },
             AdmissionRefusal::TooManyFailures,
@@ -240,13 +238,13 @@ impl RejectCause {
         let alerts = Alert::KNOWN.iter().copied().chain([Alert(u8::MAX)]).map(TlsFault::Alert);
         let tls = TlsFault::KNOWN.iter().copied().chain(alerts);
         let all = Self::PLAIN.iter().copied().chain(limits.map(Self::Limit));
-        let all = all.chain(StatusFault::ALL.map(Self::Status)).chain(tls.map(Self::Tls));
+        let all = all.chain(OcspStatusFault::ALL.map(Self::Status)).chain(tls.map(Self::Tls));
         all.map(Self::name).collect()
     }
 
     /// True if the cause concerns the proof or the method. If the user may not log in at all, that cause takes
     /// precedence.
-    pub(super) const fn of_proof(self) -> bool {
+    pub(super) const fn concerns_proof_or_method(self) -> bool {
         matches!(
             self,
             Self::WrongPassword
@@ -260,16 +258,16 @@ impl RejectCause {
     }
 }
 
-impl From<MethodFault> for RejectCause {
-    fn from(fault: MethodFault) -> Self {
+impl From<ServerMethodFailure> for RejectCause {
+    fn from(fault: ServerMethodFailure) -> Self {
         match fault {
-            MethodFault::Proof => Self::WrongPassword,
-            MethodFault::Secret => Self::PasswordForm,
-            MethodFault::NoInner => Self::NoInnerMethod,
-            // If the host refuses, its own cause takes precedence.
-            MethodFault::Rules | MethodFault::Host => Self::Rules,
-            MethodFault::Binding => Self::Binding,
-            MethodFault::Tls(fault) => Self::Tls(fault),
+            ServerMethodFailure::Proof => Self::WrongPassword,
+            ServerMethodFailure::Secret => Self::PasswordForm,
+            ServerMethodFailure::NoInner => Self::NoInnerMethod,
+            // If the host refuses the login, it gives a cause of its own, which takes precedence over this one.
+            ServerMethodFailure::Rules | ServerMethodFailure::Host => Self::Rules,
+            ServerMethodFailure::Binding => Self::Binding,
+            ServerMethodFailure::Tls(fault) => Self::Tls(fault),
         }
     }
 }
@@ -295,8 +293,8 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_name_of_its_own() {
-        let others = 5 + StatusFault::ALL.len() + TlsFault::KNOWN.len() + Alert::KNOWN.len() + 1;
-        let names = RejectCause::all_names();
+        let others = 5 + OcspStatusFault::ALL.len() + TlsFault::KNOWN.len() + Alert::KNOWN.len() + 1;
+        let names = RejectCause::all_cause_names();
         assert_eq!(names.len(), RejectCause::PLAIN.len() + others, "{names:?}");
         assert!(names.iter().all(|n| n.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')), "{names:?}");
     }

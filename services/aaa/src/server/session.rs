@@ -1,22 +1,22 @@
 //! A login without a verdict yet: a state machine. Its inputs are the peer's packets and job results, its outputs
 //! are [`LoginStep`]s. It knows neither the protocol that carries it nor any other login.
 
-mod audience;
 mod conversation;
+mod login_traces;
 mod verdict;
 
+use super::access_request::{LoginRequest, PendingRequest};
 use super::answer::RequestToken;
 use super::api::LoginOwner;
-use super::api::{AaaServerEvent, AaaServerJob, LookupResult};
-use super::ask::{LoginRequest, PendingRequest};
+use super::api::{AaaServerEvent, AaaServerJob, UserLookupResult};
 use super::cache::CacheGeneration;
 use super::config::AaaServerConfig;
 use super::context::ServerContext;
-use super::half_open::RequestSource;
-use super::held_back::LockoutScope;
-use super::proof::{self, MsChapDenial, ProofVerdict, RequestProof};
+use super::half_open::SessionFairnessKey;
+use super::lockout::LockoutScope;
+use super::proof::{self, MsChapRejectAttributes, ProofVerdict, RequestCredentials};
 use super::reason::RejectCause;
-use super::trace::{self, TraceSlots};
+use super::trace::{self, LoginTraceSlots};
 use crate::ledger::{AdmissionRefusal, AdmitRequest};
 use crate::users::{AuthMethod, StoredPassword, User, canonical_name};
 use alloc::boxed::Box;
@@ -24,18 +24,19 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use audience::TraceAudience;
 use conversation::{
-    ConversationProgress, EapConversation, LoginApproval, MethodWait, QueriedUser, admissible_offers,
-    credential_digest, eap_mtu, is_anonymous, is_tunnel, most_specific_cause, user_secret, why_not,
+    AwaitedMethodResult, ConversationProgress, EapConversation, LoginApproval, QueriedUser,
+    admissible_method_offers, credential_digest, eap_mtu, is_anonymous, is_tunnel, method_refusal_cause,
+    most_specific_cause, user_secret,
 };
-pub(super) use conversation::{EapOpening, eap_failure, parse_opening};
+pub(super) use conversation::{FirstEapPacket, eap_failure, parse_first_eap_packet};
 use core::net::IpAddr;
-use usher_core::{CommandError, Instant, JobOrigin, JobWaiter};
+use login_traces::MatchingLoginTraces;
+use usher_core::{CommandError, Instant, JobRequester, JobWaiter};
 use usher_crypto::SecretValue;
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::legacy::nt_hash;
-use usher_eap::method::{self, SessionUser, UserAnswer, UserQuery};
+use usher_eap::method::{self, TlsSessionUser, UserQuery, UserQueryAnswer};
 use usher_eap::packet::{self, EapCode, EapType};
 use usher_eap::server::EapServer;
 use usher_radius::attribute::kind;
@@ -56,7 +57,7 @@ enum LoginStage {
     /// The peer is to send its identity, under this identifier.
     Identity { identifier: u8 },
     /// The user is being looked up.
-    Looking(RequestProof),
+    Looking(RequestCredentials),
     /// The host compares a password, for this method.
     Verifying(AuthMethod),
     /// An EAP method is under way.
@@ -107,11 +108,11 @@ pub(super) struct LoginReject {
 }
 
 impl LoginStep {
-    const fn with_reject(method: Option<AuthMethod>, reason: RejectCause, identifier: Option<u8>) -> Self {
+    const fn reject_step(method: Option<AuthMethod>, reason: RejectCause, identifier: Option<u8>) -> Self {
         Self::Reject(LoginReject { method, reason, detail: None, identifier })
     }
     /// True if the input advances the login. Other input does not reset the idle timeout.
-    pub(super) const fn is_progress(&self) -> bool {
+    pub(super) const fn advances_login(&self) -> bool {
         !matches!(self, Self::Rechallenge(_) | Self::Drop(_) | Self::Deferred)
     }
 }
@@ -132,7 +133,7 @@ pub(super) struct LoginSession {
     /// The user's row that cannot be parsed or does not match, if that is the cause.
     row: Option<Box<str>>,
     /// MS-CHAP attributes of a reject.
-    denial: Option<MsChapDenial>,
+    denial: Option<MsChapRejectAttributes>,
     /// True if its failure was counted.
     failed: bool,
     /// True if the reject was reported to the host while the peer is being notified.
@@ -143,7 +144,7 @@ pub(super) struct LoginSession {
     is_unstorable: bool,
     /// Calling-Station-Id, once a request with one was answered and freed.
     station: Box<[u8]>,
-    audience: TraceAudience,
+    audience: MatchingLoginTraces,
     stage: LoginStage,
     /// Owner of its jobs.
     waiter: Option<JobWaiter>,
@@ -151,7 +152,7 @@ pub(super) struct LoginSession {
 
 impl LoginSession {
     /// Creates a login whose peer is to send its identity, under this identifier.
-    pub(super) fn without_name(ctx: &ServerContext, ask: LoginRequest, identifier: u8) -> Self {
+    pub(super) fn with_pending_identity(ctx: &ServerContext, ask: LoginRequest, identifier: u8) -> Self {
         Self::new(ctx, ask, Vec::new(), LoginStage::Identity { identifier })
     }
     /// Creates a login of the named user, with a proof.
@@ -159,15 +160,15 @@ impl LoginSession {
         ctx: &ServerContext,
         ask: LoginRequest,
         name: Vec<u8>,
-        proof: RequestProof,
+        proof: RequestCredentials,
     ) -> Self {
         let denial = proof.ms_chap_denial();
         Self { denial, ..Self::new(ctx, ask, name, LoginStage::Looking(proof)) }
     }
     fn new(ctx: &ServerContext, ask: LoginRequest, name: Vec<u8>, stage: LoginStage) -> Self {
-        // A login of a single request cannot change its name.
+        // A User-Name can change only between the requests of a login, and only EAP has several.
         let given = match &stage {
-            LoginStage::Looking(RequestProof::Eap(_)) => ask.name().into(),
+            LoginStage::Looking(RequestCredentials::Eap(_)) => ask.name().into(),
             _ => Box::default(),
         };
         Self {
@@ -185,7 +186,7 @@ impl LoginSession {
             lookup_generation: ctx.cache.generation(),
             is_unstorable: false,
             station: Box::default(),
-            audience: TraceAudience::default(),
+            audience: MatchingLoginTraces::default(),
             stage,
             waiter: None,
         }
@@ -200,17 +201,17 @@ impl LoginSession {
         self.owner.client_index()
     }
     /// Updates the index of the RADIUS client after a reload.
-    pub(super) fn renumber_client(&mut self, number: impl FnOnce(u32) -> u32) {
+    pub(super) fn update_client_index(&mut self, number: impl FnOnce(u32) -> u32) {
         if let LoginOwner::Radius(client) = &mut self.owner {
             *client = number(*client);
         }
     }
     /// Returns the source of its pending request.
-    pub(super) fn source(&self) -> Option<RequestSource> {
+    pub(super) fn source(&self) -> Option<SessionFairnessKey> {
         self.pending.as_ref().map(|pending| pending.source)
     }
     /// True if the login has exceeded its total time.
-    pub(super) fn is_overdue(&self, ctx: &ServerContext) -> bool {
+    pub(super) fn exceeds_login_timeout(&self, ctx: &ServerContext) -> bool {
         ctx.now.duration_since(self.started_at) >= ctx.config.login_timeout
     }
     /// True if the host already knows its end.
@@ -218,7 +219,7 @@ impl LoginSession {
         self.is_reject_reported
     }
     /// Returns the approximate octets that it counts: its memory, but at least its share of the limit.
-    pub(super) fn counted_octets(&self, config: &AaaServerConfig) -> usize {
+    pub(super) fn session_octets_for_limit(&self, config: &AaaServerConfig) -> usize {
         let request = self.pending.as_ref().map_or(0, |pending| pending.request.len());
         let eap = self.conversation().map_or(0, |eap| eap.server.memory_octets());
         let share = config.max_half_open_octets / config.max_half_open.max(1);
@@ -229,7 +230,7 @@ impl LoginSession {
         self.audience.trace_line(ctx, text);
     }
     /// Removes a trace that has ended.
-    pub(super) const fn remove_traces(&mut self, traces: TraceSlots) {
+    pub(super) const fn remove_traces(&mut self, traces: LoginTraceSlots) {
         self.audience.remove_traces(traces);
     }
 
@@ -242,17 +243,18 @@ impl LoginSession {
     }
     /// Returns the name that a proof is for. Inside a tunnel it is the inner name, empty until the peer has sent
     /// it.
-    fn claimed_name(&self) -> &[u8] {
-        match self.conversation().filter(|eap| eap.in_tunnel()) {
+    fn name_being_proven(&self) -> &[u8] {
+        match self.conversation().filter(|eap| eap.uses_tunnel_method()) {
             Some(eap) => eap.server.identity().unwrap_or_default(),
             None => &self.name,
         }
     }
     /// Starts a job of the host.
     fn assign_job(&mut self, ctx: &mut ServerContext, what: AaaServerJob) -> LoginStep {
-        let origin = JobOrigin::default().awaited_by(self.waiter.get_or_insert_default());
-        ctx.outputs
-            .push_job(usher_core::JobRequest::new(self.audience.login_number(), what).with_origin(origin));
+        let origin = JobRequester::default().with_waiter(self.waiter.get_or_insert_default());
+        ctx.outputs.push_job(
+            usher_core::JobRequest::new(self.audience.login_trace_number(), what).with_origin(origin),
+        );
         LoginStep::Wait
     }
     /// Returns the lockout of its station or of the name that its proof is for.
@@ -260,7 +262,7 @@ impl LoginSession {
         if ctx.lockout.has_no_lockouts(ctx.now) {
             return None;
         }
-        ctx.lockout.find_lockout(ctx.now, self.claimed_name(), self.pending.as_ref()?.station())
+        ctx.lockout.find_lockout(ctx.now, self.name_being_proven(), self.pending.as_ref()?.station())
     }
 
     /// Traces the contents of its pending request.
@@ -268,14 +270,14 @@ impl LoginSession {
         let Some(pending) = self.pending.as_ref().filter(|_| ctx.tracers.is_active()) else { return };
         let (inside, hidden) = match &self.stage {
             LoginStage::Eap(conversation) => (conversation.server.identity(), true),
-            LoginStage::Identity { .. } | LoginStage::Looking(RequestProof::Eap(_)) => (None, true),
+            LoginStage::Identity { .. } | LoginStage::Looking(RequestCredentials::Eap(_)) => (None, true),
             _ => (None, false),
         };
-        self.audience.include_request(ctx, &pending.request, inside, hidden);
+        self.audience.add_request_traces(ctx, &pending.request, inside, hidden);
         if self.audience.has_traces() {
             let mut lines = alloc::vec![match &self.owner {
                 LoginOwner::Radius(_) => format!("Access-Request from {}", pending.source.address()),
-                LoginOwner::Diameter(origin) => format!("Diameter request of {origin}"),
+                LoginOwner::Diameter(origin) => format!("Diameter request from {origin}"),
             }];
             lines.extend(ctx.tracers.describe_attributes(&pending.request));
             self.audience.trace_lines(ctx, self.owner.client_index(), lines);
@@ -284,7 +286,7 @@ impl LoginSession {
 
     /// Starts the login under the token of its jobs.
     pub(super) fn start_login(&mut self, ctx: &mut ServerContext, token: u64) -> LoginStep {
-        self.audience.set_number(token);
+        self.audience.set_login_token(token);
         self.trace_request(ctx);
         match self.stage {
             LoginStage::Identity { identifier } => {
@@ -292,7 +294,7 @@ impl LoginSession {
                 packet::emit_packet(&mut ctx.out, EapCode::Request, identifier, EapType::IDENTITY, &[]);
                 self.send_challenge(ctx)
             }
-            LoginStage::Looking(RequestProof::Eap(identifier)) => self.handle_identity(ctx, identifier),
+            LoginStage::Looking(RequestCredentials::Eap(identifier)) => self.handle_identity(ctx, identifier),
             _ => self.look_up(ctx),
         }
     }
@@ -306,22 +308,22 @@ impl LoginSession {
     ) -> LoginStep {
         if self.changes_user_name(&pending) {
             if self.pending.is_some() {
-                // The former request is answered first.
+                // The earlier request of this login is answered first, so this one is dropped.
                 ctx.counters.busy += 1;
                 return LoginStep::Drop(pending);
             }
             self.pending = Some(pending);
             self.trace_request(ctx);
             let method = self.conversation().and_then(EapConversation::method);
-            return LoginStep::with_reject(method, RejectCause::NameMismatch, packet.get(1).copied());
+            return LoginStep::reject_step(method, RejectCause::NameMismatch, packet.get(1).copied());
         }
         match &mut self.stage {
-            LoginStage::Identity { identifier: asked } => match parse_opening(packet) {
-                EapOpening::Identity(name, identifier) if identifier == *asked => {
+            LoginStage::Identity { identifier: asked } => match parse_first_eap_packet(packet) {
+                FirstEapPacket::Identity(name, identifier) if identifier == *asked => {
                     self.name = name.to_vec();
                     self.request_user_name = pending.request.get(kind::USER_NAME).unwrap_or_default().into();
                     self.pending = Some(pending);
-                    self.stage = LoginStage::Looking(RequestProof::Eap(identifier));
+                    self.stage = LoginStage::Looking(RequestCredentials::Eap(identifier));
                     self.trace_request(ctx);
                     self.handle_identity(ctx, identifier)
                 }
@@ -333,7 +335,7 @@ impl LoginSession {
             LoginStage::Eap(conversation) if conversation.wait.is_none() => {
                 let costly = ctx.config.max_steps_waiting > 0 && conversation.server.is_costly(packet);
                 if costly {
-                    conversation.wait = Some(MethodWait::ScheduledPacket(packet.to_vec()));
+                    conversation.wait = Some(AwaitedMethodResult::ScheduledPacket(packet.to_vec()));
                 }
                 self.pending = Some(pending);
                 self.trace_request(ctx);
@@ -363,10 +365,10 @@ impl LoginSession {
     }
 
     /// Takes the queued packet.
-    fn its_turn(&mut self) -> Option<Vec<u8>> {
+    fn take_scheduled_packet(&mut self) -> Option<Vec<u8>> {
         let wait = &mut self.conversation_mut()?.wait;
         match wait.take() {
-            Some(MethodWait::ScheduledPacket(packet)) => Some(packet),
+            Some(AwaitedMethodResult::ScheduledPacket(packet)) => Some(packet),
             other => {
                 *wait = other;
                 None
@@ -374,81 +376,84 @@ impl LoginSession {
         }
     }
     /// Does its queued step. `None`: no step was queued.
-    pub(super) fn on_turn(&mut self, ctx: &mut ServerContext) -> Option<LoginStep> {
-        self.its_turn().map(|packet| self.handle_packet(ctx, &packet))
+    pub(super) fn run_scheduled_step(&mut self, ctx: &mut ServerContext) -> Option<LoginStep> {
+        self.take_scheduled_packet().map(|packet| self.handle_packet(ctx, &packet))
     }
     /// Handles the drop of its queued step.
-    pub(super) fn on_displaced(&mut self, ctx: &mut ServerContext) -> LoginStep {
-        if self.its_turn().is_none() {
+    pub(super) fn handle_dropped_step(&mut self, ctx: &mut ServerContext) -> LoginStep {
+        if self.take_scheduled_packet().is_none() {
             return LoginStep::Wait;
         }
         ctx.counters.steps_dropped += 1;
-        self.trace_line(ctx, || "dropped: too many handshakes wait for the processor".into());
+        self.trace_line(ctx, || "dropped: too many handshake steps are queued".into());
         self.pending.take().map_or(LoginStep::Wait, LoginStep::Drop)
     }
 
     /// Handles the result of a lookup.
-    pub(super) fn on_found(
+    pub(super) fn handle_lookup_result(
         &mut self,
         ctx: &mut ServerContext,
-        found: LookupResult,
+        found: UserLookupResult,
     ) -> Result<LoginStep, CommandError> {
         let (name, inner) = match &self.stage {
             LoginStage::Looking(_) => (&self.name[..], None),
             LoginStage::Named(approval) => (approval.inner.as_deref().unwrap_or_default(), None),
             LoginStage::Eap(conversation) => match &conversation.wait {
-                Some(MethodWait::User(who)) => (who.name(), Some(who.clone())),
+                Some(AwaitedMethodResult::User(who)) => (who.name(), Some(who.clone())),
                 _ => return Err(CommandError::UnknownToken),
             },
             _ => return Err(CommandError::UnknownToken),
         };
         let (user, fresh) = match found {
-            LookupResult::User(user) => (Some(user), true),
-            LookupResult::Cached(user) => (Some(user), false),
-            LookupResult::NotFound => (None, true),
-            // Not cached: the number of such names is unlimited.
-            LookupResult::Unstorable => (None, false),
-            LookupResult::Unavailable => return Ok(LoginStep::Undecided(RejectCause::StoreAway)),
+            UserLookupResult::User(user) => (Some(user), true),
+            UserLookupResult::Cached(user) => (Some(user), false),
+            UserLookupResult::NotFound => (None, true),
+            // A name that the store cannot hold is not cached, because the number of such names is unlimited.
+            UserLookupResult::Unstorable => (None, false),
+            UserLookupResult::Unavailable => return Ok(LoginStep::Undecided(RejectCause::StoreAway)),
         };
         if fresh {
             ctx.cache.insert(ctx.now, self.lookup_generation, name, user.as_ref());
         }
         if let Some(user) = &user {
-            ctx.stand_ins.observe_user(name, user);
+            ctx.stand_ins.record_user_kind(name, user);
         }
         self.is_unstorable = user.is_none() && !fresh;
         if user.is_some() && !fresh {
             ctx.counters.remembered += 1;
-            self.trace_line(ctx, || "the store is away: the user is taken as found a while ago".into());
+            self.trace_line(ctx, || "the store is not available: the user's earlier rows are used".into());
         }
         Ok(match inner {
             Some(who) => self.answer_user(ctx, &who, user),
-            None if matches!(self.stage, LoginStage::Named(_)) => self.handle_named_user(ctx, user),
+            None if matches!(self.stage, LoginStage::Named(_)) => self.handle_certificate_user(ctx, user),
             None => self.handle_user(ctx, user),
         })
     }
 
     /// Handles the result of a password comparison.
-    pub(super) fn on_verified(
+    pub(super) fn handle_password_result(
         &mut self,
         ctx: &mut ServerContext,
         right: bool,
     ) -> Result<LoginStep, CommandError> {
-        // Of simultaneous failed attempts, those beyond the limit are rejected, right or wrong.
+        // Simultaneous attempts may begin before a lockout. Those whose result comes after it are rejected, even if the
+        // password is right.
         let held = self.find_lockout(ctx).is_some();
         Ok(match &self.stage {
-            &LoginStage::Verifying(method) if held => LoginStep::with_reject(Some(method), TOO_MANY, None),
+            &LoginStage::Verifying(method) if held => LoginStep::reject_step(Some(method), TOO_MANY, None),
             &LoginStage::Verifying(method) if right => {
-                self.handle_approval(ctx, Box::new(LoginApproval::new(method)))
+                self.handle_verified_proof(ctx, Box::new(LoginApproval::new(method)))
             }
             &LoginStage::Verifying(method) => {
-                LoginStep::with_reject(Some(method), RejectCause::WrongPassword, None)
+                LoginStep::reject_step(Some(method), RejectCause::WrongPassword, None)
             }
-            LoginStage::Eap(conversation) if matches!(conversation.wait, Some(MethodWait::Password)) => {
+            LoginStage::Eap(conversation)
+                if matches!(conversation.wait, Some(AwaitedMethodResult::Password)) =>
+            {
                 if held {
-                    LoginStep::with_reject(conversation.method(), TOO_MANY, Some(conversation.identifier))
+                    LoginStep::reject_step(conversation.method(), TOO_MANY, Some(conversation.identifier))
                 } else {
-                    self.answer_eap(ctx, UserAnswer::Password(right))
+                    self.answer_eap(ctx, UserQueryAnswer::Password(right))
                 }
             }
             _ => return Err(CommandError::UnknownToken),
@@ -456,10 +461,13 @@ impl LoginSession {
     }
 
     /// Handles a job that the host could not do.
-    pub(super) fn on_unable(&self) -> Result<LoginStep, CommandError> {
+    pub(super) fn handle_failed_job(&self) -> Result<LoginStep, CommandError> {
         let waits = match &self.stage {
             LoginStage::Eap(conversation) => {
-                matches!(conversation.wait, Some(MethodWait::User(_) | MethodWait::Password))
+                matches!(
+                    conversation.wait,
+                    Some(AwaitedMethodResult::User(_) | AwaitedMethodResult::Password)
+                )
             }
             LoginStage::Identity { .. } => false,
             _ => true,
@@ -468,17 +476,20 @@ impl LoginSession {
     }
 
     /// Returns the reject cause of a login that idled for too long.
-    pub(super) fn on_expired(&self) -> RejectCause {
-        // The login waits for its peer. Otherwise the peer has answered and waits for the server.
+    pub(super) fn expiry_reject_cause(&self) -> RejectCause {
+        // Without a pending request, the login waits for its peer. Otherwise the peer has answered and waits for the
+        // server.
         if self.pending.is_none() {
             return RejectCause::GaveUp;
         }
         match &self.stage {
-            // The host reports an OCSP failure itself. Its silence says nothing about the responder.
+            // The host reports an OCSP failure itself, so its silence says nothing about the OCSP responder.
             LoginStage::Verifying(_) | LoginStage::Certificate(_) => RejectCause::Busy,
             LoginStage::Eap(c) => match &c.wait {
-                Some(MethodWait::Password | MethodWait::ScheduledPacket(_)) => RejectCause::Busy,
-                Some(MethodWait::User(_)) => RejectCause::StoreAway,
+                Some(AwaitedMethodResult::Password | AwaitedMethodResult::ScheduledPacket(_)) => {
+                    RejectCause::Busy
+                }
+                Some(AwaitedMethodResult::User(_)) => RejectCause::StoreAway,
                 None => RejectCause::GaveUp,
             },
             LoginStage::Looking(_)
@@ -518,7 +529,7 @@ impl LoginSession {
             }
             _ => {}
         }
-        let of_a_peer = !matches!(parse_opening(packet), EapOpening::Request(_));
+        let of_a_peer = !matches!(parse_first_eap_packet(packet), FirstEapPacket::Request(_));
         if matches!(pending.asker, RequestToken::Diameter(..)) && of_a_peer && !ctx.out.is_empty() {
             LoginStep::Rechallenge(pending)
         } else {
@@ -529,7 +540,7 @@ impl LoginSession {
     /// Ignores a packet that the EAP method discards. `packet` is given where it is known.
     fn ignore_packet(&mut self, ctx: &mut ServerContext, packet: &[u8]) -> LoginStep {
         ctx.counters.bad_eap += 1;
-        self.trace_line(ctx, || "dropped: this answers nothing that was asked".into());
+        self.trace_line(ctx, || "dropped: this packet answers no request".into());
         match self.pending.take() {
             Some(pending) => self.pass_over(ctx, pending, packet),
             None => LoginStep::Wait,
@@ -538,13 +549,13 @@ impl LoginSession {
 
     /// Handles the response to the identity request of this identifier.
     fn handle_identity(&mut self, ctx: &mut ServerContext, identifier: u8) -> LoginStep {
-        // RFC 3579 §2.1: User-Name equals the EAP identity. If the identity is empty, the NAS makes a name up (RFC
+        // RFC 3579, 2.1: User-Name equals the EAP identity. If the identity is empty, the NAS makes a name up (RFC
         // 5080 §2.9).
         let given = self.pending.as_ref().and_then(|pending| pending.request.get(kind::USER_NAME));
         if self.name.is_empty() || self.name == given.unwrap_or_default() {
             self.look_up(ctx)
         } else {
-            LoginStep::with_reject(None, RejectCause::NameMismatch, Some(identifier))
+            LoginStep::reject_step(None, RejectCause::NameMismatch, Some(identifier))
         }
     }
 
@@ -553,22 +564,22 @@ impl LoginSession {
         let LoginStage::Looking(proof) = &self.stage else { return LoginStep::Wait };
         if let Some(hold) = hold {
             let (method, identifier) = match proof {
-                RequestProof::Eap(identifier) => (None, Some(*identifier)),
+                RequestCredentials::Eap(identifier) => (None, Some(*identifier)),
                 proof => (proof.method(), None),
             };
             let may_be_another = method.is_none()
                 && hold == LockoutScope::Name
                 && ctx.config.methods.iter().any(|m| is_tunnel(*m));
             if !may_be_another {
-                return LoginStep::with_reject(method, TOO_MANY, identifier);
+                return LoginStep::reject_step(method, TOO_MANY, identifier);
             }
         }
-        let name = if let RequestProof::Mab(address, _) = proof { &address[..] } else { &self.name };
-        if let Some(user) = ctx.look_up_locally(name) {
+        let name = if let RequestCredentials::Mab(address, _) = proof { &address[..] } else { &self.name };
+        if let Some(user) = ctx.find_user_in_memory(name) {
             return self.handle_user(ctx, user);
         }
         let name = name.to_vec();
-        self.trace_line(ctx, || format!("user {}: the host is asked", trace::quote_name(&name)));
+        self.trace_line(ctx, || format!("user {}: looked up in the store", trace::quote_name(&name)));
         self.look_up_user(ctx, name)
     }
 
@@ -591,7 +602,7 @@ impl LoginSession {
             return Err(RejectCause::BadRows);
         }
         for row in &*user.left_out {
-            self.trace_line(ctx, || format!("left out, since it cannot be understood: {row}"));
+            self.trace_line(ctx, || format!("reply row left out, since it cannot be parsed: {row}"));
         }
         let request = self.pending.as_ref().map(|pending| &pending.request).ok_or(RejectCause::Checks)?;
         let user = match user.resolve_for_request(request) {
@@ -616,9 +627,9 @@ impl LoginSession {
         let user = user.unwrap_or_else(|reason| {
             self.trace_line(ctx, || {
                 let row = self.row_of(reason).map(|row| format!(" ({row})")).unwrap_or_default();
-                format!("who may not log in: {reason}{row}; what follows is as for a user")
+                format!("the user may not log in: {reason}{row}; the login goes on as for a valid user")
             });
-            ctx.stand_ins.stand_in_for(self.claimed_name(), &ctx.config.users, ctx.config.mab)
+            ctx.stand_ins.stand_in_user(self.name_being_proven(), &ctx.config.users, ctx.config.mab)
         });
         self.user = Some(user.clone());
         user
@@ -630,47 +641,47 @@ impl LoginSession {
         let user = self.resolve_user(ctx, user);
         let user = self.set_user(ctx, user);
         let LoginStage::Looking(proof) = &mut self.stage else { return LoginStep::Wait };
-        let proof = core::mem::replace(proof, RequestProof::Eap(0));
-        if let RequestProof::Eap(identifier) = proof {
+        let proof = core::mem::replace(proof, RequestCredentials::Eap(0));
+        if let RequestCredentials::Eap(identifier) = proof {
             return self.propose_methods(ctx, &user, hold, identifier);
         }
         let Some(method) = proof.method() else { return LoginStep::Wait };
         if hold.is_some() {
-            return LoginStep::with_reject(Some(method), TOO_MANY, None);
+            return LoginStep::reject_step(Some(method), TOO_MANY, None);
         }
         let (proof, method) = match proof {
             // A user with a password must prove it, even if the name is a MAC address.
-            RequestProof::Mab(_, Some(password)) if !user.may_use(method) => {
-                (RequestProof::Pap(password), AuthMethod::Pap)
+            RequestCredentials::Mab(_, Some(password)) if !user.may_use(method) => {
+                (RequestCredentials::Pap(password), AuthMethod::Pap)
             }
             proof => (proof, method),
         };
         let offered = method == AuthMethod::Mab || ctx.config.methods.contains(&method);
         if !offered || !user.may_use(method) {
-            let reason = if offered { why_not(&user, method) } else { RejectCause::NoMethod };
-            return LoginStep::with_reject(Some(method), reason, None);
+            // RFC 2865, 2.2; RFC 3579, 4.3.6: a method that is not possible for this user leads to a reject.
+            let reason = if offered { method_refusal_cause(&user, method) } else { RejectCause::NoMethod };
+            return LoginStep::reject_step(Some(method), reason, None);
         }
         match proof::verify_proof(proof, &user, &self.name) {
-            ProofVerdict::Right(reply) => {
-                self.handle_approval(ctx, Box::new(LoginApproval { reply, ..LoginApproval::new(method) }))
-            }
-            ProofVerdict::Wrong => LoginStep::with_reject(Some(method), RejectCause::WrongPassword, None),
+            ProofVerdict::Right(reply) => self
+                .handle_verified_proof(ctx, Box::new(LoginApproval { reply, ..LoginApproval::new(method) })),
+            ProofVerdict::Wrong => LoginStep::reject_step(Some(method), RejectCause::WrongPassword, None),
             ProofVerdict::HostComparison(hash, password) => {
                 self.stage = LoginStage::Verifying(method);
-                self.request_verification(ctx, self.name.clone(), hash, password)
+                self.request_password_verification(ctx, self.name.clone(), hash, password)
             }
         }
     }
 
     /// Has the host compare a password with its hash.
-    fn request_verification(
+    fn request_password_verification(
         &mut self,
         ctx: &mut ServerContext,
         name: Vec<u8>,
         hash: SecretValue<String>,
         password: SecretValue,
     ) -> LoginStep {
-        self.trace_line(ctx, || "the host compares the password with its hash".into());
+        self.trace_line(ctx, || "the password is compared with its hash".into());
         self.assign_job(ctx, AaaServerJob::Verify { owner: self.owner.clone(), name, hash, password })
     }
 
@@ -683,27 +694,28 @@ impl LoginSession {
         identifier: u8,
     ) -> LoginStep {
         if hold == Some(LockoutScope::Station) {
-            return LoginStep::with_reject(None, TOO_MANY, Some(identifier));
+            return LoginStep::reject_step(None, TOO_MANY, Some(identifier));
         }
         let held = hold.is_some();
-        let mut proposed = admissible_offers(&ctx.config, user, &self.name, held);
+        let mut proposed = admissible_method_offers(&ctx.config, user, &self.name, held);
         if proposed.is_empty() && !held {
-            // A user without an allowed method must look like any other user.
+            // A user without an allowed method must look like any other user, so the methods of a stand-in are offered.
             let eap = ctx.config.methods.iter().filter(|method| method.eap_type().is_some());
-            let reason = most_specific_cause(eap.map(|method| why_not(user, *method)));
+            let reason = most_specific_cause(eap.map(|method| method_refusal_cause(user, *method)));
             let stand_in = self.set_user(ctx, Err(reason));
-            proposed = admissible_offers(&ctx.config, &stand_in, &self.name, held);
+            proposed = admissible_method_offers(&ctx.config, &stand_in, &self.name, held);
         }
         if proposed.is_empty() {
             let reason = if held { TOO_MANY } else { RejectCause::NoMethod };
-            return LoginStep::with_reject(None, reason, Some(identifier));
+            return LoginStep::reject_step(None, reason, Some(identifier));
         }
         let wall = ctx.wall_time();
         let mtu = self.pending.as_ref().and_then(|p| eap_mtu(&p.request));
         let without_extended_master_secret = self
             .client_index()
             .is_some_and(|client| ctx.config.without_extended_master_secret.contains(&client));
-        let context = method::MethodContext { rng: &mut ctx.rng, wall, mtu, without_extended_master_secret };
+        let context =
+            method::EapMethodContext { rng: &mut ctx.rng, wall, mtu, without_extended_master_secret };
         let server = EapServer::new(proposed, identifier, context);
         self.stage = LoginStage::Eap(Box::new(EapConversation { server, wait: None, identifier }));
         self.advance_conversation(ctx)
@@ -716,7 +728,7 @@ impl LoginSession {
         let Some(conversation) = self.conversation_mut() else { return LoginStep::Wait };
         conversation.identifier = packet.get(1).copied().unwrap_or_default();
         if held {
-            return LoginStep::with_reject(conversation.method(), TOO_MANY, Some(conversation.identifier));
+            return LoginStep::reject_step(conversation.method(), TOO_MANY, Some(conversation.identifier));
         }
         if conversation.server.handle_packet(packet) {
             self.advance_conversation(ctx)
@@ -730,13 +742,14 @@ impl LoginSession {
         let LoginStage::Eap(conversation) = &mut self.stage else { return LoginStep::Wait };
         match conversation.poll_progress(&mut ctx.outputs, &mut ctx.out) {
             ConversationProgress::Request => {
-                self.count_refusal(ctx);
-                self.report_refusal(ctx);
+                self.record_failed_attempt(ctx);
+                self.report_pending_reject(ctx);
                 self.send_challenge(ctx)
             }
-            ConversationProgress::Success(approval) => self.handle_approval(ctx, approval),
+            ConversationProgress::Success(approval) => self.handle_verified_proof(ctx, approval),
             ConversationProgress::Failure => {
-                let (reason, detail) = conversation.why_failed(self.user.as_deref(), &ctx.config);
+                let (reason, detail) =
+                    conversation.failure_cause_and_detail(self.user.as_deref(), &ctx.config);
                 let (method, identifier) = (conversation.method(), Some(conversation.identifier));
                 LoginStep::Reject(LoginReject { method, reason, detail, identifier })
             }
@@ -754,7 +767,7 @@ impl LoginSession {
     }
 
     /// Counts a failed attempt as soon as the peer is notified: an attacker does not wait for the reject.
-    fn count_refusal(&mut self, ctx: &mut ServerContext) {
+    fn record_failed_attempt(&mut self, ctx: &mut ServerContext) {
         if self.failed || !ctx.lockout.has_limit() {
             return;
         }
@@ -763,7 +776,7 @@ impl LoginSession {
             return;
         }
         self.failed = true;
-        let (client, name) = (self.client_index(), self.claimed_name().to_vec());
+        let (client, name) = (self.client_index(), self.name_being_proven().to_vec());
         let station = self.pending.as_ref().map(PendingRequest::station).unwrap_or_default().to_vec();
         ctx.lockout.record_failure(ctx.now, &name, &station);
         ctx.outputs.push_event(AaaServerEvent::Failed { client, name, station });
@@ -771,22 +784,22 @@ impl LoginSession {
 
     /// Handles a method's query for a user.
     fn query_user(&mut self, ctx: &mut ServerContext, who: QueriedUser) -> LoginStep {
-        self.audience.look_inside(ctx, who.name());
+        self.audience.release_inner_name_traces(ctx, who.name());
         if self.find_lockout(ctx).is_some() {
-            // No lookup is needed.
+            // The user or the station is locked out, so no lookup is needed.
             return self.answer_user(ctx, &who, None);
         }
         if ctx.is_elsewhere(who.name()) {
             return self.answer_user(ctx, &who, None);
         }
-        if let Some(user) = ctx.look_up_locally(who.name()) {
+        if let Some(user) = ctx.find_user_in_memory(who.name()) {
             self.trace_line(ctx, || who.to_string());
             return self.answer_user(ctx, &who, user);
         }
-        self.trace_line(ctx, || format!("{who}: the host is asked"));
+        self.trace_line(ctx, || format!("{who}: looked up in the store"));
         let name = who.name().to_vec();
         if let Some(conversation) = self.conversation_mut() {
-            conversation.wait = Some(MethodWait::User(who));
+            conversation.wait = Some(AwaitedMethodResult::User(who));
         }
         self.look_up_user(ctx, name)
     }
@@ -816,7 +829,7 @@ impl LoginSession {
         };
         let user = match who {
             QueriedUser::Resumed(remembered) => {
-                user.and_then(|user| self.check_resumption(ctx, remembered, user))
+                user.and_then(|user| self.check_tls_resumption(ctx, remembered, user))
             }
             QueriedUser::Named(_) => user,
         };
@@ -824,26 +837,27 @@ impl LoginSession {
         let user = self.set_user(ctx, user);
         let answer = match (who, user_secret(&user).filter(|_| !held), user.inner_methods()) {
             (QueriedUser::Resumed(_), ..) => match why {
-                None => UserAnswer::Resume(true),
-                Some(RejectCause::StaleSession) => UserAnswer::Resume(false),
-                // The TLS session stays valid. Its user may not log in now.
-                Some(_) => UserAnswer::Unavailable,
+                None => UserQueryAnswer::Resume(true),
+                Some(RejectCause::StaleSession) => UserQueryAnswer::Resume(false),
+                // The user may not log in now, but the TLS session stays valid for later.
+                Some(_) => UserQueryAnswer::Unavailable,
             },
-            (_, Some(secret), only) if why.is_some() => UserAnswer::Refused(secret, only),
-            (_, Some(secret), Some(only)) => UserAnswer::Restricted(secret, only),
-            (_, secret, _) => UserAnswer::User(secret),
+            (_, Some(secret), only) if why.is_some() => UserQueryAnswer::Refused(secret, only),
+            (_, Some(secret), Some(only)) => UserQueryAnswer::Restricted(secret, only),
+            (_, secret, _) => UserQueryAnswer::User(secret),
         };
         self.answer_eap(ctx, answer)
     }
 
     /// Checks whether a TLS session may be resumed. The user may still log in, has the same credentials, and the
     /// method is still allowed.
-    fn check_resumption(
+    fn check_tls_resumption(
         &self,
         ctx: &ServerContext,
-        remembered: &SessionUser,
+        remembered: &TlsSessionUser,
         user: Arc<User>,
     ) -> Result<Arc<User>, RejectCause> {
+        // RFC 5281, 7.5; RFC 9190, 5.7: a resumed session is authorized anew.
         let anonymous = is_anonymous(&self.name);
         let same = anonymous
             || remembered.inner.is_some()
@@ -860,21 +874,21 @@ impl LoginSession {
     fn check_password(&mut self, ctx: &mut ServerContext, password: SecretValue) -> LoginStep {
         let right = match self.user.as_ref().and_then(|u| u.password.as_ref()) {
             Some(StoredPassword::Argon2(hash)) => {
-                let (name, hash) = (self.claimed_name().to_vec(), hash.clone());
+                let (name, hash) = (self.name_being_proven().to_vec(), hash.clone());
                 if let Some(conversation) = self.conversation_mut() {
-                    conversation.wait = Some(MethodWait::Password);
+                    conversation.wait = Some(AwaitedMethodResult::Password);
                 }
-                return self.request_verification(ctx, name, hash, password);
+                return self.request_password_verification(ctx, name, hash, password);
             }
             Some(StoredPassword::Clear(clear)) => constant_time_eq(clear, &password),
             Some(StoredPassword::NtHash(hash)) => constant_time_eq(&**hash, &nt_hash(&password)),
             None => false,
         };
-        self.answer_eap(ctx, UserAnswer::Password(right))
+        self.answer_eap(ctx, UserQueryAnswer::Password(right))
     }
 
     /// Continues the method with the answer to its query.
-    fn answer_eap(&mut self, ctx: &mut ServerContext, answer: UserAnswer) -> LoginStep {
+    fn answer_eap(&mut self, ctx: &mut ServerContext, answer: UserQueryAnswer) -> LoginStep {
         let Some(conversation) = self.conversation_mut() else { return LoginStep::Wait };
         conversation.wait = None;
         if conversation.server.apply_answer(answer) {

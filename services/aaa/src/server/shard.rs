@@ -19,12 +19,12 @@ const TAG: usize = STATE_LEN - TAG_OFFSET;
 
 /// A key that all shards share. Debug output omits it.
 #[derive(Clone, Debug)]
-pub struct ShardKey {
+pub struct InterShardKey {
     root: HmacMd5Key,
     tags: SipHashKey,
 }
 
-impl ShardKey {
+impl InterShardKey {
     /// Creates a key from 16 random octets, drawn anew at each start.
     #[must_use]
     pub fn new(octets: &[u8; 16]) -> Self {
@@ -37,7 +37,7 @@ impl ShardKey {
         derive_from_root(&self.root, purpose)
     }
     /// Computes the tag of a State.
-    fn state_tag(&self, named: &[u8]) -> [u8; TAG] {
+    fn state_attribute_tag(&self, named: &[u8]) -> [u8; TAG] {
         let [tag @ .., _, _] = self.tags.mac(named);
         tag
     }
@@ -53,7 +53,7 @@ pub struct ShardConfig {
     /// Number from 0.
     pub number: u16,
     /// Key, the same for all shards.
-    pub key: ShardKey,
+    pub key: InterShardKey,
 }
 
 impl ShardConfig {
@@ -62,25 +62,25 @@ impl ShardConfig {
         let mut state = [0; STATE_LEN];
         state[..2].copy_from_slice(&self.number.to_be_bytes());
         state[2..TAG_OFFSET].copy_from_slice(&token.to_be_bytes());
-        let tag = self.key.state_tag(&state[..TAG_OFFSET]);
+        let tag = self.key.state_attribute_tag(&state[..TAG_OFFSET]);
         state[TAG_OFFSET..].copy_from_slice(&tag);
         state
     }
     /// Returns the shard that a State names. `None`: the tag is invalid.
-    pub(super) fn number_of(&self, state: &[u8]) -> Option<u16> {
-        self.key.open_state(state).map(|(number, _)| number)
+    pub(super) fn shard_number_in_state(&self, state: &[u8]) -> Option<u16> {
+        self.key.decode_tagged_state(state).map(|(number, _)| number)
     }
     /// Returns the session of this shard that a State names.
     pub(super) fn token_from_state(&self, state: &[u8]) -> Option<u64> {
-        let (number, token) = self.key.open_state(state)?;
+        let (number, token) = self.key.decode_tagged_state(state)?;
         (number == self.number).then_some(token)
     }
 }
 
-impl ShardKey {
-    fn open_state(&self, state: &[u8]) -> Option<(u16, u64)> {
+impl InterShardKey {
+    fn decode_tagged_state(&self, state: &[u8]) -> Option<(u16, u64)> {
         let (named, tag) = <&[u8; STATE_LEN]>::try_from(state).ok()?.split_at(TAG_OFFSET);
-        if !constant_time_eq(&self.state_tag(named), tag) {
+        if !constant_time_eq(&self.state_attribute_tag(named), tag) {
             return None;
         }
         let (number, token) = named.split_first_chunk::<2>()?;
@@ -91,9 +91,9 @@ impl ShardKey {
 /// Returns the shard of a RADIUS datagram by its State. `None`: the datagram starts a login or its State is of
 /// another key, so any shard may handle it.
 #[must_use]
-pub fn shard_of(key: &ShardKey, datagram: &[u8]) -> Option<u16> {
+pub fn shard_for_datagram(key: &InterShardKey, datagram: &[u8]) -> Option<u16> {
     let packet = RadiusPacket::parse(datagram).ok()?;
-    key.open_state(packet.get(kind::STATE)?).map(|(number, _)| number)
+    key.decode_tagged_state(packet.get(kind::STATE)?).map(|(number, _)| number)
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn test_shard(number: u16, key: u8) -> ShardConfig {
-        ShardConfig { number, key: ShardKey::new(&[key; 16]) }
+        ShardConfig { number, key: InterShardKey::new(&[key; 16]) }
     }
 
     fn request_with_state(state: &[u8]) -> Vec<u8> {
@@ -120,7 +120,7 @@ mod tests {
         let state = ours.state_for_token(0x0102_0304_0506_0708);
         assert_eq!(ours.token_from_state(&state), Some(0x0102_0304_0506_0708));
         assert_eq!(other.token_from_state(&state), None);
-        assert_eq!(shard_of(&other.key, &request_with_state(&state)), Some(0x0102));
+        assert_eq!(shard_for_datagram(&other.key, &request_with_state(&state)), Some(0x0102));
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
             let mut forged = state;
             forged[i] ^= 1;
             assert_eq!(
-                (ours.token_from_state(&forged), shard_of(&ours.key, &request_with_state(&forged))),
+                (ours.token_from_state(&forged), shard_for_datagram(&ours.key, &request_with_state(&forged))),
                 (None, None),
                 "{i}"
             );
@@ -139,10 +139,10 @@ mod tests {
         assert_eq!(test_shard(1, 2).token_from_state(&state), None);
         for wrong in [&state[1..], b"", &[0; 17]] {
             assert_eq!(
-                (ours.token_from_state(wrong), shard_of(&ours.key, &request_with_state(wrong))),
+                (ours.token_from_state(wrong), shard_for_datagram(&ours.key, &request_with_state(wrong))),
                 (None, None)
             );
         }
-        assert_eq!(shard_of(&ours.key, b"no packet"), None);
+        assert_eq!(shard_for_datagram(&ours.key, b"no packet"), None);
     }
 }

@@ -5,7 +5,7 @@
 //! trace of a user runs, lines of logins that may match are kept within bounds, and written to the trace once the
 //! name matches.
 
-use super::api::{TraceFilter, TraceLine};
+use super::api::{LoginTraceFilter, TraceLine};
 use crate::users::{canonical_name, mac_address};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -27,20 +27,20 @@ const OF_ALL: usize = 4 << 20;
 const LINE: usize = size_of::<TraceLine>();
 
 /// A set of traces: a bit for each slot.
-pub(super) type TraceSlots = u8;
+pub(super) type LoginTraceSlots = u8;
 
 /// The running traces, and a dictionary for attribute names.
 #[derive(Debug, Default)]
-pub(super) struct TraceTable {
-    filters: [Option<TraceFilter>; TRACES],
+pub(super) struct LoginTraceTable {
+    filters: [Option<LoginTraceFilter>; TRACES],
     /// Slots in use.
-    on: TraceSlots,
+    on: LoginTraceSlots,
     /// The server's dictionary, or one created with the first trace.
     dictionary: Option<Arc<RadiusDictionary>>,
-    retained_lines: RetainedLines,
+    retained_lines: RetainedTraceLines,
 }
 
-impl TraceTable {
+impl LoginTraceTable {
     /// True if any trace runs.
     pub(super) const fn is_active(&self) -> bool {
         self.on != 0
@@ -49,7 +49,7 @@ impl TraceTable {
     pub(super) fn set_filter(
         &mut self,
         slot: u8,
-        filter: Option<TraceFilter>,
+        filter: Option<LoginTraceFilter>,
         dictionary: Option<&Arc<RadiusDictionary>>,
     ) -> bool {
         let Some(place) = self.filters.get_mut(usize::from(slot)) else { return false };
@@ -64,48 +64,50 @@ impl TraceTable {
         }
         true
     }
-    fn matching_slots(&self, wanted: impl Fn(&TraceFilter) -> bool) -> TraceSlots {
+    fn matching_slots(&self, wanted: impl Fn(&LoginTraceFilter) -> bool) -> LoginTraceSlots {
         let mut slots = 0;
         for (slot, filter) in self.filters.iter().enumerate() {
-            slots |= TraceSlots::from(filter.as_ref().is_some_and(&wanted)) << slot;
+            slots |= LoginTraceSlots::from(filter.as_ref().is_some_and(&wanted)) << slot;
         }
         slots
     }
     /// Returns the traces of a request's user or station.
-    pub(super) fn slots_for_request(&self, request: &AttributeList) -> TraceSlots {
+    pub(super) fn slots_for_request(&self, request: &AttributeList) -> LoginTraceSlots {
         if !self.is_active() {
             return 0;
         }
         self.matching_slots(|filter| match filter {
-            TraceFilter::All => true,
-            TraceFilter::User(name) => {
+            LoginTraceFilter::All => true,
+            LoginTraceFilter::User(name) => {
                 request.get(kind::USER_NAME).is_some_and(|seen| is_same_name(seen, name))
             }
-            TraceFilter::Station(wanted) => request.get(kind::CALLING_STATION_ID).is_some_and(|seen| {
+            LoginTraceFilter::Station(wanted) => request.get(kind::CALLING_STATION_ID).is_some_and(|seen| {
                 let address = mac_address(wanted);
                 seen == &wanted[..] || address.is_some() && mac_address(seen) == address
             }),
         })
     }
     /// Returns the traces of users.
-    pub(super) fn of_users(&self) -> TraceSlots {
+    pub(super) fn user_trace_slots(&self) -> LoginTraceSlots {
         if self.is_active() {
-            self.matching_slots(|filter| matches!(filter, TraceFilter::User(_)))
+            self.matching_slots(|filter| matches!(filter, LoginTraceFilter::User(_)))
         } else {
             0
         }
     }
     /// Returns the traces of the user with this name.
-    pub(super) fn of_user(&self, seen: &[u8]) -> TraceSlots {
-        self.matching_slots(|filter| matches!(filter, TraceFilter::User(name) if is_same_name(seen, name)))
+    pub(super) fn of_user(&self, seen: &[u8]) -> LoginTraceSlots {
+        self.matching_slots(
+            |filter| matches!(filter, LoginTraceFilter::User(name) if is_same_name(seen, name)),
+        )
     }
     /// Keeps a line of a login that may match later.
     pub(super) fn retain_line(&mut self, line: TraceLine) {
         self.retained_lines.push(line);
     }
     /// Removes and returns the kept lines of a login, for traces that match now.
-    pub(super) fn take_lines(&mut self, now: Instant, session: u64, to: TraceSlots) -> Vec<TraceLine> {
-        let Some(kept) = self.retained_lines.take_login(session).filter(|_| to != 0) else {
+    pub(super) fn take_lines(&mut self, now: Instant, session: u64, to: LoginTraceSlots) -> Vec<TraceLine> {
+        let Some(kept) = self.retained_lines.take_login_trace(session).filter(|_| to != 0) else {
             return Vec::new();
         };
         let mut lines = kept.lines;
@@ -113,7 +115,7 @@ impl TraceTable {
             line.to = to;
         }
         if kept.lost > 0 {
-            let text = format!("({} lines before are not kept)", kept.lost);
+            let text = format!("({} lines before this were not kept)", kept.lost);
             lines.push(TraceLine { to, ..TraceLine::new(now, session, text) });
         }
         lines
@@ -121,7 +123,7 @@ impl TraceTable {
     /// Drops the lines of a login that has ended or does not match.
     pub(super) fn drop_lines(&mut self, session: u64) {
         if self.is_active() {
-            self.retained_lines.take_login(session);
+            self.retained_lines.take_login_trace(session);
         }
     }
     /// Formats attributes by name. Values of proofs and secrets are omitted.
@@ -129,13 +131,13 @@ impl TraceTable {
         let Some(dictionary) = &self.dictionary else { return Vec::new() };
         let mut lines = Vec::new();
         for attribute in dictionary.decode(list.as_bytes()) {
-            if attribute.oid == AttributeOid::from_kind(kind::EAP_MESSAGE)
-                || attribute.oid == AttributeOid::from_kind(kind::MESSAGE_AUTHENTICATOR)
+            if attribute.oid == AttributeOid::from_standard_attribute(kind::EAP_MESSAGE)
+                || attribute.oid == AttributeOid::from_standard_attribute(kind::MESSAGE_AUTHENTICATOR)
             {
                 continue;
             }
             let hidden = attribute.definition.is_some_and(|d| d.encryption != AttributeEncryption::None);
-            lines.push(if is_shown(attribute.oid) && !hidden {
+            lines.push(if is_shown_in_trace(attribute.oid) && !hidden {
                 format!("  {attribute}")
             } else {
                 let name =
@@ -153,28 +155,28 @@ fn is_same_name(seen: &[u8], wanted: &[u8]) -> bool {
 
 /// Kept lines by login.
 #[derive(Debug, Default)]
-struct RetainedLines {
-    sessions: BTreeMap<u64, LoginLines>,
+struct RetainedTraceLines {
+    sessions: BTreeMap<u64, LoginTraceBuffer>,
     /// Logins by age. Some may have ended.
     order: VecDeque<u64>,
     octets: usize,
 }
 
 #[derive(Debug, Default)]
-struct LoginLines {
+struct LoginTraceBuffer {
     lines: Vec<TraceLine>,
     octets: usize,
     /// Number of lines that were dropped.
     lost: usize,
 }
 
-impl RetainedLines {
+impl RetainedTraceLines {
     fn push(&mut self, line: TraceLine) {
         let cost = LINE + line.text.len();
         let session = line.session;
         let lines = self.sessions.entry(session).or_insert_with(|| {
             self.order.push_back(session);
-            LoginLines::default()
+            LoginTraceBuffer::default()
         });
         if lines.octets + cost > OF_ONE {
             lines.lost += 1;
@@ -183,14 +185,14 @@ impl RetainedLines {
         lines.octets += cost;
         lines.lines.push(line);
         self.octets += cost;
-        // An entry in the order costs memory too: many logins with few lines are bounded as well.
+        // An entry in `order` takes memory too. It is counted, so that many logins with few lines are bounded as well.
         while self.octets + self.order.len() * LINE > OF_ALL
             && let Some(oldest) = self.order.pop_front()
         {
-            self.take_login(oldest);
+            self.take_login_trace(oldest);
         }
     }
-    fn take_login(&mut self, session: u64) -> Option<LoginLines> {
+    fn take_login_trace(&mut self, session: u64) -> Option<LoginTraceBuffer> {
         let lines = self.sessions.remove(&session)?;
         self.octets -= lines.octets;
         if self.sessions.is_empty() {
@@ -200,7 +202,7 @@ impl RetainedLines {
     }
 }
 
-fn is_shown(oid: AttributeOid) -> bool {
+fn is_shown_in_trace(oid: AttributeOid) -> bool {
     const PROOFS: [u8; 4] =
         [kind::USER_PASSWORD, kind::CHAP_PASSWORD, kind::CHAP_CHALLENGE, kind::TUNNEL_PASSWORD];
     match *oid.parts() {
@@ -240,8 +242,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_of_logins_that_nobody_looks_for_has_a_bound() {
-        let mut tracers = TraceTable::default();
-        assert!(tracers.set_filter(3, Some(TraceFilter::User(b"ann".to_vec())), None));
+        let mut tracers = LoginTraceTable::default();
+        assert!(tracers.set_filter(3, Some(LoginTraceFilter::User(b"ann".to_vec())), None));
         // Unlimited lines of one login, and unlimited logins.
         for n in 0..10_000 {
             tracers.retain_line(test_line(1, format!("line {n}")));
@@ -261,36 +263,36 @@ mod tests {
 
     #[test]
     fn who_finds_a_user_late_is_told_how_much_is_missing() {
-        let mut tracers = TraceTable::default();
-        tracers.set_filter(0, Some(TraceFilter::User(b"ann".to_vec())), None);
+        let mut tracers = LoginTraceTable::default();
+        tracers.set_filter(0, Some(LoginTraceFilter::User(b"ann".to_vec())), None);
         for n in 0..10_000 {
             tracers.retain_line(test_line(1, format!("line {n}")));
         }
         let told = tracers.take_lines(Instant::ZERO, 1, 1);
         assert_eq!(told[0].text, "line 0");
         let lost = 10_000 - (told.len() - 1);
-        assert_eq!(told.last().unwrap().text, format!("({lost} lines before are not kept)"));
+        assert_eq!(told.last().unwrap().text, format!("({lost} lines before this were not kept)"));
         assert!(tracers.take_lines(Instant::ZERO, 1, 1).is_empty(), "once");
     }
 
     #[test]
     fn each_trace_has_its_filter() {
-        let mut tracers = TraceTable::default();
+        let mut tracers = LoginTraceTable::default();
         let mut request = AttributeList::new();
         request.push_bytes(kind::USER_NAME, b"00-11-22-aa-bb-cc").unwrap();
         request.push_bytes(kind::CALLING_STATION_ID, b"0011.22aa.bbcc").unwrap();
         assert_eq!(tracers.slots_for_request(&request), 0);
         for (slot, filter) in [
-            (0, TraceFilter::User(b"ann".to_vec())),
-            (1, TraceFilter::All),
-            (2, TraceFilter::Station(b"00:11:22:AA:BB:CC".to_vec())),
-            (7, TraceFilter::User(b"001122aabbcc".to_vec())),
+            (0, LoginTraceFilter::User(b"ann".to_vec())),
+            (1, LoginTraceFilter::All),
+            (2, LoginTraceFilter::Station(b"00:11:22:AA:BB:CC".to_vec())),
+            (7, LoginTraceFilter::User(b"001122aabbcc".to_vec())),
         ] {
             assert!(tracers.set_filter(slot, Some(filter), None));
         }
-        assert!(!tracers.set_filter(8, Some(TraceFilter::All), None));
+        assert!(!tracers.set_filter(8, Some(LoginTraceFilter::All), None));
         assert_eq!(tracers.slots_for_request(&request), 0b1000_0110);
-        assert_eq!((tracers.of_users(), tracers.of_user(b"ann")), (0b1000_0001, 1));
+        assert_eq!((tracers.user_trace_slots(), tracers.of_user(b"ann")), (0b1000_0001, 1));
         for slot in [0, 1, 2, 7] {
             tracers.set_filter(slot, None, None);
         }

@@ -27,11 +27,11 @@ impl MemoryStore {
     }
     /// Creates an empty store that keeps the `ended` latest ended sessions and no logins, for long runs.
     #[must_use]
-    pub fn with_session_limit(ended: usize) -> Self {
+    pub fn with_ended_session_limit(ended: usize) -> Self {
         Self { max_ended: Some(ended), ..Self::default() }
     }
     /// Makes the store unavailable: all calls return [`StoreError::Unavailable`].
-    pub fn set_away(&mut self, away: bool) {
+    pub fn set_store_unavailable(&mut self, away: bool) {
         self.away = away;
     }
     /// All sessions, ordered by acctuniqueid.
@@ -52,10 +52,10 @@ impl MemoryStore {
         let ended = row.acctstoptime.is_some();
         let before = self.sessions.insert(key.clone(), row);
         if ended && before.is_none_or(|b| b.acctstoptime.is_none()) {
-            self.note_end(key);
+            self.record_ended_session(key);
         }
     }
-    fn note_end(&mut self, key: String) {
+    fn record_ended_session(&mut self, key: String) {
         let Some(keep) = self.max_ended else { return };
         self.ended_sessions.push_back(key);
         while self.ended_sessions.len() > keep {
@@ -85,7 +85,7 @@ impl MemoryStore {
                     row.acctterminatecause.clone_from(cause);
                     ended.push(key.clone());
                 }
-                ended.into_iter().for_each(|key| self.note_end(key));
+                ended.into_iter().for_each(|key| self.record_ended_session(key));
             }
             StoreChange::Login { .. } => {
                 if self.max_ended.is_none() {
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(store.put_users(&mut many), Ok(2));
         assert_eq!(store.user_names(None, 9).unwrap(), ["anna", "ida", "max"]);
         assert_eq!(store.put_users(&mut core::iter::empty()), Ok(0));
-        store.set_away(true);
+        store.set_store_unavailable(true);
         assert!(matches!(store.find_user("anna"), Err(StoreError::Unavailable(_))));
     }
 

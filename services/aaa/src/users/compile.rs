@@ -3,7 +3,7 @@
 mod value;
 
 use super::{
-    AuthMethod, ControlSetting, GroupControl, PasswordAttribute, PasswordSetting, ReplyAttribute,
+    AuthMethod, ControlItemValue, GroupControlValues, PasswordAttribute, PasswordSetting, ReplyAttribute,
     RequestCheck, RowError, StoredPassword, User, UserGroup,
 };
 use crate::store::{AttributeRow, RowOperator, UserRows};
@@ -14,7 +14,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_crypto::password::check_argon2;
-use usher_radius::attribute::{AttributeList, DataType, kind};
+use usher_radius::attribute::{AttributeDataType, AttributeList, kind};
 use usher_radius::dictionary::{
     AttributeDefinition, AttributeEncryption, AttributeNumber, AttributeOid, RadiusDictionary,
 };
@@ -35,7 +35,10 @@ impl User {
     ///
     /// # Errors
     /// The first check that cannot be parsed. Without this check the user could be accepted by mistake.
-    pub fn compile_leaving_out(rows: &UserRows, dictionary: &RadiusDictionary) -> Result<Self, RowError> {
+    pub fn compile_skipping_bad_replies(
+        rows: &UserRows,
+        dictionary: &RadiusDictionary,
+    ) -> Result<Self, RowError> {
         let mut left_out = Vec::new();
         let mut user = Self::compile_rows(rows, dictionary, Some(&mut left_out))?;
         user.left_out = left_out.into();
@@ -47,11 +50,11 @@ impl User {
         dictionary: &RadiusDictionary,
         mut left_out: Option<&mut Vec<RowError>>,
     ) -> Result<Self, RowError> {
-        let (checks, control) = rows_of(&rows.check, "radcheck", dictionary)?;
+        let (checks, control) = parse_check_rows(&rows.check, "radcheck", dictionary)?;
         let (reply, fall_through) =
             parse_replies(&rows.reply, "radreply", dictionary, left_out.as_deref_mut())?;
         let mut user = Self { checks, ..Self::default() };
-        user.apply_control(&control);
+        user.apply_user_control(&control);
         for item in &reply {
             item.apply_to(&mut user.reply);
         }
@@ -60,7 +63,7 @@ impl User {
         }
         for group in &rows.groups {
             let table = format!("radgroupcheck of {}", group.name);
-            let (checks, control) = rows_of(&group.check, &table, dictionary)?;
+            let (checks, control) = parse_check_rows(&group.check, &table, dictionary)?;
             check_password_attributes(&group.check, &table, dictionary)?;
             let table = format!("radgroupreply of {}", group.name);
             let (reply, fall_through) =
@@ -104,7 +107,8 @@ const FOR_THE_SERVER: [&str; 18] = [
 
 /// Returns the attribute of a name, or of a number in text form.
 fn find_definition<'d>(name: &str, dictionary: &'d RadiusDictionary) -> Option<&'d AttributeDefinition> {
-    let by_number = || RadiusDictionary::number_in_name(name).and_then(|oid| dictionary.by_oid(oid));
+    let by_number =
+        || RadiusDictionary::parse_unknown_attribute_name(name).and_then(|oid| dictionary.by_oid(oid));
     dictionary.by_name(name).or_else(by_number)
 }
 
@@ -135,16 +139,16 @@ fn display_row(row: &AttributeRow, dictionary: &RadiusDictionary) -> Box<str> {
     text.trim_end().into()
 }
 
-fn rows_of(
+fn parse_check_rows(
     rows: &[AttributeRow],
     table: &str,
     dictionary: &RadiusDictionary,
-) -> Result<(Vec<RequestCheck>, GroupControl), RowError> {
-    let (mut checks, mut control) = (Vec::new(), GroupControl::default());
+) -> Result<(Vec<RequestCheck>, GroupControlValues), RowError> {
+    let (mut checks, mut control) = (Vec::new(), GroupControlValues::default());
     for row in rows {
         check_operator(row).map_err(|what| row_error(table, row, dictionary, what))?;
         let done = match apply_control_row(row, &mut control) {
-            Err(NotControl) => parse_check(row, dictionary).map(|check| checks.push(check)),
+            Err(NotControlAttribute) => parse_check(row, dictionary).map(|check| checks.push(check)),
             Ok(done) => done,
         };
         done.map_err(|what| row_error(table, row, dictionary, what))?;
@@ -163,7 +167,7 @@ fn check_password_attributes(
     for row in rows {
         let Some(attribute) = password_attribute(&row.attribute) else { continue };
         if *first.get_or_insert(attribute) != attribute {
-            let what = "the group has a password of another attribute already; remove one of them".into();
+            let what = "the group already has a password in another attribute; remove one of them".into();
             return Err(row_error(table, row, dictionary, what));
         }
     }
@@ -183,7 +187,7 @@ fn password_attribute(name: &str) -> Option<PasswordAttribute> {
 
 /// Error for a value in backquotes.
 const EXPANDED: &str =
-    "FreeRADIUS expands a value between backquotes for each request, which is not done here; write it out";
+    "FreeRADIUS expands a value between backquotes for each request, but this server does not; write it out";
 
 /// True if FreeRADIUS expands this value of its tables. A store reads such a row with [`RowOperator::Unknown`].
 #[must_use]
@@ -195,31 +199,30 @@ pub fn is_expanded(value: &str) -> bool {
 fn check_operator(row: &AttributeRow) -> Result<(), String> {
     match row.op {
         RowOperator::Unknown if is_expanded(&row.value) => Err(EXPANDED.into()),
-        RowOperator::Unknown => Err("its operator (op) is none; :=, ==, += and the like are".into()),
+        RowOperator::Unknown => Err("its operator (op) is unknown; write one such as :=, == or +=".into()),
         _ => Ok(()),
     }
 }
 
 /// The row sets no value of the server itself.
-struct NotControl;
+struct NotControlAttribute;
 
 /// Applies a row that sets a value of the server itself.
 fn apply_control_row(
     row: &AttributeRow,
-    control: &mut GroupControl,
-) -> Result<Result<(), String>, NotControl> {
+    control: &mut GroupControlValues,
+) -> Result<Result<(), String>, NotControlAttribute> {
     let name = row.attribute.to_ascii_lowercase();
     let value = row.value.as_str();
     let done = match name.as_str() {
-        "cleartext-password" => put_password(control, row, parse_clear_password(value)),
-        "nt-password" => put_password(control, row, nt_hash(value)),
-        "password-with-header" => put_password(control, row, with_header(value)),
-        "crypt-password" => put_password(control, row, parse_argon2(value)),
+        "cleartext-password" => set_control_password(control, row, parse_clear_password(value)),
+        "nt-password" => set_control_password(control, row, nt_hash(value)),
+        "password-with-header" => set_control_password(control, row, parse_password_with_header(value)),
+        "crypt-password" => set_control_password(control, row, parse_argon2(value)),
         "user-password" => Err("write Cleartext-Password := instead".into()),
         "ssha-password" | "sha-password" | "sha1-password" | "sha2-password" | "smd5-password"
         | "md5-password" | "lm-password" | "pbkdf2-password" | "ssha2-password" => {
-            Err("this hash is not served; store Cleartext-Password, NT-Password or an Argon2 hash in \
-                 Crypt-Password"
+            Err("this hash is not supported; store Cleartext-Password, NT-Password or an Argon2 hash in Crypt-Password"
                 .into())
         }
         "auth-type" => auth_type(control, row),
@@ -233,18 +236,18 @@ fn apply_control_row(
                 "eap-mschap-v2" | "eap-mschapv2" | "mschap-v2" | "mschapv2" | "26" => {
                     Ok(AuthMethod::EapMsChapV2)
                 }
-                _ => Err("no EAP method of this server".to_string()),
+                _ => Err("this server has no such EAP method".to_string()),
             };
             method.and_then(|m| restrict_methods(control, row, &[m]))
         }
         "simultaneous-use" => {
-            let number = value.parse().map_err(|_| "not a number of sessions".to_string());
+            let number = value.parse().map_err(|_| "the value is not a number of sessions".to_string());
             set_control(&mut control.simultaneous, row, number)
         }
         "expiration" => {
             let time =
                 parse_date(value).ok_or_else(|| "write a date as `31 Dec 2026 23:59:59` (UTC)".to_string());
-            // FreeRADIUS has 32 bits for it and wraps around to 1970.
+            // FreeRADIUS stores this date in 32 bits, so a later date would wrap around to 1970.
             let within = time.and_then(|time| match u32::try_from(time.unix_secs()) {
                 Ok(_) => Ok(time),
                 Err(_) => Err("the date is after 7 Feb 2106 06:28:15; write an earlier one".to_string()),
@@ -263,8 +266,8 @@ fn apply_control_row(
         | "sql-group"
         | "ldap-group"
         | "client-ip-address"
-        | "hint" => Err("this check is not served; remove the row".into()),
-        _ => return Err(NotControl),
+        | "hint" => Err("this check is not supported; remove the row".into()),
+        _ => return Err(NotControlAttribute),
     };
     Ok(done)
 }
@@ -274,14 +277,14 @@ fn eap_methods() -> Vec<AuthMethod> {
 }
 
 /// Error for an operator other than `:=` and `+=`.
-const NOT_IN_A_REQUEST: &str = "write := to set it; it is nothing that a request has";
+const NOT_IN_A_REQUEST: &str = "write := to set it; no request has this attribute";
 
 /// True if a row replaces an existing value.
 ///
 /// # Errors
 /// Its operator compares. FreeRADIUS looks for the attribute in the request, does not find it, and rejects
 /// everybody.
-fn is_replacing(row: &AttributeRow) -> Result<bool, String> {
+fn row_replaces_value(row: &AttributeRow) -> Result<bool, String> {
     match row.op {
         RowOperator::Replace => Ok(true),
         RowOperator::Add => Ok(false),
@@ -291,36 +294,37 @@ fn is_replacing(row: &AttributeRow) -> Result<bool, String> {
 
 /// Sets a value according to the operator.
 fn set_control<T: Clone>(
-    place: &mut Option<ControlSetting<T>>,
+    place: &mut Option<ControlItemValue<T>>,
     row: &AttributeRow,
     value: Result<T, String>,
 ) -> Result<(), String> {
-    add_setting(place, value?, is_replacing(row)?);
+    add_setting(place, value?, row_replaces_value(row)?);
     Ok(())
 }
 
 /// Merges a row with earlier ones: the first counts, and the first with `:=`.
-fn add_setting<T: Clone>(place: &mut Option<ControlSetting<T>>, value: T, replaces: bool) {
+fn add_setting<T: Clone>(place: &mut Option<ControlItemValue<T>>, value: T, replaces: bool) {
     match place {
-        None => *place = Some(ControlSetting::new(value, replaces)),
+        None => *place = Some(ControlItemValue::new(value, replaces)),
         Some(setting) if replaces => drop(setting.replacement.get_or_insert(value)),
         Some(_) => {}
     }
 }
 
-fn put_password(
-    control: &mut GroupControl,
+fn set_control_password(
+    control: &mut GroupControlValues,
     row: &AttributeRow,
     password: Result<StoredPassword, String>,
 ) -> Result<(), String> {
     let attribute = password_attribute(&row.attribute).unwrap_or_default();
     let replaces = match row.op {
-        // The only password attribute that FreeRADIUS does not look for in the request.
+        // FreeRADIUS looks for every password attribute in the request, except Crypt-Password.
         RowOperator::Set if attribute == PasswordAttribute::Crypt => false,
-        _ => is_replacing(row)?,
+        _ => row_replaces_value(row)?,
     };
     let value = PasswordSetting { attribute, password: password? };
-    let yields = |set: &ControlSetting<PasswordSetting>| set.value.attribute == PasswordAttribute::WithHeader;
+    let yields =
+        |set: &ControlItemValue<PasswordSetting>| set.value.attribute == PasswordAttribute::WithHeader;
     if attribute != PasswordAttribute::WithHeader && control.password.as_ref().is_some_and(yields) {
         control.password = None;
     }
@@ -333,9 +337,11 @@ fn put_password(
     Ok(())
 }
 
-fn auth_type(control: &mut GroupControl, row: &AttributeRow) -> Result<(), String> {
+fn auth_type(control: &mut GroupControlValues, row: &AttributeRow) -> Result<(), String> {
     if !matches!(row.op, RowOperator::Set | RowOperator::Replace | RowOperator::Add) {
-        return Err("write := to set it; no method is compared, and FreeRADIUS passes this row over".into());
+        return Err(
+            "write := to set it; a request has no method to compare, and FreeRADIUS ignores this row".into(),
+        );
     }
     let methods: &[AuthMethod] = match row.value.to_ascii_lowercase().as_str() {
         "reject" | "4" => {
@@ -343,16 +349,18 @@ fn auth_type(control: &mut GroupControl, row: &AttributeRow) -> Result<(), Strin
             return Ok(());
         }
         "accept" | "254" => {
-            control.methods = Some(ControlSetting::new([AuthMethod::Mab].into(), row.op != RowOperator::Set));
+            control.methods =
+                Some(ControlItemValue::new([AuthMethod::Mab].into(), row.op != RowOperator::Set));
             return Ok(());
         }
         "local" | "pap" => &[AuthMethod::Pap],
         "chap" => &[AuthMethod::Chap],
         "ms-chap" | "mschap" => &[AuthMethod::MsChap, AuthMethod::MsChapV2],
         "eap" => {
-            // Methods of EAP-Type, if a row has it, are already EAP methods.
+            // If an EAP-Type row has limited the methods already, they are all EAP methods, and this row limits them no
+            // further.
             let narrower =
-                |set: &ControlSetting<Vec<AuthMethod>>| set.value.iter().all(|m| m.eap_type().is_some());
+                |set: &ControlItemValue<Vec<AuthMethod>>| set.value.iter().all(|m| m.eap_type().is_some());
             if row.op != RowOperator::Add && control.methods.as_ref().is_some_and(narrower) {
                 return Ok(());
             }
@@ -360,7 +368,8 @@ fn auth_type(control: &mut GroupControl, row: &AttributeRow) -> Result<(), Strin
         }
         _ => {
             return Err(
-                "Reject, Accept (MAC authentication bypass), PAP, CHAP, MS-CHAP and EAP are served".into()
+                "unknown method; Reject, Accept (MAC authentication bypass), PAP, CHAP, MS-CHAP and EAP are supported"
+                    .into(),
             );
         }
     };
@@ -368,7 +377,7 @@ fn auth_type(control: &mut GroupControl, row: &AttributeRow) -> Result<(), Strin
 }
 
 fn restrict_methods(
-    control: &mut GroupControl,
+    control: &mut GroupControlValues,
     row: &AttributeRow,
     methods: &[AuthMethod],
 ) -> Result<(), String> {
@@ -376,16 +385,16 @@ fn restrict_methods(
     let mut all: Vec<AuthMethod> = match row.op {
         RowOperator::Replace | RowOperator::Set => Vec::new(),
         RowOperator::Add => before.map(|set| set.value).unwrap_or_default(),
-        _ => return Err("write := to set it, += to add to it; a request's method is not compared".into()),
+        _ => return Err("write := to set it, += to add to it; a request has no method to compare".into()),
     };
     all.extend_from_slice(methods);
-    control.methods = Some(ControlSetting::new(all, row.op != RowOperator::Set));
+    control.methods = Some(ControlItemValue::new(all, row.op != RowOperator::Set));
     Ok(())
 }
 
 /// Error for the empty password.
 const EMPTY: &str =
-    "the password is empty, so that everybody has it; give another, or none where the user needs none";
+    "the password is empty, so everybody knows it; set another, or remove the row if the user needs none";
 
 fn parse_clear_password(value: &str) -> Result<StoredPassword, String> {
     if value.is_empty() { Err(EMPTY.into()) } else { Ok(StoredPassword::from_clear(value.as_bytes())) }
@@ -403,7 +412,7 @@ fn parse_argon2(value: &str) -> Result<StoredPassword, String> {
     check_argon2(value).map(|()| StoredPassword::Argon2(value.into())).map_err(|fault| fault.to_string())
 }
 
-fn with_header(value: &str) -> Result<StoredPassword, String> {
+fn parse_password_with_header(value: &str) -> Result<StoredPassword, String> {
     let Some((header, rest)) = value.strip_prefix('{').and_then(|v| v.split_once('}')) else {
         return parse_argon2(value);
     };
@@ -411,7 +420,7 @@ fn with_header(value: &str) -> Result<StoredPassword, String> {
         "clear" | "cleartext" => parse_clear_password(rest),
         "nt" | "nthash" | "x-nthash" | "md4" => nt_hash(rest),
         "crypt" | "argon2" => parse_argon2(rest),
-        _ => Err("only {clear}, {nt} and Argon2 hashes are served".into()),
+        _ => Err("only {clear}, {nt} and Argon2 hashes are supported".into()),
     }
 }
 
@@ -422,17 +431,17 @@ fn parse_check(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<Requ
         // FreeRADIUS compares for equality if the operator is no comparison.
         RowOperator::Set => RowOperator::Equal,
         RowOperator::Replace | RowOperator::Add => {
-            return Err("a request's attribute is compared (==), not set; what the answer says is in the \
-                        reply table"
+            return Err("a check compares an attribute of the request (==) and cannot set it; write attributes of the \
+                        reply into the reply table"
                 .into());
         }
         RowOperator::Matches | RowOperator::MatchesNot => {
-            return Err("expressions are not served; write a comparison for each value".into());
+            return Err("regular expressions are not supported; write a comparison for each value".into());
         }
         op => op,
     };
     if definition.encryption != AttributeEncryption::None {
-        return Err("a hidden attribute cannot be compared".into());
+        return Err("an encrypted attribute cannot be compared".into());
     }
     check_comparable(&definition, op)?;
     let mut bytes = Vec::new();
@@ -453,13 +462,15 @@ fn check_comparable(definition: &AttributeDefinition, op: RowOperator) -> Result
         return Ok(());
     }
     match definition.data_type {
-        DataType::Ipv4Prefix | DataType::Ipv6Prefix | DataType::Ether => {
-            Err("a prefix or a MAC address is compared by == alone; write a comparison for each".into())
+        AttributeDataType::Ipv4Prefix | AttributeDataType::Ipv6Prefix | AttributeDataType::Ether => {
+            Err("a prefix or a MAC address can be compared by == only; write a comparison for each".into())
         }
         _ if op == RowOperator::NotEqual => Ok(()),
-        DataType::Signed => Err("a number that may be negative is compared by == and != alone".into()),
-        data_type if data_type.is_number() || data_type == DataType::Text => Ok(()),
-        _ => Err("octets and addresses are compared by == and != alone".into()),
+        AttributeDataType::Signed => {
+            Err("a number that may be negative can be compared by == and != only".into())
+        }
+        data_type if data_type.is_number() || data_type == AttributeDataType::Text => Ok(()),
+        _ => Err("octets and addresses can be compared by == and != only".into()),
     }
 }
 
@@ -478,39 +489,40 @@ fn resolve_attribute<'d>(
 ) -> Result<ResolvedAttribute<'d>, String> {
     let (bare, tag) = match name.rsplit_once(':') {
         Some((bare, tag)) => {
-            (bare, tag_number(tag).ok_or("a tag is a number up to 31, without zeros in front")?)
+            (bare, parse_tunnel_tag(tag).ok_or("a tag is a number up to 31, without leading zeros")?)
         }
         None => (name, 0),
     };
-    let definition = match (dictionary.by_name(bare), RadiusDictionary::number_in_name(bare)) {
+    let definition = match (dictionary.by_name(bare), RadiusDictionary::parse_unknown_attribute_name(bare)) {
         (Some(definition), _) => Cow::Borrowed(definition),
         (None, Some(oid)) => Cow::Owned(by_number(oid, dictionary)),
         (None, None) => {
             return Err(
-                "no such attribute in the dictionaries; mend the name, add the vendor's dictionary by \
-                        dictionary = [\"FILE\"], or write it by number: Attr-26.VENDOR.TYPE = 0x..."
+                "no such attribute in the dictionaries; correct the name, add the vendor's dictionary with dictionary \
+                 = [\"FILE\"], or write it by number: Attr-26.VENDOR.TYPE = 0x..."
                     .into(),
             );
         }
     };
     if definition.data_type.contains_attributes() {
-        return Err("this attribute holds others; name one of those".into());
+        return Err("this attribute contains others; name one of them".into());
     }
-    let place =
-        dictionary.attribute_number(definition.oid).ok_or("no packet has an attribute of this number")?;
+    let place = dictionary
+        .attribute_number(definition.oid)
+        .ok_or("no packet can have an attribute of this number")?;
     Ok(ResolvedAttribute { definition, number: place, tag })
 }
 
 /// Parses a tag (RFC 2868 §3.1) in decimal. Leading zeros are an error: FreeRADIUS would read octal.
 #[must_use]
-pub fn tag_number(text: &str) -> Option<u8> {
+pub fn parse_tunnel_tag(text: &str) -> Option<u8> {
     let is_plain = text == "0" || text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|tag| is_plain && *tag <= 0x1f)
 }
 
 /// Returns an attribute by number, with its value as octets. An encrypted attribute stays encrypted.
 fn by_number(oid: AttributeOid, dictionary: &RadiusDictionary) -> AttributeDefinition {
-    let mut definition = AttributeDefinition::for_unknown(oid);
+    let mut definition = AttributeDefinition::unknown_attribute_definition(oid);
     if let Some(known) = dictionary.by_oid(oid).filter(|known| known.encryption != AttributeEncryption::None)
     {
         (definition.encryption, definition.tagged) = (known.encryption, known.tagged);
@@ -535,7 +547,7 @@ fn parse_replies(
                 "no" | "0" => Some(false),
                 _ => None,
             };
-            // FreeRADIUS sends such a row with the value 0, or not at all.
+            // With any of these operators, FreeRADIUS sends Fall-Through with the value 0, or does not send it.
             match row.op {
                 RowOperator::Present
                 | RowOperator::Absent
@@ -567,16 +579,16 @@ const SHORTEST_INTERVAL: u32 = 60;
 fn parse_reply(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<ReplyAttribute, String> {
     let ResolvedAttribute { definition, number: place, tag } = resolve_attribute(&row.attribute, dictionary)?;
     if matches!(definition.oid.parts(), &[n] if NOT_OF_A_REPLY.iter().any(|&kind| u32::from(kind) == n)) {
-        return Err("no Access-Accept has this attribute; remove the row".into());
+        return Err("an Access-Accept cannot have this attribute; remove the row".into());
     }
     if !matches!(row.op, RowOperator::Set | RowOperator::Replace | RowOperator::Add) {
-        return Err("a reply's operators are =, := and +=".into());
+        return Err("a reply row has one of the operators =, := and +=".into());
     }
     let mut bytes = Vec::new();
     encode_value(&definition, &row.value, dictionary, &mut bytes)?;
     let mut value = AttributeList::new();
     if bytes.is_empty() {
-        // RFC 2865 §5: an attribute without a value is not sent. It still replaces others.
+        // RFC 2865, 5; RFC 2869, 5: an attribute without a value is not sent. It still replaces others.
         return Ok(ReplyAttribute { attribute: place, op: row.op, value });
     }
     if let (&[n], Some(seconds)) = (definition.oid.parts(), bytes.first_chunk::<4>())
@@ -588,8 +600,8 @@ fn parse_reply(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<Repl
         value.push_concat(number as u8, &bytes);
         return Ok(ReplyAttribute { attribute: place, op: row.op, value });
     }
-    let (tag, bytes) = encode_tag(&definition, tag, &bytes)?;
-    let pushed = value.push_at(&place, tag, definition.encryption, bytes);
+    let (tag, bytes) = split_tag_octet(&definition, tag, &bytes)?;
+    let pushed = value.push_by_number(&place, tag, definition.encryption, bytes);
     if let Err(long) = pushed {
         return Err(format!(
             "the value is too long for its attribute: {} octets, at most {}",
@@ -600,7 +612,7 @@ fn parse_reply(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<Repl
 }
 
 /// Returns the tag octet of a value, and the rest of the value (RFC 2868 §3).
-fn encode_tag<'b>(
+fn split_tag_octet<'b>(
     definition: &AttributeDefinition,
     tag: u8,
     bytes: &'b [u8],
@@ -608,15 +620,15 @@ fn encode_tag<'b>(
     if !definition.tagged {
         return match tag {
             0 => Ok((None, bytes)),
-            _ => Err("this attribute has no tag; take it from the name".into()),
+            _ => Err("this attribute has no tag; remove it from the name".into()),
         };
     }
     match (definition.data_type, definition.encryption, bytes) {
-        (DataType::Integer, AttributeEncryption::None, [0, number @ ..]) => Ok((Some(tag), number)),
-        (DataType::Integer, AttributeEncryption::None, _) => {
+        (AttributeDataType::Integer, AttributeEncryption::None, [0, number @ ..]) => Ok((Some(tag), number)),
+        (AttributeDataType::Integer, AttributeEncryption::None, _) => {
             Err("the number of an attribute with a tag is at most 16,777,215".into())
         }
-        // The first octet would be taken for a tag.
+        // A first octet of at most 0x1f would be taken for a tag, so only such a text needs a tag of zero.
         (_, AttributeEncryption::None, [first, ..]) if tag == 0 && *first > 0x1f => Ok((None, bytes)),
         _ => Ok((Some(tag), bytes)),
     }

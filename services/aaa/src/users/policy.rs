@@ -2,7 +2,7 @@
 //! check of the user fails, the user is rejected regardless of groups.
 
 use super::{
-    ControlSetting, FailedCheck, GroupControl, PasswordAttribute, PasswordSetting, ReplyAttribute,
+    ControlItemValue, FailedCheck, GroupControlValues, PasswordAttribute, PasswordSetting, ReplyAttribute,
     RequestCheck, StoredPassword, User,
 };
 use crate::store::RowOperator;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::net::IpAddr;
 use usher_crypto::SecretValue;
-use usher_radius::attribute::{AttributeList, AttributeValue, DataType, kind};
+use usher_radius::attribute::{AttributeDataType, AttributeList, AttributeValue, kind};
 
 impl User {
     /// Returns the user as it applies to a request: the user's own rows, then those of the matching groups.
@@ -41,7 +41,7 @@ impl User {
                 continue;
             }
             applied = true;
-            user.apply_control(&group.control);
+            user.apply_user_control(&group.control);
             for reply in &group.reply {
                 reply.apply_to(&mut user.reply);
             }
@@ -49,7 +49,7 @@ impl User {
                 break;
             }
         }
-        // The password does not apply to this request, or none of the groups applies. Such a user must not be
+        // If the password does not apply to this request, or if none of the groups applies, the user must not be
         // accepted without proof.
         let groupless = !applied && !self.groups.is_empty();
         user.no_bypass |= user.password.is_none() && (withheld || groupless);
@@ -58,10 +58,10 @@ impl User {
 
     /// Applies the settings of rows to earlier ones. `:=` replaces, as in FreeRADIUS's modules sql and files. A
     /// rejection stays whatever follows.
-    pub(super) fn apply_control(&mut self, control: &GroupControl) {
-        let GroupControl { password, methods, simultaneous, expires, pool, rejected } = control;
+    pub(super) fn apply_user_control(&mut self, control: &GroupControlValues) {
+        let GroupControlValues { password, methods, simultaneous, expires, pool, rejected } = control;
         if let Some(setting) = password {
-            self.take_password(setting);
+            self.adopt_password_setting(setting);
         }
         if let Some(setting) = methods {
             let mut all = (!self.methods.is_empty()).then(|| core::mem::take(&mut self.methods));
@@ -80,7 +80,7 @@ impl User {
         self.rejected |= rejected;
     }
 
-    fn take_password(&mut self, setting: &ControlSetting<PasswordSetting>) {
+    fn adopt_password_setting(&mut self, setting: &ControlItemValue<PasswordSetting>) {
         let had = self.password.is_some().then_some(self.password_attribute);
         let next = match (had, &setting.replacement) {
             (None, _) => &setting.value,
@@ -111,7 +111,7 @@ impl RequestCheck {
     #[must_use]
     pub fn is_met_by(&self, request: &AttributeList) -> bool {
         let all = request.values_at(&self.attribute);
-        let mut there = all.iter().filter_map(|given| self.tagged_so(given));
+        let mut there = all.iter().filter_map(|given| self.value_with_matching_tag(given));
         match self.op {
             RowOperator::Absent => there.next().is_none(),
             RowOperator::Present => there.next().is_some(),
@@ -119,7 +119,7 @@ impl RequestCheck {
         }
     }
     /// Returns a value without its tag. `None`: it has another tag than the check.
-    fn tagged_so<'a>(&self, given: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    fn value_with_matching_tag<'a>(&self, given: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         match (self.tag, given) {
             (Some(wanted), [tag, rest @ ..]) if *tag <= 0x1f || self.data_type.is_number() => {
                 (wanted == 0 || wanted == *tag).then(|| match self.data_type.is_number() {
@@ -133,7 +133,9 @@ impl RequestCheck {
     }
     fn matches_value(&self, value: &[u8]) -> bool {
         let order = match self.data_type {
-            DataType::Ipv4Prefix | DataType::Ipv6Prefix => return self.fits_prefix(value),
+            AttributeDataType::Ipv4Prefix | AttributeDataType::Ipv6Prefix => {
+                return self.equals_prefix(value);
+            }
             data_type if data_type.is_number() && value.len() != self.value.len() => {
                 value.len().cmp(&self.value.len())
             }
@@ -152,7 +154,7 @@ impl RequestCheck {
 
 impl RequestCheck {
     /// True if a value is the same prefix in any encoding. An invalid prefix matches no comparison.
-    fn fits_prefix(&self, value: &[u8]) -> bool {
+    fn equals_prefix(&self, value: &[u8]) -> bool {
         let prefix = |octets| AttributeValue::decode(self.data_type, octets).ok();
         prefix(value).is_some_and(|given| match self.op {
             RowOperator::Equal => Some(given) == prefix(&self.value),
@@ -166,7 +168,7 @@ impl ReplyAttribute {
     pub fn apply_to(&self, list: &mut AttributeList) {
         match self.op {
             RowOperator::Set if !list.values_at(&self.attribute).is_empty() => return,
-            RowOperator::Replace => drop(list.remove_at(&self.attribute)),
+            RowOperator::Replace => drop(list.remove_by_number(&self.attribute)),
             _ => {}
         }
         list.extend(&self.value);
@@ -205,7 +207,7 @@ pub(crate) fn mac_address(text: &[u8]) -> Option<[u8; 12]> {
 /// Returns the canonical form of a Calling-Station-Id. A MAC address becomes twelve lower-case hexadecimal digits,
 /// an IP address its usual notation, any other name lower case. Empty: no station.
 #[must_use]
-pub(crate) fn canonical_station(name: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn canonical_station_id(name: &[u8]) -> Cow<'_, [u8]> {
     if let Some(digits) = mac_address(name) {
         return Cow::Owned(digits.to_vec());
     }
@@ -270,10 +272,10 @@ mod tests {
 
     fn port_check(op: RowOperator, value: u32) -> RequestCheck {
         RequestCheck {
-            attribute: AttributeNumber::from(AttributeOid::from_kind(kind::NAS_PORT)),
+            attribute: AttributeNumber::from(AttributeOid::from_standard_attribute(kind::NAS_PORT)),
             op,
             value: value.to_be_bytes().to_vec(),
-            data_type: DataType::Integer,
+            data_type: AttributeDataType::Integer,
             tag: None,
             row: "NAS-Port".into(),
         }
@@ -315,7 +317,7 @@ mod tests {
     ) -> Arc<UserGroup> {
         let mut value = AttributeList::new();
         value.push_u32(kind::SESSION_TIMEOUT, timeout.1);
-        let attribute = AttributeNumber::from(AttributeOid::from_kind(kind::SESSION_TIMEOUT));
+        let attribute = AttributeNumber::from(AttributeOid::from_standard_attribute(kind::SESSION_TIMEOUT));
         Arc::new(UserGroup {
             name: name.into(),
             checks: port.map(|p| port_check(RowOperator::Equal, p)).into_iter().collect(),
@@ -420,7 +422,7 @@ mod tests {
             user.groups = [timeout_group("a", None, (RowOperator::Set, 1), false)].into();
             assert!(reply_timeouts(&user, &request).is_none());
             let mut admits = UserGroup::default();
-            admits.control.methods = Some(ControlSetting::new([AuthMethod::Mab].into(), true));
+            admits.control.methods = Some(ControlItemValue::new([AuthMethod::Mab].into(), true));
             user.groups = [Arc::new(admits)].into();
             assert!(reply_timeouts(&user, &request).is_none());
         }
@@ -437,7 +439,7 @@ mod tests {
                 attribute: PasswordAttribute::Cleartext,
                 password: StoredPassword::from_clear(b"x"),
             };
-            group.control.password = Some(ControlSetting::new(password, true));
+            group.control.password = Some(ControlItemValue::new(password, true));
             Arc::new(group)
         };
         let bypasses = |groups: &[Arc<UserGroup>]| {
@@ -478,7 +480,7 @@ mod tests {
             Some("`NAS-Port =*` does not hold: the request has no such attribute")
         );
         request.push_u32(kind::NAS_PORT, 4);
-        let lower = "`NAS-Port > 4` does not hold: the request has none whose value is so";
+        let lower = "`NAS-Port > 4` does not hold: the request has no such value";
         assert_eq!(said(&rows, &request).as_deref(), Some(lower));
         request.push_u32(kind::NAS_PORT, 5);
         let missing = "`NAS-Port-Type == Ethernet` does not hold: the request has no such attribute";
@@ -530,7 +532,8 @@ mod tests {
     /// Separators in a MAC address are ignored; in any other name they count.
     #[test]
     fn stations_are_told_apart_by_what_they_are() {
-        let same = |a: &str, b: &str| canonical_station(a.as_bytes()) == canonical_station(b.as_bytes());
+        let same =
+            |a: &str, b: &str| canonical_station_id(a.as_bytes()) == canonical_station_id(b.as_bytes());
         for (a, b) in [
             ("00-11-22-AA-BB-CC", "0011.22aa.bbcc"),
             ("2001:DB8::1", "2001:db8:0:0::1"),

@@ -16,7 +16,7 @@ use usher_core::{
     StreamEvent, StreamOp, Transmit,
 };
 use usher_diameter::ResultCode;
-use usher_diameter::accounting::{AccountingAnswer, AccountingRequest, RecordType};
+use usher_diameter::accounting::{AccountingAnswer, AccountingRecordType, AccountingRequest};
 use usher_diameter::codes::application;
 use usher_diameter::node::{self, DiameterNode};
 use usher_diameter::peer::capabilities::DiameterApplication;
@@ -163,7 +163,7 @@ fn a_radius_session_is_kept_and_acknowledged() {
     assert_eq!(row.acctstoptime, Some(EPOCH + Duration::from_secs(100)));
     let c = r.host.server.counters();
     assert_eq!((c.accounting, c.accounted, c.bad_accounting), (3, 3, 0));
-    assert_eq!(r.host.server.accounting_waiting(), 0);
+    assert_eq!(r.host.server.pending_accounting_count(), 0);
 }
 
 #[test]
@@ -196,11 +196,11 @@ fn a_record_sent_again_as_a_new_request_is_the_same_record() {
 #[test]
 fn without_its_store_the_server_stays_silent_and_then_recovers() {
     let mut r = radius_client();
-    r.host.service.store_mut().set_away(true);
+    r.host.service.store_mut().set_store_unavailable(true);
     assert!(!r.send_record(10, START, "1", 0, None));
     assert!(!r.send_record(10, ON, "2", 0, None));
     assert_eq!((r.host.server.counters().unavailable, r.host.rows().len()), (2, 0));
-    r.host.service.store_mut().set_away(false);
+    r.host.service.store_mut().set_store_unavailable(false);
     assert!(r.send_record(16, START, "1", 6, None));
     assert_eq!(r.host.rows()[0].acctstarttime, Some(EPOCH + Duration::from_secs(10)));
     assert!(r.send_record(20, ON, "2", 10, None));
@@ -211,10 +211,10 @@ fn a_record_of_which_the_host_says_nothing_is_not_acknowledged() {
     let mut r = radius_client();
     r.host.silent = true;
     assert!(!r.send_record(10, START, "1", 0, None));
-    assert_eq!(r.host.server.accounting_waiting(), 1);
+    assert_eq!(r.host.server.pending_accounting_count(), 1);
     assert!(r.host.server.poll_timeout().is_some_and(|t| t <= instant_at(40)));
     r.host.server.handle_input(instant_at(40), MachineInput::Timeout);
-    assert_eq!((r.host.server.accounting_waiting(), r.host.server.counters().unavailable), (0, 1));
+    assert_eq!((r.host.server.pending_accounting_count(), r.host.server.counters().unavailable), (0, 1));
     let late = AaaServerCommand::Accounted { token: 0, durable: true };
     assert_eq!(r.host.server.handle_command(instant_at(41), late).unwrap_err(), CommandError::UnknownToken);
 }
@@ -227,7 +227,7 @@ fn a_record_waits_no_longer_than_a_login() {
     r.host.silent = true;
     assert!(!r.send_record(10, START, "1", 0, None));
     let mut now = instant_at(10);
-    while r.host.server.accounting_waiting() > 0 {
+    while r.host.server.pending_accounting_count() > 0 {
         now = r.host.server.poll_timeout().expect("a timeout");
         r.host.server.handle_input(now, MachineInput::Timeout);
     }
@@ -299,8 +299,8 @@ impl DiameterTestClient {
     }
     fn deliver_all(&mut self, now: Instant) {
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 3868));
-        let accepted = ConnId::accepted_at(DIAMETER_LISTENER, 0);
-        let mut mine = ConnId::new_opened(0);
+        let accepted = ConnId::nth_accepted_at_listener(DIAMETER_LISTENER, 0);
+        let mut mine = ConnId::nth_opened_connection(0);
         let mut buf = Vec::new();
         let mut quiet = false;
         self.client.handle_input(now, MachineInput::Timeout);
@@ -370,7 +370,11 @@ impl DiameterTestClient {
     }
 }
 
-pub(crate) fn build_acr(record_type: RecordType, number: u32, length: u32) -> AccountingRequest<'static> {
+pub(crate) fn build_acr(
+    record_type: AccountingRecordType,
+    number: u32,
+    length: u32,
+) -> AccountingRequest<'static> {
     let mut acr = AccountingRequest::new(record_type, number);
     acr.user_name = Some("anna@example.org");
     acr.session_time = Some(length);
@@ -385,18 +389,30 @@ fn a_diameter_session_is_kept_and_answered() {
     let said = |record_type, record_number| {
         (ResultCode::SUCCESS, Some(AccountingAnswer { record_type, record_number }))
     };
-    assert_eq!(d.send_record(10, &build_acr(RecordType::Start, 0, 0)), said(RecordType::Start, 0));
-    assert_eq!(d.send_record(70, &build_acr(RecordType::Interim, 1, 60)), said(RecordType::Interim, 1));
+    assert_eq!(
+        d.send_record(10, &build_acr(AccountingRecordType::Start, 0, 0)),
+        said(AccountingRecordType::Start, 0)
+    );
+    assert_eq!(
+        d.send_record(70, &build_acr(AccountingRecordType::Interim, 1, 60)),
+        said(AccountingRecordType::Interim, 1)
+    );
     // The same record in another message.
-    assert_eq!(d.send_record(71, &build_acr(RecordType::Interim, 1, 60)), said(RecordType::Interim, 1));
-    d.host.service.store_mut().set_away(true);
+    assert_eq!(
+        d.send_record(71, &build_acr(AccountingRecordType::Interim, 1, 60)),
+        said(AccountingRecordType::Interim, 1)
+    );
+    d.host.service.store_mut().set_store_unavailable(true);
     let full = (
         ResultCode::OUT_OF_SPACE,
-        Some(AccountingAnswer { record_type: RecordType::Stop, record_number: 2 }),
+        Some(AccountingAnswer { record_type: AccountingRecordType::Stop, record_number: 2 }),
     );
-    assert_eq!(d.send_record(100, &build_acr(RecordType::Stop, 2, 90)), full);
-    d.host.service.store_mut().set_away(false);
-    assert_eq!(d.send_record(110, &build_acr(RecordType::Stop, 2, 90)), said(RecordType::Stop, 2));
+    assert_eq!(d.send_record(100, &build_acr(AccountingRecordType::Stop, 2, 90)), full);
+    d.host.service.store_mut().set_store_unavailable(false);
+    assert_eq!(
+        d.send_record(110, &build_acr(AccountingRecordType::Stop, 2, 90)),
+        said(AccountingRecordType::Stop, 2)
+    );
     let [row] = &d.host.rows()[..] else { panic!() };
     assert_eq!((row.acctsessionid.as_str(), row.interims), ("switch.example.org;1;7", 1));
     assert_eq!((row.acctsessiontime, row.acctinputoctets), (90, 90 << 32));
@@ -406,8 +422,12 @@ fn a_diameter_session_is_kept_and_answered() {
 #[test]
 fn an_acr_that_is_none_is_told_so() {
     let mut d = DiameterTestClient::new();
-    let mut request =
-        build_acr(RecordType::Start, 0, 0).to_request(1, "s;1;7".into(), "example.org".into(), None);
+    let mut request = build_acr(AccountingRecordType::Start, 0, 0).to_request(
+        1,
+        "s;1;7".into(),
+        "example.org".into(),
+        None,
+    );
     request.avps.clear();
     d.client.handle_command(instant_at(1), node::DiameterNodeCommand::Request(request)).unwrap();
     d.deliver_all(instant_at(1));

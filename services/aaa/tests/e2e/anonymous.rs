@@ -8,13 +8,13 @@ use crate::tunnels::{ANONYMOUS, tunnel_config};
 use std::sync::Arc;
 use usher_aaa::ledger::{LedgerConfig, SessionFilter};
 use usher_aaa::proxy::{self, AccountingMode, HomeServer, HomeServerPool, Realm, RealmTable, RealmTarget};
-use usher_aaa::{AaaServerConfig, IdentityKey, User, UserDirectory, UserSource, is_alias};
+use usher_aaa::{AaaServerConfig, IdentityKey, User, UserDirectory, UserSource, is_user_alias_class};
 use usher_core::{Duration, Instant, Seed, WallTime};
 use usher_crypto::tls::{TlsVersion, fixtures};
-use usher_diameter::accounting::RecordType;
-use usher_eap::method::PeerOffer;
-use usher_eap::method::tls::PeerTls;
-use usher_eap::method::ttls::{PeerMethodTtls, TtlsProof};
+use usher_diameter::accounting::AccountingRecordType;
+use usher_eap::method::PeerMethodFactory;
+use usher_eap::method::tls::PeerTlsBackend;
+use usher_eap::method::ttls::{TtlsInnerCredential, TtlsPeerFactory};
 use usher_eap::peer::{self, EapPeer};
 use usher_radius::attribute::kind;
 use usher_radius::{AttributeList, PacketCode, SharedSecret};
@@ -53,11 +53,11 @@ fn login_as(
     user: &[u8],
     ask: impl Fn(&mut AttributeList),
 ) -> (PacketCode, AttributeList) {
-    let offer: Box<dyn PeerOffer> = Box::new(PeerMethodTtls {
-        tls: PeerTls::Real(tls_client_config(TlsVersion::Tls13, fixtures::client_credentials(2)), 0),
+    let offer: Box<dyn PeerMethodFactory> = Box::new(TtlsPeerFactory {
+        tls: PeerTlsBackend::Real(tls_client_config(TlsVersion::Tls13, fixtures::client_credentials(2)), 0),
         fragment: 1024,
         identity: user.to_vec(),
-        proof: TtlsProof::Pap(PASSWORD[..].into()),
+        proof: TtlsInnerCredential::Pap(PASSWORD[..].into()),
     });
     let config = peer::EapPeerConfig {
         identity: ANONYMOUS.to_vec(),
@@ -142,7 +142,7 @@ fn accounting_of_an_anonymous_user_is_the_users_own() {
     let user = String::from_utf8(user_name(0)).unwrap();
     let [row] = &r.host.rows()[..] else { panic!() };
     assert_eq!((row.username.as_str(), row.realm.as_str()), (user.as_str(), "example.org"));
-    assert!(is_alias(&row.class), "who asks its NAS to end it must not name the user");
+    assert!(is_user_alias_class(&row.class), "who asks its NAS to end it must not name the user");
     assert_eq!(r.host.service.ledger().find_sessions(SessionFilter::User(&user)).len(), 1);
     // The next login exceeds the limit until the session ends, whichever NAS reports it.
     assert_eq!(log_in(&mut r, 3, SECOND, |_| {}).0, PacketCode::ACCESS_REJECT);
@@ -220,7 +220,7 @@ fn a_class_means_the_same_in_diameter() {
     );
     let mut peers =
         DiameterPeerPair::with_config(&[], |config| config.identity_key = Some(IdentityKey::new(KEY)));
-    let mut record = build_acr(RecordType::Start, 0, 0);
+    let mut record = build_acr(AccountingRecordType::Start, 0, 0);
     record.class = Some(&class[0]);
     peers.send_record(&record);
     assert_eq!(peers.host.rows()[0].username.as_bytes(), user_name(0));

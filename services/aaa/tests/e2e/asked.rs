@@ -62,8 +62,8 @@ impl ConnectedClient {
         let mut buf = Vec::new();
         let remote = SocketAddr::from(([10, 0, 0, 9], 40_000));
         loop {
-            let there = ConnId::accepted_at(LISTENER, 0);
-            let back = ConnId::new_opened(0);
+            let there = ConnId::nth_accepted_at_listener(LISTENER, 0);
+            let back = ConnId::nth_opened_connection(0);
             let accepted =
                 StreamEvent::Accepted { listener: LISTENER, remote, local: None, certificate: None };
             let up = StreamEvent::Connected { remote, local: None, certificate: None };

@@ -9,8 +9,8 @@ use usher_aaa::{AaaServer, AaaServerConfig, AaaServerEvent, AuthMethod, RejectCa
 use usher_core::bench::TestMachine;
 use usher_core::{DatagramPath, Duration, Instant, Machine, MachineInput, Seed, SocketId, Transmit};
 use usher_crypto::tls::{TlsClientEngine as TlsClient, TlsEngine, TlsVersion, fixtures};
-use usher_eap::method::tls::{ServerMethodTls, ServerTls};
-use usher_eap::method::{MethodContext, ServerMethod, ServerOffer, ServerVerdict};
+use usher_eap::method::tls::{EapTlsServerFactory, ServerTlsBackend};
+use usher_eap::method::{EapMethodContext, ServerMethod, ServerMethodFactory, ServerMethodResult};
 use usher_eap::packet::{self, EapType};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, RadiusClient, RadiusReply, RequestTarget, ServerConfig};
@@ -23,11 +23,11 @@ const CONVERSATION_OCTETS: usize = 80 << 10;
 #[derive(Debug)]
 struct ScriptedMethod;
 
-impl ServerOffer for ScriptedMethod {
+impl ServerMethodFactory for ScriptedMethod {
     fn kind(&self) -> EapType {
         EapType::TLS
     }
-    fn start_server_method(&self, _: MethodContext<'_>) -> Box<dyn ServerMethod> {
+    fn start_server_method(&self, _: EapMethodContext<'_>) -> Box<dyn ServerMethod> {
         Box::new(ScriptedMethod)
     }
 }
@@ -36,8 +36,8 @@ impl ServerMethod for ScriptedMethod {
     fn build_request(&mut self, _: u8, out: &mut Vec<u8>) {
         out.push(b'?');
     }
-    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
-        if data == b"c" { ServerVerdict::Continue } else { ServerVerdict::Ignore }
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerMethodResult {
+        if data == b"c" { ServerMethodResult::Continue } else { ServerMethodResult::Ignore }
     }
     fn is_costly(&self, data: &[u8]) -> bool {
         data == b"c"
@@ -215,8 +215,8 @@ fn half_open_octets_are_bounded_and_the_largest_client_loses() {
 #[test]
 fn a_message_that_is_not_whole_counts_with_what_came_of_it() {
     let mut config = scripted_config();
-    let tls = ServerTls::Real(tls_server(TlsVersion::Tls12));
-    config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: 4096 }));
+    let tls = ServerTlsBackend::Real(tls_server(TlsVersion::Tls12));
+    config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: 4096 }));
     let mut h = NasTestNetwork::new(config, 1);
     let mut login = h.start_login(instant_at(0), 0, 1);
     let before = h.server.half_open_octets();
@@ -233,8 +233,8 @@ fn a_message_that_is_not_whole_counts_with_what_came_of_it() {
 fn a_login_in_a_handshake_counts_the_memory_of_the_handshake() {
     for version in TlsVersion::ALL {
         let mut config = scripted_config();
-        let tls = ServerTls::Real(tls_server(version));
-        config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: 4096 }));
+        let tls = ServerTlsBackend::Real(tls_server(version));
+        config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: 4096 }));
         let mut h = NasTestNetwork::new(config, 1);
         let login = h.start_login(instant_at(0), 0, 1);
         let before = h.server.half_open_octets();
@@ -342,8 +342,8 @@ fn the_step_of_a_login_that_is_gone_is_not_done() {
 fn a_handshakes_whole_messages_wait_and_nothing_else() {
     let mut config = scripted_config();
     config.max_steps_waiting = 100;
-    let tls = ServerTls::Real(tls_server(TlsVersion::Tls12));
-    config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: 512 }));
+    let tls = ServerTlsBackend::Real(tls_server(TlsVersion::Tls12));
+    config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: 512 }));
     let mut h = NasTestNetwork::new(config, 1);
     let now = instant_at(0);
     let mut login = h.start_login(now, 0, 1);

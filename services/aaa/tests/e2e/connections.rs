@@ -51,7 +51,7 @@ fn authenticate_all(w: &mut AaaTestNetwork, n: usize) {
     for (i, outcome) in outcomes.iter().enumerate() {
         assert_eq!(*outcome, if i % 3 == 0 { OUT } else { IN }, "station {i}");
     }
-    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
+    assert_eq!((w.net[w.nas].active_session_count(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 /// Returns how often each Diameter peer connected and disconnected.
@@ -200,7 +200,7 @@ fn a_session_that_is_given_up_takes_its_connection_along() {
     // pending. The third does not answer the server's challenge.
     let forget = |w: &mut AaaTestNetwork, i: usize| {
         let mac = crate::build::station_mac(i);
-        let station = StationId::Frame { port: usher_core::PortId(i as u32), mac };
+        let station = StationId::Frame { port: usher_core::LinkLayerPortId(i as u32), mac };
         w.net.send_command(w.nas, authenticator::AuthenticatorCommand::RemoveStation { station }).unwrap();
     };
     let step = usher_core::Duration::from_micros(500);

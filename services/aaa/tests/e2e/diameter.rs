@@ -5,8 +5,8 @@ use crate::build::{
 };
 use crate::world::{AaaTestNetwork, NetworkHost, nas_address};
 use usher_core::{
-    CloseReason, ConnId, Instant, Machine, MachineInput, MachineOutput, MessageEvent, MessageOp, PortId,
-    Seed, StreamEvent, StreamOp, Transmit,
+    CloseReason, ConnId, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutput,
+    MessageAssociationEvent, MessageAssociationOp, Seed, StreamEvent, StreamOp, Transmit,
 };
 use usher_diameter::node::PeerId;
 use usher_nas::StationId;
@@ -43,7 +43,7 @@ fn a_password_lets_in_and_wrong_ones_do_not() {
         _ => None,
     });
     let (station, rounds, timeout) = admitted.unwrap();
-    assert_eq!(station, StationId::Frame { port: PortId(0), mac: station_mac(0) });
+    assert_eq!(station, StationId::Frame { port: LinkLayerPortId(0), mac: station_mac(0) });
     assert_eq!((rounds, timeout.map(|t| t.as_secs())), (2, Some(3600)));
     let c = w.net[w.servers[0]].counters();
     assert_eq!((c.accepted_eap_md5, c.rejected_wrong_password, c.rejected_unknown_user), (1, 1, 1));
@@ -91,7 +91,10 @@ fn a_lost_server_fails_its_session_and_the_next_finds_another() {
         })
         .collect();
     assert_eq!(reasons, [FailReason::AaaTimeout]);
-    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[1]].counters().accepted_eap_md5), (0, 1));
+    assert_eq!(
+        (w.net[w.nas].active_session_count(), w.net[w.servers[1]].counters().accepted_eap_md5),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -120,14 +123,14 @@ fn hundreds_of_sessions_share_one_connection() {
         assert_eq!(*outcome, if i % 3 == 0 { station::StationEvent::Failure } else { IN }, "station {i}");
     }
     assert_eq!(w.station_outcomes().len(), n);
-    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
+    assert_eq!((w.net[w.nas].active_session_count(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
 fn noise_on_a_connection_is_counted_and_harmless() {
     let mut w = connected_network(1, 1);
     let listener = usher_aaa::DIAMETER_LISTENER;
-    let conn = ConnId::accepted_at(listener, 77);
+    let conn = ConnId::nth_accepted_at_listener(listener, 77);
     let remote = std::net::SocketAddr::new(nas_address(9), 1);
     let feed = |w: &mut AaaTestNetwork, event| {
         w.inject_input(NetworkHost::Server(0), MachineInput::Stream { conn, event })
@@ -154,13 +157,13 @@ fn who_connects_where_nobody_serves_is_refused() {
     };
     let remote = std::net::SocketAddr::new(nas_address(9), 1);
     for listener in [usher_aaa::RADSEC_LISTENER, usher_aaa::DIAMETER_LISTENER] {
-        let conn = ConnId::accepted_at(listener, 77);
+        let conn = ConnId::nth_accepted_at_listener(listener, 77);
         let event = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
         server.handle_input(Instant::ZERO, MachineInput::Stream { conn, event });
         assert_eq!(done(&mut server), Transmit::Stream { conn, op: StreamOp::Abort });
-        let event = MessageEvent::Accepted { listener, remote, streams: 1 };
+        let event = MessageAssociationEvent::Accepted { listener, remote, streams: 1 };
         server.handle_input(Instant::ZERO, MachineInput::Message { assoc: conn, event });
-        assert_eq!(done(&mut server), Transmit::Message { assoc: conn, op: MessageOp::Abort });
+        assert_eq!(done(&mut server), Transmit::Message { assoc: conn, op: MessageAssociationOp::Abort });
     }
     assert_eq!(server.counters().no_front, 4);
 }

@@ -7,34 +7,34 @@ use crate::build::{
 use crate::world::{DIAMETER_PORT, RADIUS_PORT, nas_address, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use usher_aaa::{AaaServer, DynamicResult, User, UserDirectory, radius_socket};
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_aaa::{AaaServer, DynamicAuthResult, User, UserDirectory, radius_socket};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, ListenerId, MachineInput, PortId, Seed};
+use usher_core::{Duration, LinkLayerPortId, ListenerId, MachineInput, Seed};
 use usher_diameter::ResultCode;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::node::{self, DiameterNode};
-use usher_nas::authenticator::{self, AuthenticatorCommand, AuthenticatorEvent, EndCause};
+use usher_nas::authenticator::{self, AuthenticatorCommand, AuthenticatorEvent, SessionEndCause};
 use usher_nas::station::{self, EapCredentials};
 use usher_nas::{
-    AaaConfig, AccessStation, DYNAMIC_SOCKET, DynamicConfig, NasAuthenticator, RecordKind, StationId,
-    StationRecord,
+    AaaConfig, AccessStation, AccountingRecordKind, DYNAMIC_SOCKET, DynamicAuthConfig, NasAuthenticator,
+    StationAccountingRecord, StationId,
 };
 use usher_radius::attribute::{AttributeList, error_cause, kind};
 use usher_radius::server::ClientConfig;
-use usher_radius::{FreshnessPolicy, PacketCode};
+use usher_radius::{EventTimestampPolicy, PacketCode};
 
 /// RFC 5176 §2.3.
 const DYNAMIC_PORT: u16 = 3799;
 const STATION: StationId =
-    StationId::Frame { port: PortId(0), mac: usher_nas::MacAddress([2, 0, 0, 0, 0, 0]) };
+    StationId::Frame { port: LinkLayerPortId(0), mac: usher_nas::MacAddress([2, 0, 0, 0, 0, 0]) };
 
 struct DynamicTestNetwork {
     net: MachineNetwork,
-    station: HostHandle<AccessStation>,
-    nas: HostHandle<NasAuthenticator>,
-    server: HostHandle<AaaServer>,
+    station: NetworkHostHandle<AccessStation>,
+    nas: NetworkHostHandle<NasAuthenticator>,
+    server: NetworkHostHandle<AaaServer>,
     last_token: u64,
 }
 
@@ -46,8 +46,8 @@ impl DynamicTestNetwork {
         let server = aaa_config(users);
         if let AaaConfig::Radius(radius) = &mut config.aaa {
             let clients = vec![ClientConfig::new(server_address(0), 32, shared_secret())];
-            let freshness = Some(FreshnessPolicy::default());
-            radius.dynamic = Some(Box::new(DynamicConfig { clients, freshness }));
+            let freshness = Some(EventTimestampPolicy::default());
+            radius.dynamic = Some(Box::new(DynamicAuthConfig { clients, freshness }));
         }
         let delay = Duration::from_millis(1);
         let mut net = MachineNetwork::new(ChannelConfig { delay, ..ChannelConfig::default() });
@@ -64,7 +64,7 @@ impl DynamicTestNetwork {
         let server = net.add_host(server, &[server_address(0)]);
         // No accounting record is acknowledged.
         net.on_job(server, |_| None);
-        net.join_ports(&[(station.number, PortId(0)), (nas.number, PortId(0))]);
+        net.join_ports_in_segment(&[(station.number, LinkLayerPortId(0)), (nas.number, LinkLayerPortId(0))]);
         net.bind_socket(nas, DYNAMIC_SOCKET, SocketAddr::new(nas_address(0), DYNAMIC_PORT));
         net.bind_socket(server, radius_socket(0), SocketAddr::new(server_address(0), RADIUS_PORT));
         let mut site = Self { net, station, nas, server, last_token: 0 };
@@ -90,7 +90,11 @@ impl DynamicTestNetwork {
         self.net.take_events(self.nas).into_iter().map(|(_, event)| event).collect()
     }
     /// Sends a request of the server and returns its result.
-    fn send_request(&mut self, code: PacketCode, write: impl FnOnce(&mut AttributeList)) -> DynamicResult {
+    fn send_request(
+        &mut self,
+        code: PacketCode,
+        write: impl FnOnce(&mut AttributeList),
+    ) -> DynamicAuthResult {
         let mut attributes = AttributeList::new();
         write(&mut attributes);
         self.last_token += 1;
@@ -108,7 +112,7 @@ impl DynamicTestNetwork {
     /// Has the station start again.
     fn send_eapol_start(&mut self) {
         let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &station_mac(0).0, &[0x88, 0x8e, 1, 1, 0, 0]].concat();
-        self.net.inject_input(self.nas, MachineInput::Frame { port: PortId(0), data: &frame });
+        self.net.inject_input(self.nas, MachineInput::Frame { port: LinkLayerPortId(0), data: &frame });
     }
     /// Number of identity requests to the station.
     fn identity_requests(&self) -> usize {
@@ -122,7 +126,7 @@ impl DynamicTestNetwork {
     }
 }
 
-fn ended_event(cause: EndCause) -> AuthenticatorEvent {
+fn ended_event(cause: SessionEndCause) -> AuthenticatorEvent {
     AuthenticatorEvent::Ended { station: STATION, cause }
 }
 fn push_user_name(a: &mut AttributeList) {
@@ -132,11 +136,11 @@ fn push_user_name(a: &mut AttributeList) {
 #[test]
 fn a_disconnect_request_ends_the_session() {
     let mut site = DynamicTestNetwork::with_one_user();
-    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), DynamicResult::Ack);
-    assert_eq!(site.take_events(), [ended_event(EndCause::Disconnected)]);
+    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), DynamicAuthResult::Ack);
+    assert_eq!(site.take_events(), [ended_event(SessionEndCause::Disconnected)]);
     assert_eq!(site.net[site.nas].counters().disconnected, 1);
     // The session has ended, so another request finds none.
-    let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    let nothing = DynamicAuthResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
     assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), nothing);
     // The station may log in again.
     site.log_in();
@@ -146,9 +150,9 @@ fn a_disconnect_request_ends_the_session() {
 #[test]
 fn a_session_is_known_by_what_was_said_of_it() {
     let mut site = DynamicTestNetwork::with_one_user();
-    let record = StationRecord::new(RecordKind::Start, STATION, "00c0ffee".into(), 0);
+    let record = StationAccountingRecord::new(AccountingRecordKind::Start, STATION, "00c0ffee".into(), 0);
     site.net.send_command(site.nas, AuthenticatorCommand::Account { token: 1, record }).unwrap();
-    let other = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    let other = DynamicAuthResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
     let said: [(u8, &[u8], bool); 6] = [
         (kind::ACCT_SESSION_ID, b"another", false),
         (kind::CALLING_STATION_ID, b"02-00-00-00-00-01", false),
@@ -158,7 +162,7 @@ fn a_session_is_known_by_what_was_said_of_it() {
         (kind::ACCT_SESSION_ID, b"00c0ffee", true),
     ];
     for (kind, value, meant) in said {
-        let right = if meant { DynamicResult::Ack } else { other };
+        let right = if meant { DynamicAuthResult::Ack } else { other };
         let write = |a: &mut AttributeList| {
             a.push_bytes(kind, value).unwrap();
         };
@@ -177,13 +181,13 @@ fn a_change_of_the_session_timeout_ends_the_session_then() {
         push_user_name(a);
         a.push_u32(kind::SESSION_TIMEOUT, 5);
     };
-    assert_eq!(site.send_request(PacketCode::COA_REQUEST, five), DynamicResult::Ack);
+    assert_eq!(site.send_request(PacketCode::COA_REQUEST, five), DynamicAuthResult::Ack);
     assert_eq!(site.take_events(), [AuthenticatorEvent::Changed { station: STATION }]);
     site.run_seconds(3);
     assert_eq!(site.take_events(), []);
     site.run_seconds(2);
-    assert_eq!(site.take_events(), [ended_event(EndCause::SessionTimeout)]);
-    let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    assert_eq!(site.take_events(), [ended_event(SessionEndCause::SessionTimeout)]);
+    let nothing = DynamicAuthResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
     assert_eq!(site.send_request(PacketCode::COA_REQUEST, five), nothing);
 }
 
@@ -194,7 +198,7 @@ fn repeated_eapol_starts_do_not_extend_the_session_timeout() {
         push_user_name(a);
         a.push_u32(kind::SESSION_TIMEOUT, 20);
     };
-    assert_eq!(site.send_request(PacketCode::COA_REQUEST, twenty), DynamicResult::Ack);
+    assert_eq!(site.send_request(PacketCode::COA_REQUEST, twenty), DynamicAuthResult::Ack);
     for _ in 0..2 {
         site.send_eapol_start();
         site.run_seconds(5);
@@ -202,14 +206,14 @@ fn repeated_eapol_starts_do_not_extend_the_session_timeout() {
     assert_eq!(site.take_events(), [AuthenticatorEvent::Changed { station: STATION }]);
     site.send_eapol_start();
     site.run_seconds(15);
-    assert_eq!(site.take_events(), [ended_event(EndCause::SessionTimeout)]);
-    assert_eq!(site.net[site.nas].in_progress(), 0);
+    assert_eq!(site.take_events(), [ended_event(SessionEndCause::SessionTimeout)]);
+    assert_eq!(site.net[site.nas].active_session_count(), 0);
     site.log_in();
     assert!(matches!(&site.take_events()[..], [AuthenticatorEvent::Authenticated(_)]));
     site.send_eapol_start();
     site.send_eapol_start();
-    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), DynamicResult::Ack);
-    assert_eq!(site.take_events(), [ended_event(EndCause::Disconnected)]);
+    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), DynamicAuthResult::Ack);
+    assert_eq!(site.take_events(), [ended_event(SessionEndCause::Disconnected)]);
 }
 
 #[test]
@@ -219,7 +223,7 @@ fn a_change_that_is_not_possible_changes_nothing() {
         push_user_name(a);
         a.push_u32(kind::SESSION_TIMEOUT, 5).push_text(kind::FILTER_ID, "guests").unwrap();
     };
-    let refused = DynamicResult::Nak(Some(error_cause::UNSUPPORTED_ATTRIBUTE));
+    let refused = DynamicAuthResult::Nak(Some(error_cause::UNSUPPORTED_ATTRIBUTE));
     assert_eq!(site.send_request(PacketCode::COA_REQUEST, also_a_filter), refused);
     site.run_seconds(60);
     assert_eq!(site.take_events(), []);
@@ -233,14 +237,14 @@ fn a_station_is_authenticated_again_when_that_is_wanted() {
         push_user_name(a);
         a.push_u32(kind::SESSION_TIMEOUT, 2).push_u32(kind::TERMINATION_ACTION, 1);
     };
-    assert_eq!(site.send_request(PacketCode::COA_REQUEST, again), DynamicResult::Ack);
+    assert_eq!(site.send_request(PacketCode::COA_REQUEST, again), DynamicAuthResult::Ack);
     site.run_seconds(2);
     // The station stays authorized meanwhile.
     assert_eq!(site.take_events(), [AuthenticatorEvent::Changed { station: STATION }]);
     assert_eq!(site.identity_requests(), before + 1);
     site.log_in();
     assert!(matches!(&site.take_events()[..], [AuthenticatorEvent::Authenticated(_)]));
-    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), DynamicResult::Ack);
+    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), DynamicAuthResult::Ack);
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn a_station_that_does_not_prove_itself_again_is_out() {
     site.run_seconds(60);
     let reason = authenticator::FailReason::StationTimeout;
     assert_eq!(site.take_events(), [AuthenticatorEvent::Failed { station: STATION, reason }]);
-    let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
+    let nothing = DynamicAuthResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
     assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), nothing);
 }
 
@@ -267,7 +271,7 @@ fn a_station_that_must_prove_itself_again_cannot_put_that_off() {
             push_user_name(a);
             a.push_u32(kind::SESSION_TIMEOUT, 10).push_u32(kind::TERMINATION_ACTION, 1);
         };
-        assert_eq!(site.send_request(PacketCode::COA_REQUEST, due), DynamicResult::Ack);
+        assert_eq!(site.send_request(PacketCode::COA_REQUEST, due), DynamicAuthResult::Ack);
         assert_eq!(site.take_events(), [AuthenticatorEvent::Changed { station: STATION }]);
     };
     // A restart before the session's time, and the time from then on.
@@ -282,7 +286,7 @@ fn a_station_that_must_prove_itself_again_cannot_put_that_off() {
         }
         site.send_eapol_start();
         site.run_seconds(8);
-        assert_eq!(site.take_events(), [ended_event(EndCause::SessionTimeout)]);
+        assert_eq!(site.take_events(), [ended_event(SessionEndCause::SessionTimeout)]);
     }
 }
 
@@ -299,7 +303,7 @@ fn what_a_change_leaves_out_remains() {
                 }
             }
         });
-        assert_eq!(answer, DynamicResult::Ack);
+        assert_eq!(answer, DynamicAuthResult::Ack);
         assert_eq!(site.take_events(), [AuthenticatorEvent::Changed { station: STATION }]);
         site.run_seconds(seconds);
         (site.take_events(), site.net[site.nas].counters().reauthentications)
@@ -308,7 +312,7 @@ fn what_a_change_leaves_out_remains() {
     assert_eq!(change(Some(20), None, 5), (vec![], 0));
     assert_eq!(change(None, Some(1), 5), (vec![], 0));
     assert_eq!(change(Some(30), None, 15), (vec![], 0));
-    assert_eq!(change(None, Some(0), 15), (vec![ended_event(EndCause::SessionTimeout)], 0));
+    assert_eq!(change(None, Some(0), 15), (vec![ended_event(SessionEndCause::SessionTimeout)], 0));
     site.log_in();
     assert!(matches!(&site.take_events()[..], [AuthenticatorEvent::Authenticated(_)]));
     let cause = |site: &mut DynamicTestNetwork, write: fn(&mut AttributeList)| {
@@ -317,7 +321,7 @@ fn what_a_change_leaves_out_remains() {
             write(a);
         };
         match site.send_request(PacketCode::COA_REQUEST, both) {
-            DynamicResult::Nak(cause) => cause,
+            DynamicAuthResult::Nak(cause) => cause,
             other => panic!("{other:?}"),
         }
     };
@@ -341,26 +345,26 @@ fn what_a_change_leaves_out_remains() {
 fn a_session_keeps_its_id_when_its_station_reauthenticates() {
     let mut site = DynamicTestNetwork::with_one_user();
     let told = |site: &mut DynamicTestNetwork, kind, session: &str| {
-        let record = StationRecord::new(kind, STATION, session.into(), 0);
+        let record = StationAccountingRecord::new(kind, STATION, session.into(), 0);
         site.net.send_command(site.nas, AuthenticatorCommand::Account { token: 1, record }).unwrap();
     };
-    told(&mut site, RecordKind::Start, "00c0ffee");
+    told(&mut site, AccountingRecordKind::Start, "00c0ffee");
     site.log_in();
     // The end of the former session is reported late.
-    told(&mut site, RecordKind::Stop, "00c0ffed");
+    told(&mut site, AccountingRecordKind::Stop, "00c0ffed");
     site.take_events();
     let by_name = |a: &mut AttributeList| {
         a.push_text(kind::ACCT_SESSION_ID, "00c0ffee").unwrap();
     };
-    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, by_name), DynamicResult::Ack);
+    assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, by_name), DynamicAuthResult::Ack);
 }
 
 /// A Diameter server with sessions that accepts every user.
 struct StatefulServerFixture {
     net: MachineNetwork,
-    station: HostHandle<AccessStation>,
-    nas: HostHandle<NasAuthenticator>,
-    node: HostHandle<DiameterNode>,
+    station: NetworkHostHandle<AccessStation>,
+    nas: NetworkHostHandle<NasAuthenticator>,
+    node: NetworkHostHandle<DiameterNode>,
     session_id: String,
 }
 
@@ -388,7 +392,7 @@ impl StatefulServerFixture {
             &[server_address(0)],
         );
         net.add_listener(node, ListenerId::from_number(0), SocketAddr::new(server_address(0), DIAMETER_PORT));
-        net.join_ports(&[(station.number, PortId(0)), (nas.number, PortId(0))]);
+        net.join_ports_in_segment(&[(station.number, LinkLayerPortId(0)), (nas.number, LinkLayerPortId(0))]);
         net.on_event(node, move |event| {
             let node::DiameterNodeEvent::Request { token, message, .. } = event else { return None };
             let mut avps = AvpBuf::new();
@@ -456,7 +460,7 @@ fn a_diameter_server_reauthenticates_and_aborts_a_session() {
     // The station is asked for its identity and stays authorized meanwhile.
     assert_eq!(k.send_request(command::RE_AUTH), (vec![SUCCESS], vec![], 1));
     let (heard, said, _) = k.send_request(command::ABORT_SESSION);
-    assert_eq!(said, [ended_event(EndCause::Disconnected)]);
+    assert_eq!(said, [ended_event(SessionEndCause::Disconnected)]);
     // In this order (RFC 6733 §8.1).
     assert_eq!(heard, [SUCCESS, (command::SESSION_TERMINATION, k.session_id.clone())]);
     let (heard, said, _) = k.send_request(command::ABORT_SESSION);
@@ -467,10 +471,13 @@ fn a_diameter_server_reauthenticates_and_aborts_a_session() {
 fn where_there_is_no_room_nobody_is_authenticated_again() {
     let mut k = StatefulServerFixture::new(|config| config.max_sessions = 1, |_| {});
     let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &station_mac(1).0, &[0x88, 0x8e, 1, 1, 0, 0]].concat();
-    k.net.inject_input(k.nas, MachineInput::Frame { port: PortId(0), data: &frame });
+    k.net.inject_input(k.nas, MachineInput::Frame { port: LinkLayerPortId(0), data: &frame });
     let full = (ResultCode::RESOURCES_EXCEEDED.0, String::new());
     // RFC 6733 §8.1: a station that does not reauthenticate is removed, and the answer tells the server.
-    assert_eq!(k.send_request(command::RE_AUTH), (vec![full], vec![ended_event(EndCause::Disconnected)], 0));
+    assert_eq!(
+        k.send_request(command::RE_AUTH),
+        (vec![full], vec![ended_event(SessionEndCause::Disconnected)], 0)
+    );
     assert_eq!(k.send_request(command::RE_AUTH).0, [(ResultCode::UNKNOWN_SESSION_ID.0, String::new())]);
 }
 
@@ -528,7 +535,7 @@ fn the_server_gets_a_termination_for_a_forgotten_host_station() {
     k.take_events();
     k.session_id = k.take_server_events().remove(0).1;
     let refused = (ResultCode::AUTHORIZATION_REJECTED.0, String::new());
-    let out = AuthenticatorEvent::Ended { station, cause: EndCause::Disconnected };
+    let out = AuthenticatorEvent::Ended { station, cause: SessionEndCause::Disconnected };
     assert_eq!(k.send_request(command::RE_AUTH), (vec![refused], vec![out], 0));
 }
 

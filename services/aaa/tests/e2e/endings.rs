@@ -6,7 +6,7 @@ use crate::tunnels;
 use std::sync::Arc;
 use usher_aaa::{
     AaaServerCommand, AaaServerConfig, AaaServerEvent, AaaServerJob, AdmissionRefusal, AdmissionVerdict,
-    AuthMethod, CacheConfig, CertificateVerdict, FinishedLogin, RejectCause, StoredPassword, User,
+    AuthMethod, CertificateVerdict, FinishedLogin, RejectCause, StoredPassword, User, UserCacheConfig,
     UserDirectory, UserSource,
 };
 use usher_core::{Duration, Instant, Machine, MachineInput, Seed};
@@ -14,10 +14,10 @@ use usher_crypto::fault::{CertificateFault, TlsFault};
 use usher_crypto::password::argon2_hash;
 use usher_crypto::tls::{TlsVersion, fixtures};
 use usher_eap::method::mschapv2::MsChapV2Account;
-use usher_eap::method::peap::PeerMethodPeap;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, TtlsProof};
-use usher_eap::method::{InnerMethod, PeerOffer};
+use usher_eap::method::peap::PeapPeerFactory;
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
+use usher_eap::method::ttls::{TtlsInnerCredential, TtlsPeerFactory};
+use usher_eap::method::{InnerMethod, PeerMethodFactory};
 use usher_eap::packet::EapType;
 use usher_radius::PacketCode;
 
@@ -33,19 +33,24 @@ fn take_jobs(p: &mut ClientServerPair) -> Vec<usher_core::JobRequest<AaaServerJo
     std::iter::from_fn(|| p.server.poll_job()).collect()
 }
 
-fn peer_tls() -> PeerTls {
-    PeerTls::Real(crate::tls::tls_client_config(TlsVersion::Tls13, fixtures::client_credentials(2)), 0)
+fn peer_tls() -> PeerTlsBackend {
+    PeerTlsBackend::Real(crate::tls::tls_client_config(TlsVersion::Tls13, fixtures::client_credentials(2)), 0)
 }
 
 /// A tunnel case: method, inner method, and the peer's offer.
-type TunnelCase = (AuthMethod, InnerMethod, Box<dyn PeerOffer>);
+type TunnelCase = (AuthMethod, InnerMethod, Box<dyn PeerMethodFactory>);
 
 fn tunnels_of(user: &[u8]) -> [TunnelCase; 2] {
-    let inside: Box<dyn PeerOffer> = Box::new(MsChapV2Account::new(user, PASSWORD));
+    let inside: Box<dyn PeerMethodFactory> = Box::new(MsChapV2Account::new(user, PASSWORD));
     let (fragment, identity) = (1024, user.to_vec());
     let peap =
-        PeerMethodPeap { tls: peer_tls(), fragment, identity: identity.clone(), inner: Arc::new([inside]) };
-    let ttls = PeerMethodTtls { tls: peer_tls(), fragment, identity, proof: TtlsProof::Pap(PASSWORD.into()) };
+        PeapPeerFactory { tls: peer_tls(), fragment, identity: identity.clone(), inner: Arc::new([inside]) };
+    let ttls = TtlsPeerFactory {
+        tls: peer_tls(),
+        fragment,
+        identity,
+        proof: TtlsInnerCredential::Pap(PASSWORD.into()),
+    };
     [
         (AuthMethod::Peap, InnerMethod::Eap(EapType::MSCHAPV2), Box::new(peap)),
         (AuthMethod::Ttls, InnerMethod::Pap, Box::new(ttls)),
@@ -79,7 +84,7 @@ fn whoever_a_limit_refuses_inside_a_tunnel_is_known() {
             };
             assert_eq!((login.method, login.inner_method), (Some(method), Some(inner)));
             assert_eq!((login.inner.as_deref(), login.reason), (Some(&user[..]), Some(reason)));
-            assert_eq!(login.failed_as(), None);
+            assert_eq!(login.failed_attempt_identity(), None);
         }
     }
 }
@@ -88,12 +93,12 @@ fn whoever_a_limit_refuses_inside_a_tunnel_is_known() {
 fn by_certificate() -> ClientServerPair {
     let mut config = aaa_config(test_users(Seed::new(1), 1));
     config.methods = vec![AuthMethod::EapTls];
-    let tls = ServerTls::Real(crate::tls::tls_server_config(TlsVersion::Tls13));
-    config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: 1024 }));
+    let tls = ServerTlsBackend::Real(crate::tls::tls_server_config(TlsVersion::Tls13));
+    config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: 1024 }));
     config.certificate_status = true;
     let mut p = ClientServerPair::new(config);
     let user = String::from_utf8(user_name(0)).unwrap();
-    let offer = Box::new(PeerMethodTls { tls: peer_tls(), fragment: 1024 });
+    let offer = Box::new(EapTlsPeerFactory { tls: peer_tls(), fragment: 1024 });
     assert_eq!(p.log_in_eap(&user, offer, usize::MAX).0, None, "the host is asked first");
     p
 }
@@ -114,7 +119,7 @@ fn a_list_of_ours_that_is_out_of_date_counts_against_nobody() {
             (login.reason, login.method),
             (Some(RejectCause::Distrusted(fault)), Some(AuthMethod::EapTls))
         );
-        assert_eq!((login.failed_as(), p.server.counters().rejected_tls), (None, 1));
+        assert_eq!((login.failed_attempt_identity(), p.server.counters().rejected_tls), (None, 1));
     }
 }
 
@@ -137,7 +142,7 @@ fn by_password(change: impl FnOnce(&mut AaaServerConfig, &mut User)) -> ClientSe
 #[test]
 fn a_login_that_is_kept_waiting_says_for_whom() {
     let hash = StoredPassword::Argon2(argon2_hash(PASSWORD, &[3; 16]).into());
-    let looked_up = by_password(|c, _| c.users = UserSource::Host(CacheConfig::default()));
+    let looked_up = by_password(|c, _| c.users = UserSource::Host(UserCacheConfig::default()));
     let compared = by_password(|_, u| u.password = Some(hash));
     let limited = by_password(|c, _| c.limits = true);
     for (mut p, reason) in [
@@ -149,10 +154,10 @@ fn a_login_that_is_kept_waiting_says_for_whom() {
     ] {
         let jobs = take_jobs(&mut p);
         assert_eq!(jobs.len(), 1, "the host is asked");
-        assert!(jobs[0].origin.is_awaited());
+        assert!(jobs[0].origin.is_result_needed());
         p.server.handle_input(Instant::ZERO + Duration::from_secs(300), MachineInput::Timeout);
         // The ledger's jobs are done even if the session ends.
-        assert_eq!(jobs[0].origin.is_awaited(), matches!(jobs[0].job, AaaServerJob::Admit { .. }));
+        assert_eq!(jobs[0].origin.is_result_needed(), matches!(jobs[0].job, AaaServerJob::Admit { .. }));
         let [AaaServerEvent::Undecided(login)] = &take_events(&mut p)[..] else {
             panic!("{reason:?}: not told")
         };

@@ -3,10 +3,10 @@
 use crate::build::{PASSWORD, aaa_config, test_users, user_name};
 use std::net::SocketAddr;
 use usher_aaa::{
-    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerEvent, DIAMETER_LISTENER, RADSEC_LISTENER,
-    ShardConfig, ShardKey,
+    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerEvent, DIAMETER_LISTENER, InterShardKey,
+    RADSEC_LISTENER, ShardConfig,
 };
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Instant, ListenerId, Machine, Seed};
 use usher_crypto::digest::md5;
@@ -30,8 +30,8 @@ fn shard_address(n: u16) -> SocketAddr {
 /// The shards, and their clients.
 struct ShardTestNetwork<C> {
     net: MachineNetwork,
-    client: HostHandle<C>,
-    servers: Vec<HostHandle<AaaServer>>,
+    client: NetworkHostHandle<C>,
+    servers: Vec<NetworkHostHandle<AaaServer>>,
     accepted: Vec<usize>,
     handover_count: usize,
 }
@@ -42,7 +42,7 @@ impl<C: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static> Shard
         let client = net.add_host(client, &[shard_address(0).ip()]);
         let server = |number: u16| {
             let mut config = config(number);
-            config.shard = Some(ShardConfig { number, key: ShardKey::new(&[7; 16]) });
+            config.shard = Some(ShardConfig { number, key: InterShardKey::new(&[7; 16]) });
             let server =
                 AaaServer::new(config, Seed::new(1).derive_secure_rng("server", number.into())).unwrap();
             let host = net.add_host(server, &[shard_address(0).ip()]);

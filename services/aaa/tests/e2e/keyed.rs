@@ -13,7 +13,8 @@ use usher_core::{
 use usher_crypto::digest::HmacMd5Key;
 use usher_eap::EapKeys;
 use usher_eap::method::{
-    MethodContext, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict,
+    EapMethodContext, PeerMethod, PeerMethodFactory, PeerMethodResult, ServerMethod, ServerMethodFactory,
+    ServerMethodResult,
 };
 use usher_eap::packet::EapType;
 use usher_eap::peer::{self, EapPeer};
@@ -50,11 +51,11 @@ struct KeyedPeer {
     keys: Option<EapKeys>,
 }
 
-impl ServerOffer for KeyedMethod {
+impl ServerMethodFactory for KeyedMethod {
     fn kind(&self) -> EapType {
         EapType::TLS
     }
-    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+    fn start_server_method(&self, context: EapMethodContext<'_>) -> Box<dyn ServerMethod> {
         let mut nonce = vec![0; NONCE];
         context.rng.fill_bytes(&mut nonce);
         Box::new(KeyedServer { secret: self.0, nonce, left: ROUNDS })
@@ -65,32 +66,32 @@ impl ServerMethod for KeyedServer {
         out.push(self.left);
         out.extend_from_slice(&self.nonce);
     }
-    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerMethodResult {
         if data != &derive_keys(self.secret, &self.nonce).emsk[..] {
-            return ServerVerdict::Failure;
+            return ServerMethodResult::Failure;
         }
         self.left -= 1;
-        if self.left == 0 { ServerVerdict::Success } else { ServerVerdict::Continue }
+        if self.left == 0 { ServerMethodResult::Success } else { ServerMethodResult::Continue }
     }
     fn keys(&self) -> Option<EapKeys> {
         Some(derive_keys(self.secret, &self.nonce))
     }
 }
-impl PeerOffer for KeyedMethod {
+impl PeerMethodFactory for KeyedMethod {
     fn kind(&self) -> EapType {
         EapType::TLS
     }
-    fn start_peer_method(&self, _: MethodContext<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, _: EapMethodContext<'_>) -> Box<dyn PeerMethod> {
         Box::new(KeyedPeer { secret: self.0, keys: None })
     }
 }
 impl PeerMethod for KeyedPeer {
-    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
-        let [left, nonce @ ..] = data else { return PeerVerdict::Ignore };
+    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerMethodResult {
+        let [left, nonce @ ..] = data else { return PeerMethodResult::Ignore };
         let keys = derive_keys(self.secret, nonce);
         out.extend_from_slice(&*keys.emsk);
         self.keys = Some(keys);
-        if *left == 1 { PeerVerdict::Done } else { PeerVerdict::Continue }
+        if *left == 1 { PeerMethodResult::Done } else { PeerMethodResult::Continue }
     }
     fn keys(&self) -> Option<EapKeys> {
         self.keys.clone()
@@ -277,7 +278,7 @@ fn a_session_that_is_forgotten_leaves_nothing_behind() {
     let mut h = HandoverFixture::new(Some(user_name(0)));
     h.nas.handle_command(h.now, AuthenticatorCommand::RemoveStation { station: STATION }).unwrap();
     h.run_to_idle();
-    assert!(h.events.is_empty() && h.nas.in_progress() == 0);
+    assert!(h.events.is_empty() && h.nas.active_session_count() == 0);
     assert_eq!(h.nas.radius_counters().unwrap().cancelled, 1);
     let packet = vec![2, 0, 0, 5, 1];
     assert!(

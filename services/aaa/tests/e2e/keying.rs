@@ -5,14 +5,14 @@ use crate::tls::{tls_client_config, tls_server_config};
 use crate::world::{AaaTestNetwork, NetworkHost};
 use std::sync::Arc;
 use usher_aaa::AuthMethod;
-use usher_core::{Duration, Instant, MachineInput, PortId, Seed};
-use usher_crypto::tls::{HandshakeRecording, TlsVersion, fixtures, record_handshake};
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_nas::authenticator::{self, EapRetransmission, EndCause, FailReason};
+use usher_core::{Duration, Instant, LinkLayerPortId, MachineInput, Seed};
+use usher_crypto::tls::{TlsHandshakeRecording, TlsVersion, fixtures, record_handshake};
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
+use usher_nas::authenticator::{self, EapRetransmissionConfig, FailReason, SessionEndCause};
 use usher_nas::keying::{BaseStationKeying, KeyingConfig};
 use usher_nas::station::{EapCredentials, StationEvent};
 use usher_nas::{AccessMedium, ETHERTYPE_PKM, NasIdentity, StationId};
-use usher_pkm::keys::AuthKey;
+use usher_pkm::keys::AuthorizationKey;
 
 const FRAGMENT: usize = 1024;
 /// Octets of the frames that carry the five messages, with the 14 of their header.
@@ -29,12 +29,12 @@ fn base_station(keying: Option<KeyingConfig>) -> authenticator::AuthenticatorCon
         access: AccessMedium::Wimax,
         keying,
         quiet_period: Duration::ZERO,
-        retransmission: Some(EapRetransmission::default()),
+        retransmission: Some(EapRetransmissionConfig::default()),
         ..radius_nas(1)
     }
 }
 
-fn tls_recording() -> Arc<HandshakeRecording> {
+fn tls_recording() -> Arc<TlsHandshakeRecording> {
     let (client, server) = (
         tls_client_config(TlsVersion::Tls12, fixtures::client_credentials(2)),
         tls_server_config(TlsVersion::Tls12),
@@ -45,21 +45,21 @@ fn tls_recording() -> Arc<HandshakeRecording> {
 fn tls_world(
     stations: usize,
     keying: Option<KeyingConfig>,
-    recording: &Arc<HandshakeRecording>,
+    recording: &Arc<TlsHandshakeRecording>,
 ) -> AaaTestNetwork {
     let mut config = aaa_config(test_users(Seed::new(1), stations));
     config.methods = vec![AuthMethod::EapTls];
-    let tls = ServerTls::Recorded(recording.clone());
-    config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: FRAGMENT }));
+    let tls = ServerTlsBackend::Recorded(recording.clone());
+    config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: FRAGMENT }));
     test_network(stations, base_station(keying), &[config])
 }
 
-fn start_tls_login(w: &mut AaaTestNetwork, station: usize, recording: &Arc<HandshakeRecording>) {
-    let tls = PeerTls::Recorded(recording.clone());
+fn start_tls_login(w: &mut AaaTestNetwork, station: usize, recording: &Arc<TlsHandshakeRecording>) {
+    let tls = PeerTlsBackend::Recorded(recording.clone());
     w.start_login(
         station,
         &user_name(station),
-        EapCredentials::from_method(PeerMethodTls { tls, fragment: FRAGMENT }),
+        EapCredentials::from_method(EapTlsPeerFactory { tls, fragment: FRAGMENT }),
     );
 }
 
@@ -147,8 +147,8 @@ fn silence_ends_on_both_sides() {
     let (station, base) = observed_events(&w);
     assert_eq!(station[1], (Duration::from_secs(4), &StationEvent::Unkeyed));
     let ended = authenticator::AuthenticatorEvent::Ended {
-        station: StationId::Frame { port: PortId(0), mac: station_mac(0) },
-        cause: EndCause::Unkeyed,
+        station: StationId::Frame { port: LinkLayerPortId(0), mac: station_mac(0) },
+        cause: SessionEndCause::Unkeyed,
     };
     assert_eq!(base.last(), Some(&&ended));
     assert_eq!((w.net[w.nas].counters().unkeyed, w.net[w.nas].keying_counters().sent), (1, 4));
@@ -177,7 +177,10 @@ fn a_method_without_keys_gives_none() {
     assert_eq!(w.station_outcomes(), [StationEvent::Unkeyed]);
     let last = w.nas_events.last().map(|(_, _, e)| e);
     assert!(
-        matches!(last, Some(authenticator::AuthenticatorEvent::Ended { cause: EndCause::Unkeyed, .. })),
+        matches!(
+            last,
+            Some(authenticator::AuthenticatorEvent::Ended { cause: SessionEndCause::Unkeyed, .. })
+        ),
         "{last:?}"
     );
     assert_eq!(w.net[w.nas].keying_counters().sent, 0);
@@ -194,7 +197,7 @@ fn a_forged_challenge_is_dropped_and_the_true_one_heard() {
     while !w.station_events.iter().any(|(_, _, e)| *e == StationEvent::Admitted) {
         w.run_to(w.now() + Duration::from_millis(1));
     }
-    let key = AuthKey::new(&[9; 64], station_mac(0).0, [2, 0, 0, 0, 0, 1], 0);
+    let key = AuthorizationKey::new(&[9; 64], station_mac(0).0, [2, 0, 0, 0, 0, 1], 0);
     let mut forger = BaseStationKeying::new(
         KeyingConfig::default(),
         key,
@@ -204,12 +207,12 @@ fn a_forged_challenge_is_dropped_and_the_true_one_heard() {
     let mut message = Vec::new();
     assert!(forger.poll_transmit(&mut message));
     let frame = [&station_mac(0).0[..], &[2, 0, 0, 0, 0, 1], &ETHERTYPE_PKM.to_be_bytes(), &message].concat();
-    w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: PortId(0), data: &frame });
+    w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: LinkLayerPortId(0), data: &frame });
     assert_eq!(w.net[w.stations[0]].keying_counters().wrong_digest, 1);
     // The base station ignores it too, and opens no session for an unknown station.
     let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &station_mac(9).0, &ETHERTYPE_PKM.to_be_bytes(), &[9, 21, 1]]
         .concat();
-    w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: PortId(9), data: &frame });
+    w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: LinkLayerPortId(9), data: &frame });
     assert_eq!(w.net[w.nas].counters().unknown_pkm, 1);
     w.run_until(60);
     assert!(has_keys(&w), "{:?}", w.station_events);

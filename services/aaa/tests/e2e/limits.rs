@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use usher_aaa::{
     AaaServerCommand, AaaServerConfig, AaaServerEvent, AaaServerJob, AdmissionRefusal, AdmissionVerdict,
-    AuthMethod, RejectCause, ShardConfig, ShardKey, User, UserDirectory, radius_socket, shard_of,
+    AuthMethod, InterShardKey, RejectCause, ShardConfig, User, UserDirectory, radius_socket,
+    shard_for_datagram,
 };
 use usher_core::bench::TestMachine;
 use usher_core::{DatagramPath, Duration, Instant, Machine, MachineInput, Seed, Transmit};
@@ -229,7 +230,7 @@ fn a_flood_from_one_access_server_costs_another_no_login() {
 #[test]
 fn a_login_under_way_goes_on_over_a_reload() {
     let mut config = aaa_config(test_users(Seed::new(1), 1));
-    config.shard = Some(ShardConfig { number: 3, key: ShardKey::new(&[7; 16]) });
+    config.shard = Some(ShardConfig { number: 3, key: InterShardKey::new(&[7; 16]) });
     let mut p = ClientServerPair::new(config.clone());
     let name = user_name(0);
     p.send_request(1, PacketCode::ACCESS_REQUEST, |a| {
@@ -262,7 +263,7 @@ fn a_login_under_way_goes_on_over_a_reload() {
 #[test]
 fn another_shards_conversation_is_recognised_by_its_state() {
     let mut config = aaa_config(test_users(Seed::new(1), 1));
-    let key = ShardKey::new(&[7; 16]);
+    let key = InterShardKey::new(&[7; 16]);
     config.shard = Some(ShardConfig { number: 3, key: key.clone() });
     let mut p = ClientServerPair::new(config);
     let name = user_name(0);
@@ -282,5 +283,8 @@ fn another_shards_conversation_is_recognised_by_its_state() {
     p.client.handle_command(NEVER, request).unwrap();
     let mut buf = Vec::new();
     assert!(p.client.poll_transmit(&mut buf).is_some());
-    assert_eq!((shard_of(&key, &buf), shard_of(&ShardKey::new(&[8; 16]), &buf)), (Some(3), None));
+    assert_eq!(
+        (shard_for_datagram(&key, &buf), shard_for_datagram(&InterShardKey::new(&[8; 16]), &buf)),
+        (Some(3), None)
+    );
 }

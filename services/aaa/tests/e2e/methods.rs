@@ -5,8 +5,9 @@ use crate::pair::{ClientServerPair, NEVER};
 use std::sync::Arc;
 use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 use usher_aaa::{
-    AaaServerCommand, AaaServerConfig, AaaServerEvent, AaaServerJob, AuthMethod, CacheConfig, LoginOwner,
-    LookupResult, RejectCause, StoredPassword, TraceFilter, User, UserDirectory, UserSource,
+    AaaServerCommand, AaaServerConfig, AaaServerEvent, AaaServerJob, AuthMethod, LoginOwner,
+    LoginTraceFilter, RejectCause, StoredPassword, User, UserCacheConfig, UserDirectory, UserLookupResult,
+    UserSource,
 };
 use usher_core::bench::EPOCH;
 use usher_core::{CommandError, Machine, Seed};
@@ -124,7 +125,7 @@ fn the_domain_before_a_name_is_no_part_of_an_ms_chap_proof() {
         ("Ann", "ann", false),
     ] {
         let digest = sha1(&[&PEER, &AUTHENTICATOR, hashed.as_bytes()]);
-        let response = mschap::v1_response(digest[..8].try_into().unwrap(), &nt_hash(CLEAR));
+        let response = mschap::mschap_v1_response(digest[..8].try_into().unwrap(), &nt_hash(CLEAR));
         let mut p = ClientServerPair::new(server_config(name.as_bytes(), User::with_password(CLEAR)));
         p.send_request(1, PacketCode::ACCESS_REQUEST, |a| {
             let value = [&[5, 0][..], &PEER, &[0; 8], &response].concat();
@@ -153,7 +154,7 @@ fn ms_chap_is_held_against_the_hash() {
     let ask = |a: &mut AttributeList, flags: u8, password: &[u8]| {
         let mut value = vec![5, flags];
         value.extend_from_slice(&[0; 24]);
-        value.extend_from_slice(&mschap::v1_response(&challenge, &nt_hash(password)));
+        value.extend_from_slice(&mschap::mschap_v1_response(&challenge, &nt_hash(password)));
         a.push_text(kind::USER_NAME, NAME).unwrap();
         a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_CHALLENGE, &challenge).unwrap();
         a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP_RESPONSE, &value).unwrap();
@@ -374,7 +375,7 @@ fn a_locked_or_expired_user_stays_out() {
 #[test]
 fn a_user_that_was_found_is_known_for_a_while() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     p.send_pap_request(1, b"ann", b"x");
     let Some(usher_core::JobRequest { token, job: AaaServerJob::Lookup { owner, name }, .. }) =
@@ -387,7 +388,7 @@ fn a_user_that_was_found_is_known_for_a_while() {
         (LoginOwner::Radius(0), &b"ann"[..]),
         "a host can give each client its share"
     );
-    let user = LookupResult::User(Arc::new(User::with_password(b"x")));
+    let user = UserLookupResult::User(Arc::new(User::with_password(b"x")));
     p.server.handle_command(NEVER, AaaServerCommand::Found { token, user }).unwrap();
     p.deliver_all(NEVER);
     p.send_pap_request(2, b"ann", b"x");
@@ -405,7 +406,7 @@ fn a_user_that_was_found_is_known_for_a_while() {
 #[test]
 fn a_cached_device_is_known_under_any_spelling_of_its_address() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    (config.users, config.mab) = (UserSource::Host(CacheConfig::default()), true);
+    (config.users, config.mab) = (UserSource::Host(UserCacheConfig::default()), true);
     config.methods = AuthMethod::ALL.into();
     let mut p = ClientServerPair::new(config);
     p.send_request(1, PacketCode::ACCESS_REQUEST, |a| {
@@ -418,7 +419,10 @@ fn a_cached_device_is_known_under_any_spelling_of_its_address() {
     };
     assert_eq!(&name[..], b"001122aabbcc");
     p.server
-        .handle_command(NEVER, AaaServerCommand::Found { token, user: LookupResult::User(Arc::default()) })
+        .handle_command(
+            NEVER,
+            AaaServerCommand::Found { token, user: UserLookupResult::User(Arc::default()) },
+        )
         .unwrap();
     p.deliver_all(NEVER);
     p.send_request(2, PacketCode::ACCESS_REQUEST, |a| {
@@ -434,7 +438,7 @@ fn a_cached_device_is_known_under_any_spelling_of_its_address() {
 #[test]
 fn a_request_whose_login_is_pushed_out_stays_without_an_answer() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    (config.users, config.max_half_open) = (UserSource::Host(CacheConfig::default()), 1);
+    (config.users, config.max_half_open) = (UserSource::Host(UserCacheConfig::default()), 1);
     let mut p = ClientServerPair::new(config);
     let look_up = |p: &mut ClientServerPair, token, name| {
         p.send_pap_request(token, name, b"x");
@@ -449,7 +453,7 @@ fn a_request_whose_login_is_pushed_out_stays_without_an_answer() {
     // RADIUS has no other way to say that there is no verdict.
     assert_eq!((p.server.counters().evicted, p.server.radius_counters().unwrap().discarded), (1, 1));
     let found = jobs.map(|token| {
-        let user = LookupResult::User(Arc::new(User::with_password(b"x")));
+        let user = UserLookupResult::User(Arc::new(User::with_password(b"x")));
         p.server.handle_command(NEVER, AaaServerCommand::Found { token, user }).is_ok()
     });
     p.deliver_all(NEVER);
@@ -463,7 +467,7 @@ fn a_request_whose_login_is_pushed_out_stays_without_an_answer() {
 #[test]
 fn a_store_that_is_away_means_silence() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     p.send_pap_request(1, b"ann", b"x");
     let Some(usher_core::JobRequest { token, job: AaaServerJob::Lookup { .. }, .. }) = p.server.poll_job()
@@ -471,7 +475,7 @@ fn a_store_that_is_away_means_silence() {
         panic!("no look-up")
     };
     p.server
-        .handle_command(NEVER, AaaServerCommand::Found { token, user: LookupResult::Unavailable })
+        .handle_command(NEVER, AaaServerCommand::Found { token, user: UserLookupResult::Unavailable })
         .unwrap();
     p.deliver_all(NEVER);
     assert_eq!((p.next_answer(), p.server.counters().unavailable, p.server.half_open()), (None, 1, 0));
@@ -483,7 +487,7 @@ fn a_trace_tells_each_decision_and_no_password() {
     p.server
         .handle_command(
             NEVER,
-            AaaServerCommand::Trace { slot: 0, filter: Some(TraceFilter::User(b"ann".to_vec())) },
+            AaaServerCommand::Trace { slot: 0, filter: Some(LoginTraceFilter::User(b"ann".to_vec())) },
         )
         .unwrap();
     p.send_pap_request(1, b"bob", b"secret words");

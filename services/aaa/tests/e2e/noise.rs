@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use std::net::SocketAddr;
 use usher_aaa::{AaaServer, DIAMETER_LISTENER, radius_socket};
 use usher_core::bench::TestMachine;
-use usher_core::{ConnId, DatagramPath, Instant, Machine, MachineInput, PortId, Seed, SocketId, StreamEvent};
+use usher_core::{
+    ConnId, DatagramPath, Instant, LinkLayerPortId, Machine, MachineInput, Seed, SocketId, StreamEvent,
+};
 use usher_nas::{PAE_GROUP, station};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
@@ -35,8 +37,8 @@ proptest! {
         let mut w = test_network(2, radius_nas(1), &[aaa_config(test_users(Seed::new(1), 2))]);
         w.start_password_login(1);
         for data in &frames {
-            w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: PortId(0), data });
-            w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: PortId(0), data });
+            w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: LinkLayerPortId(0), data });
+            w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: LinkLayerPortId(0), data });
         }
         w.run_until(5);
         let outcome = w.station_events.iter().find(|(i, _, _)| *i == 1).map(|(_, _, e)| e.clone());
@@ -55,10 +57,10 @@ proptest! {
             MachineInput::Datagram { path: DatagramPath { socket, local: far, remote: near }, data: &data },
             MachineInput::Stream { conn, event: StreamEvent::Accepted { listener, remote: near, local: None, certificate: None } },
             MachineInput::Stream { conn, event: StreamEvent::Data(&data) },
-            MachineInput::Frame { port: PortId(0), data: &frame },
+            MachineInput::Frame { port: LinkLayerPortId(0), data: &frame },
             MachineInput::Timeout,
         ];
-        let conn = ConnId::new_accepted(0);
+        let conn = ConnId::nth_accepted_connection(0);
         let to_server = inputs(radius_socket(0), ConnId { owner: listener.owner, ..conn });
         for (to_server, to_nas) in to_server.into_iter().zip(inputs(SocketId::from_number(0), conn)) {
             server.handle_input(Instant::ZERO, to_server);

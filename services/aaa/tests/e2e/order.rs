@@ -5,7 +5,7 @@ use crate::world::{RADIUS_PORT, nas_address, server_address};
 use std::net::SocketAddr;
 use usher_aaa::{AaaServer, radius_socket};
 use usher_core::{
-    DatagramPath, Instant, Machine, MachineInput, MachineOutput, PortId, Seed, SocketId, Transmit,
+    DatagramPath, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutput, Seed, SocketId, Transmit,
 };
 use usher_nas::authenticator::{self, AuthenticatorEvent};
 use usher_nas::station::{self, EapCredentials};
@@ -45,7 +45,7 @@ fn observe_decisions(password: &[u8], server_is_on: bool, canned_failure: bool) 
         while let Some(output) = station.poll_output(&mut buf) {
             match output {
                 MachineOutput::Transmit(_) => {
-                    nas.handle_input(now, MachineInput::Frame { port: PortId(0), data: &buf })
+                    nas.handle_input(now, MachineInput::Frame { port: LinkLayerPortId(0), data: &buf })
                 }
                 MachineOutput::Event(_) => return all,
                 _ => {}
@@ -60,7 +60,7 @@ fn observe_decisions(password: &[u8], server_is_on: bool, canned_failure: bool) 
                     if buf[15] == 0 {
                         all.push(Sends(buf[18]));
                     }
-                    station.handle_input(now, MachineInput::Frame { port: PortId(0), data: &buf });
+                    station.handle_input(now, MachineInput::Frame { port: LinkLayerPortId(0), data: &buf });
                 }
                 MachineOutput::Transmit(_) if server_is_on => {
                     server.handle_input(

@@ -8,7 +8,7 @@ use usher_aaa::{AaaServer, radius_socket};
 use usher_core::bench::TestMachine;
 use usher_core::{DatagramPath, Duration, Instant, Machine, MachineInput, Seed, SocketId, Transmit};
 use usher_crypto::tls::fixtures;
-use usher_eap::method::PeerOffer;
+use usher_eap::method::PeerMethodFactory;
 use usher_eap::peer::{self, EapPeer};
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
@@ -76,7 +76,7 @@ impl ClientServerPair {
     pub(crate) fn log_in_eap(
         &mut self,
         user: &str,
-        offer: Box<dyn PeerOffer>,
+        offer: Box<dyn PeerMethodFactory>,
         most: usize,
     ) -> (Option<PacketCode>, usize) {
         let (reply, sent) = self.eap_under(user, user.as_bytes(), offer, most);
@@ -87,7 +87,7 @@ impl ClientServerPair {
         &mut self,
         user: &str,
         later: &[u8],
-        offer: Box<dyn PeerOffer>,
+        offer: Box<dyn PeerMethodFactory>,
         most: usize,
     ) -> (Option<client::RadiusReply>, usize) {
         let config = peer::EapPeerConfig {

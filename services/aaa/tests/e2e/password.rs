@@ -6,13 +6,13 @@ use crate::world::nas_address;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{
-    AaaServer, AaaServerCommand, AaaServerEvent, AaaServerJob, AuthMethod, CacheConfig, IdentityKey,
-    LoginOwner, LookupResult, RejectCause, StoredPassword, User, UserSource,
+    AaaServer, AaaServerCommand, AaaServerEvent, AaaServerJob, AuthMethod, IdentityKey, LoginOwner,
+    RejectCause, StoredPassword, User, UserCacheConfig, UserLookupResult, UserSource,
 };
 use usher_core::bench::{EPOCH, TestMachine};
 use usher_core::{CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, Seed};
 use usher_crypto::SecretValue;
-use usher_eap::method::ttls::TtlsProof;
+use usher_eap::method::ttls::TtlsInnerCredential;
 use usher_eap::method::{UserQuery, UserSecret, md5};
 use usher_radius::PacketCode;
 use usher_radius::attribute::kind;
@@ -166,7 +166,7 @@ fn a_login_that_goes_on_under_another_user_name_is_turned_away() {
         config.methods = vec![AuthMethod::EapMd5];
         let mut p = ClientServerPair::new(config);
         let name = String::from_utf8(user_name(0)).unwrap();
-        let (reply, sent) = p.eap_under(&name, later, Box::new(md5::Md5Password::new(PASSWORD)), 2);
+        let (reply, sent) = p.eap_under(&name, later, Box::new(md5::EapMd5Password::new(PASSWORD)), 2);
         let reply = reply.unwrap();
         assert_eq!((reply.code, sent), (code, 2), "{later:?}");
         let said = reply.attributes.get(kind::USER_NAME).unwrap_or_default();
@@ -198,7 +198,7 @@ fn pair_after_identity(name: &[u8], user_name: &[u8]) -> ClientServerPair {
 #[test]
 fn the_host_answers_look_ups_when_it_can() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     p.send_pap_request(1, b"ann", PASSWORD);
     p.send_pap_request(2, b"bob", PASSWORD);
@@ -210,9 +210,9 @@ fn the_host_answers_look_ups_when_it_can() {
     assert_eq!((&ann.1[..], &bob.1[..], p.server.half_open()), (&b"ann"[..], &b"bob"[..], 2));
     // In another order than the jobs.
     p.server
-        .handle_command(NEVER, AaaServerCommand::Found { token: bob.0, user: LookupResult::NotFound })
+        .handle_command(NEVER, AaaServerCommand::Found { token: bob.0, user: UserLookupResult::NotFound })
         .unwrap();
-    let user = LookupResult::User(Arc::new(User::with_password(PASSWORD)));
+    let user = UserLookupResult::User(Arc::new(User::with_password(PASSWORD)));
     p.server.handle_command(NEVER, AaaServerCommand::Found { token: ann.0, user: user.clone() }).unwrap();
     p.deliver_all(NEVER);
     assert_eq!(p.next_answer(), Some((2, PacketCode::ACCESS_REJECT, None)));
@@ -224,7 +224,7 @@ fn the_host_answers_look_ups_when_it_can() {
 #[test]
 fn a_look_up_that_takes_too_long_is_given_up() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     p.send_pap_request(1, b"ann", PASSWORD);
     let end = Instant::ZERO + Duration::from_secs(30);
@@ -238,7 +238,7 @@ fn a_look_up_that_takes_too_long_is_given_up() {
     let Some(AaaServerEvent::Undecided(login)) = p.server.poll_event() else { panic!("not told") };
     assert_eq!((&*login.name, login.reason), (&b"ann"[..], Some(RejectCause::StoreAway)));
     let late =
-        p.server.handle_command(NEVER, AaaServerCommand::Found { token, user: LookupResult::NotFound });
+        p.server.handle_command(NEVER, AaaServerCommand::Found { token, user: UserLookupResult::NotFound });
     assert_eq!(late, Err(CommandError::UnknownToken));
     p.deliver_all(NEVER);
     assert_eq!(p.next_answer(), None);
@@ -252,7 +252,8 @@ fn a_front_that_is_not_there_takes_nothing() {
     let address = SocketAddr::new(nas_address(0), 1);
     let path = DatagramPath { socket: usher_aaa::radius_socket(0), local: address, remote: address };
     server.handle_input(NEVER, MachineInput::Datagram { path, data: &[1, 2, 3] });
-    server.handle_input(NEVER, MachineInput::Frame { port: usher_core::PortId(0), data: &[1, 2, 3] });
+    server
+        .handle_input(NEVER, MachineInput::Frame { port: usher_core::LinkLayerPortId(0), data: &[1, 2, 3] });
     assert_eq!(server.counters().no_front, 2);
     assert!(server.poll_transmit(&mut Vec::new()).is_none() && server.poll_timeout().is_none());
 }
@@ -267,9 +268,9 @@ fn lookup_token(p: &mut ClientServerPair) -> u64 {
 #[test]
 fn what_was_found_before_the_forgetting_is_asked_again() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
-    let user = || LookupResult::User(Arc::new(User::with_password(PASSWORD)));
+    let user = || UserLookupResult::User(Arc::new(User::with_password(PASSWORD)));
     p.send_pap_request(1, b"ann", PASSWORD);
     let token = lookup_token(&mut p);
     p.server.handle_command(NEVER, AaaServerCommand::EvictUsers { name: Some(b"ann".to_vec()) }).unwrap();
@@ -287,12 +288,12 @@ fn what_was_found_before_the_forgetting_is_asked_again() {
 #[test]
 fn who_is_served_while_the_store_is_away_is_asked_about_again() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     for n in 1..3 {
         p.send_pap_request(n, b"ann", PASSWORD);
         let token = lookup_token(&mut p);
-        let user = LookupResult::Cached(Arc::new(User::with_password(PASSWORD)));
+        let user = UserLookupResult::Cached(Arc::new(User::with_password(PASSWORD)));
         p.server.handle_command(NEVER, AaaServerCommand::Found { token, user }).unwrap();
         p.deliver_all(NEVER);
         assert_eq!(p.next_answer(), Some((n, PacketCode::ACCESS_ACCEPT, None)));
@@ -304,11 +305,13 @@ fn who_is_served_while_the_store_is_away_is_asked_about_again() {
 #[test]
 fn a_name_that_nobody_has_is_not_asked_about_at_each_login() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     p.send_pap_request(1, b"eve", PASSWORD);
     let token = lookup_token(&mut p);
-    p.server.handle_command(NEVER, AaaServerCommand::Found { token, user: LookupResult::NotFound }).unwrap();
+    p.server
+        .handle_command(NEVER, AaaServerCommand::Found { token, user: UserLookupResult::NotFound })
+        .unwrap();
     p.deliver_all(NEVER);
     p.send_pap_request(2, b"eve", PASSWORD);
     assert_eq!(
@@ -327,14 +330,14 @@ fn a_name_that_nobody_has_is_not_asked_about_at_each_login() {
 #[test]
 fn who_cannot_be_judged_now_gets_no_answer() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     p.send_pap_request(1, b"ann", PASSWORD);
     let token = lookup_token(&mut p);
     // Only the lookup is pending.
     let mut user = User::with_password(PASSWORD);
     user.password = Some(StoredPassword::Argon2("$argon2id$".into()));
-    let user = LookupResult::User(Arc::new(user));
+    let user = UserLookupResult::User(Arc::new(user));
     p.server.handle_command(NEVER, AaaServerCommand::Found { token, user }).unwrap();
     let job = p.server.poll_job();
     assert!(
@@ -384,7 +387,7 @@ fn what_holds_a_password_overwrites_it_and_never_prints_it() {
         ),
         format!("{:?} {:?}", UserSecret::Clear(key()), UserSecret::NtHash(SecretValue::new([104; 16]))),
         format!("{:?}", UserQuery::Password { password: key() }),
-        format!("{:?} {:?}", TtlsProof::Pap(key()), TtlsProof::Chap(key())),
+        format!("{:?} {:?}", TtlsInnerCredential::Pap(key()), TtlsInnerCredential::Chap(key())),
         format!("{:?}", IdentityKey::new(b"hunter2hunter2hunter2")),
     ];
     for said in said {

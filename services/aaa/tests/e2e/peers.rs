@@ -9,7 +9,7 @@ use usher_aaa::ledger::LedgerConfig;
 use usher_core::bench::TestMachine;
 use usher_core::{ConnId, Instant, Machine, MachineInput, Seed, StreamEvent, StreamOp, Transmit};
 use usher_crypto::digest::md5;
-use usher_diameter::accounting::{AccountingRequest, RecordType};
+use usher_diameter::accounting::{AccountingRecordType, AccountingRequest};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application};
 use usher_diameter::eap::{DiameterEapAnswer, DiameterEapRequest};
@@ -70,7 +70,7 @@ impl DiameterPeerPair {
         peers
     }
     fn deliver_event(&mut self, now: Instant, i: usize, event: StreamEvent<'_>) {
-        let conn = ConnId::accepted_at(DIAMETER_LISTENER, i as u32);
+        let conn = ConnId::nth_accepted_at_listener(DIAMETER_LISTENER, i as u32);
         self.host.server.handle_input(now, MachineInput::Stream { conn, event });
         self.host.run_jobs(now);
     }
@@ -99,7 +99,7 @@ impl DiameterPeerPair {
                 idle = false;
                 let i = conn.n as usize;
                 self.got[i].clone_from(&buf);
-                let (conn, event) = (ConnId::new_opened(0), StreamEvent::Data(&buf));
+                let (conn, event) = (ConnId::nth_opened_connection(0), StreamEvent::Data(&buf));
                 self.clients[i].handle_input(now, MachineInput::Stream { conn, event });
             }
         }
@@ -136,7 +136,7 @@ impl DiameterPeerPair {
         let request = acr.to_request(1, "a.example.org;1;7".into(), "example.org".into(), None);
         assert_eq!(self.send_request(request).0, ResultCode::SUCCESS);
     }
-    fn send_accounting(&mut self, record: RecordType, number: u32, length: u32) {
+    fn send_accounting(&mut self, record: AccountingRecordType, number: u32, length: u32) {
         self.send_record(&build_acr(record, number, length));
     }
 }
@@ -144,7 +144,7 @@ impl DiameterPeerPair {
 /// A Stop of the first peer's session, as that peer would send it.
 fn stop_message() -> DiameterMessage {
     let mut other = DiameterPeerPair::new(&[]);
-    other.send_accounting(RecordType::Stop, 2, 90);
+    other.send_accounting(AccountingRecordType::Stop, 2, 90);
     other.last_sent_message()
 }
 
@@ -154,11 +154,11 @@ fn no_peer_ends_the_sessions_of_another() {
         [(&[][..], 1), (&["c.example.org"], 1), (&["a.example.org"], 0), (&["*.example.org"], 0)]
     {
         let mut peers = DiameterPeerPair::new(origins);
-        peers.send_accounting(RecordType::Start, 0, 0);
+        peers.send_accounting(AccountingRecordType::Start, 0, 0);
         assert_eq!(peers.open_session_count(), 1);
         assert_eq!(peers.pass_on(stop_message()), 2001, "what the second tells is kept, as its own");
         assert_eq!(peers.open_session_count(), open, "{origins:?}");
-        peers.send_accounting(RecordType::Stop, 2, 90);
+        peers.send_accounting(AccountingRecordType::Stop, 2, 90);
         assert_eq!(peers.open_session_count(), 0);
         assert_eq!(peers.host.rows().len(), 1 + open, "{origins:?}");
     }
@@ -167,7 +167,7 @@ fn no_peer_ends_the_sessions_of_another() {
 #[test]
 fn no_peer_terminates_the_sessions_of_another() {
     let mut peers = DiameterPeerPair::new(&["*"]);
-    peers.send_accounting(RecordType::Start, 0, 0);
+    peers.send_accounting(AccountingRecordType::Start, 0, 0);
     for command in [274, 275] {
         let header = MessageHeader {
             flags: CommandFlags(0xc0),

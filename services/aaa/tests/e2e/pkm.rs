@@ -4,13 +4,13 @@ use crate::build::{aaa_config, radius_nas, station_mac, test_network, test_users
 use crate::world::{AaaTestNetwork, NetworkHost};
 use proptest::prelude::*;
 use usher_core::bench::TestMachine;
-use usher_core::{Duration, Instant, Machine, MachineInput, PortId, Seed, Transmit};
-use usher_nas::authenticator::{self, EapRetransmission};
+use usher_core::{Duration, Instant, LinkLayerPortId, Machine, MachineInput, Seed, Transmit};
+use usher_nas::authenticator::{self, EapRetransmissionConfig};
 use usher_nas::station::{self, EapCredentials};
 use usher_nas::{
     AccessMedium, AccessStation, ETHERTYPE_PKM, NasAuthenticator, NasIdentity, PORT_TYPE_WIRELESS_80216,
 };
-use usher_pkm::{AttributeType, Code, Direction, OwnedMessage, PkmMessage};
+use usher_pkm::{AttributeType, Code, Direction, OwnedPkmMessage, PkmMessage};
 use usher_radius::RadiusPacket;
 use usher_radius::attribute::kind;
 
@@ -49,11 +49,11 @@ fn a_station_says_start_again_with_the_same_identifier() {
         let mut buf = Vec::new();
         while station.poll_transmit(&mut buf).is_some() {
             assert_eq!(buf[6..14], [&station_mac(0).0[..], &ETHERTYPE_PKM.to_be_bytes()].concat());
-            said.push(OwnedMessage::from(PkmMessage::parse(&buf[14..]).unwrap()));
+            said.push(OwnedPkmMessage::from(PkmMessage::parse(&buf[14..]).unwrap()));
         }
         station.handle_input(at, MachineInput::Timeout);
     }
-    assert_eq!(said, vec![OwnedMessage::new(Direction::Request, Code::EapStart, 1); 3]);
+    assert_eq!(said, vec![OwnedPkmMessage::new(Direction::Request, Code::EapStart, 1); 3]);
     station.handle_command(Instant::ZERO, station::StationCommand::LogOff).unwrap();
     assert_eq!(station.poll_transmit(&mut Vec::new()), None, "PKM has no word for it");
 }
@@ -75,9 +75,9 @@ fn the_server_is_told_that_the_port_is_802_16() {
     // EAP-Start, the identity request, the identity.
     for _ in 0..2 {
         assert!(station.poll_transmit(&mut buf).is_some());
-        nas.handle_input(now, MachineInput::Frame { port: PortId(5), data: &buf });
-        if let Some(Transmit::Frame { port: PortId(5) }) = nas.poll_transmit(&mut buf) {
-            station.handle_input(now, MachineInput::Frame { port: PortId(0), data: &buf });
+        nas.handle_input(now, MachineInput::Frame { port: LinkLayerPortId(5), data: &buf });
+        if let Some(Transmit::Frame { port: LinkLayerPortId(5) }) = nas.poll_transmit(&mut buf) {
+            station.handle_input(now, MachineInput::Frame { port: LinkLayerPortId(0), data: &buf });
         }
     }
     let packet = RadiusPacket::parse(&buf).unwrap();
@@ -99,8 +99,8 @@ proptest! {
             let to = if *direction == 9 { [0x01, 0x80, 0xc2, 0, 0, 3] } else { station_mac(0).0 };
             let message = [&[*direction, *code, *identifier][..], rest].concat();
             let data = [&to[..], &station_mac(0).0, &ETHERTYPE_PKM.to_be_bytes(), &message].concat();
-            w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: PortId(0), data: &data });
-            w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: PortId(0), data: &data });
+            w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: LinkLayerPortId(0), data: &data });
+            w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: LinkLayerPortId(0), data: &data });
         }
         w.run_until(5);
         let outcome = w.station_events.iter().find(|(i, ..)| *i == 1).map(|(_, _, e)| e.clone());
@@ -111,7 +111,7 @@ proptest! {
 #[test]
 fn losses_are_made_up_for() {
     for lost in 0..10 {
-        let retransmission = Some(EapRetransmission::default());
+        let retransmission = Some(EapRetransmissionConfig::default());
         let mut w =
             radius_network(1, authenticator::AuthenticatorConfig { retransmission, ..base_station() });
         w.set_packet_filter(move |p| p.number != lost);
@@ -129,13 +129,13 @@ fn noise_is_counted_and_harmless() {
     let mut w = radius_network(1, base_station());
     w.start_password_login(0);
     let message = |direction, code| {
-        OwnedMessage::new(direction, code, 77).with_attribute(AttributeType::EAP_PAYLOAD, &[2, 1, 0, 4])
+        OwnedPkmMessage::new(direction, code, 77).with_attribute(AttributeType::EAP_PAYLOAD, &[2, 1, 0, 4])
     };
     let frame = |to: usize, ethertype: u16, rest: &[u8]| {
         let to = if to == 0 { station_mac(0).0 } else { [0x01, 0x80, 0xc2, 0, 0, 3] };
         [&to[..], &station_mac(9).0, &ethertype.to_be_bytes(), rest].concat()
     };
-    let emitted = |m: OwnedMessage| {
+    let emitted = |m: OwnedPkmMessage| {
         let mut out = Vec::new();
         m.emit(&mut out);
         out
@@ -151,12 +151,12 @@ fn noise_is_counted_and_harmless() {
             frame(to, ETHERTYPE_PKM, &emitted(message(request, Code::EapTransfer))),
             frame(to, ETHERTYPE_PKM, &emitted(message(response, Code::EapTransfer))),
             frame(to, ETHERTYPE_PKM, &emitted(message(request, Code::AuthenticatedEapTransfer))),
-            frame(to, ETHERTYPE_PKM, &emitted(OwnedMessage::new(response, Code::Pkm2TekInvalid, 0))),
+            frame(to, ETHERTYPE_PKM, &emitted(OwnedPkmMessage::new(response, Code::Pkm2TekInvalid, 0))),
         ] {
             let who = if to == 0 { NetworkHost::Station(0) } else { NetworkHost::Nas(0) };
             w.inject_input(
                 who,
-                MachineInput::Frame { port: PortId(if to == 0 { 0 } else { 9 }), data: &bytes },
+                MachineInput::Frame { port: LinkLayerPortId(if to == 0 { 0 } else { 9 }), data: &bytes },
             );
         }
     }

@@ -2,9 +2,9 @@
 
 use crate::build::{PASSWORD, aaa_config, radius_nas, station_mac, test_network, test_users, user_name};
 use crate::world::{AaaTestNetwork, NetworkHost};
-use usher_core::{Duration, Instant, MachineInput, PortId, Seed};
+use usher_core::{Duration, Instant, LinkLayerPortId, MachineInput, Seed};
 use usher_nas::StationId;
-use usher_nas::authenticator::{self, EndCause, FailReason};
+use usher_nas::authenticator::{self, FailReason, SessionEndCause};
 use usher_nas::station::{self, EapCredentials};
 
 const IN: station::StationEvent = station::StationEvent::Success { msk: None };
@@ -14,7 +14,7 @@ fn radius_network(stations: usize) -> AaaTestNetwork {
     test_network(stations, radius_nas(1), &[aaa_config(users)])
 }
 fn frame_station(i: usize) -> StationId {
-    StationId::Frame { port: PortId(i as u32), mac: station_mac(i) }
+    StationId::Frame { port: LinkLayerPortId(i as u32), mac: station_mac(i) }
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_password_lets_in_within_two_exchanges() {
     assert_eq!((login.rounds, login.reply.session_timeout()), (2, Some(Duration::from_secs(3600))));
     let server = w.net[w.servers[0]].counters();
     assert_eq!((server.sessions, server.challenges, server.accepted_eap_md5), (1, 1, 1));
-    assert_eq!((w.net[w.servers[0]].half_open(), w.net[w.nas].in_progress()), (0, 0));
+    assert_eq!((w.net[w.servers[0]].half_open(), w.net[w.nas].active_session_count()), (0, 0));
     for label in ["radius.request", "radius.response", "eap.md5"] {
         assert!(w.work.contains_key(label), "{:?}", w.work);
     }
@@ -114,13 +114,13 @@ fn an_absent_authenticator_and_a_silent_station_time_out() {
     assert_eq!(w.station_events[0].1, Instant::ZERO + Duration::from_secs(90));
     assert_eq!(w.net[w.stations[0]].counters().starts_repeated, 2);
     assert!(w.net[w.nas].counters().restarted + w.net[w.nas].counters().station_timeouts > 0);
-    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
+    assert_eq!((w.net[w.nas].active_session_count(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
 fn the_authenticator_repeats_requests_on_a_lossy_access_link() {
     let mut config = radius_nas(1);
-    config.retransmission = Some(authenticator::EapRetransmission::default());
+    config.retransmission = Some(authenticator::EapRetransmissionConfig::default());
     let mut w = test_network(1, config, &[aaa_config(test_users(Seed::new(1), 1))]);
     // The identity request and the response to the MD5 challenge are lost once.
     w.set_packet_filter(|p| p.number != 1 && p.number != 7);
@@ -130,7 +130,7 @@ fn the_authenticator_repeats_requests_on_a_lossy_access_link() {
     assert_eq!(w.net[w.nas].counters().retransmissions, 2);
 
     config = radius_nas(1);
-    config.retransmission = Some(authenticator::EapRetransmission { count: 2, ..Default::default() });
+    config.retransmission = Some(authenticator::EapRetransmissionConfig { count: 2, ..Default::default() });
     let mut w = test_network(1, config, &[aaa_config(test_users(Seed::new(1), 1))]);
     w.set_packet_filter(|p| p.from != NetworkHost::Nas(0));
     w.start_password_login(0);
@@ -168,7 +168,7 @@ fn hundreds_of_sessions_interleave() {
         assert_eq!(*outcome, expected, "station {i}");
     }
     assert_eq!(w.net[w.nas].counters().authenticated, n as u64 * 8 / 10);
-    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
+    assert_eq!((w.net[w.nas].active_session_count(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
@@ -188,14 +188,14 @@ fn one_who_was_let_in_logs_off_or_runs_out_of_time() {
                 10_001,
                 authenticator::AuthenticatorEvent::Ended {
                     station: frame_station(0),
-                    cause: EndCause::LoggedOff
+                    cause: SessionEndCause::LoggedOff
                 }
             ),
             (
                 3_600_009,
                 authenticator::AuthenticatorEvent::Ended {
                     station: frame_station(1),
-                    cause: EndCause::SessionTimeout
+                    cause: SessionEndCause::SessionTimeout
                 }
             ),
         ]
@@ -217,8 +217,11 @@ fn noise_is_counted_and_harmless() {
         frame([0x88, 0x8e], &[2, 9, 0, 0]),
         frame([0x88, 0x8e], &[2, 0, 0, 4, 2, 1, 0, 4]),
     ] {
-        w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: PortId(9), data: &bytes });
-        w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: PortId(0), data: &bytes });
+        w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: LinkLayerPortId(9), data: &bytes });
+        w.inject_input(
+            NetworkHost::Station(0),
+            MachineInput::Frame { port: LinkLayerPortId(0), data: &bytes },
+        );
     }
     let c = *w.net[w.nas].counters();
     assert_eq!((c.malformed, c.not_for_us, c.unknown_eapol, c.no_session), (4, 1, 1, 1));

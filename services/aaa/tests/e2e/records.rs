@@ -6,19 +6,19 @@ use crate::build::{
 use crate::world::AaaTestNetwork;
 use usher_aaa::ledger::{Ledger, LedgerConfig};
 use usher_aaa::store::MemoryStore;
-use usher_core::{CommandError, Duration, PortId, Seed};
+use usher_core::{CommandError, Duration, LinkLayerPortId, Seed};
 use usher_diameter::codes::application;
 use usher_diameter::peer::capabilities::DiameterApplication;
 use usher_nas::authenticator::{self, AuthenticatorCommand, AuthenticatorEvent};
-use usher_nas::{AaaConfig, DiameterConnections, RecordKind, StationId, StationRecord};
+use usher_nas::{AaaConfig, AccountingRecordKind, DiameterConnections, StationAccountingRecord, StationId};
 
-fn nas_record(kind: RecordKind, number: u32) -> StationRecord {
-    let station = StationId::Frame { port: PortId(3), mac: station_mac(0) };
+fn nas_record(kind: AccountingRecordKind, number: u32) -> StationAccountingRecord {
+    let station = StationId::Frame { port: LinkLayerPortId(3), mac: station_mac(0) };
     let lasted = Duration::from_secs(10 * u64::from(number));
-    StationRecord {
+    StationAccountingRecord {
         name: user_name(0),
         lasted,
-        ..StationRecord::new(kind, station, "00c0ffee".into(), number)
+        ..StationAccountingRecord::new(kind, station, "00c0ffee".into(), number)
     }
 }
 
@@ -78,7 +78,11 @@ fn start_interim_and_stop_are_one_session_of_the_store() {
         let mut w = test_network(1, nas, &[server]);
         let (mut ledger, mut store) = (Ledger::new(LedgerConfig::default()), MemoryStore::new());
         w.run_until(1);
-        for (token, kind) in [(7, RecordKind::Start), (8, RecordKind::Interim), (9, RecordKind::Stop)] {
+        for (token, kind) in [
+            (7, AccountingRecordKind::Start),
+            (8, AccountingRecordKind::Interim),
+            (9, AccountingRecordKind::Stop),
+        ] {
             let command =
                 AuthenticatorCommand::Account { token, record: nas_record(kind, (token - 7) as u32) };
             w.net.send_command(w.nas, command).unwrap();
@@ -104,7 +108,10 @@ fn a_record_that_nobody_acknowledges_is_lost() {
         w.net
             .send_command(
                 w.nas,
-                AuthenticatorCommand::Account { token: 5, record: nas_record(RecordKind::Start, 0) },
+                AuthenticatorCommand::Account {
+                    token: 5,
+                    record: nas_record(AccountingRecordKind::Start, 0),
+                },
             )
             .unwrap();
         w.run_until(100);
@@ -118,6 +125,7 @@ fn connections_of_single_sessions_take_no_records() {
     let (nas, server) = access_configs(false, Some(DiameterConnections::PerSession));
     let mut w = test_network(1, nas, &[server]);
     w.run_until(1);
-    let command = AuthenticatorCommand::Account { token: 5, record: nas_record(RecordKind::Start, 0) };
+    let command =
+        AuthenticatorCommand::Account { token: 5, record: nas_record(AccountingRecordKind::Start, 0) };
     assert!(matches!(w.net.send_command(w.nas, command), Err(CommandError::Invalid(_))));
 }

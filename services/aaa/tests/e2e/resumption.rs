@@ -10,14 +10,14 @@ use usher_aaa::{
 };
 use usher_core::{Duration, Machine, Seed, WallTime};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ResumptionConfig, ServerConfig, ServerOptions, TlsVersion, TrustRoots,
-    WallClock, fixtures,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsResumptionConfig, TlsServerOptions,
+    TlsVersion, TrustRoots, fixtures,
 };
 use usher_eap::method::mschapv2::MsChapV2Account;
-use usher_eap::method::peap::{CryptobindingPolicy, PeerMethodPeap, ServerMethodPeap};
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, ServerMethodTtls, TtlsProof};
-use usher_eap::method::{InnerMethod, PeerOffer};
+use usher_eap::method::peap::{CryptobindingPolicy, PeapPeerFactory, PeapServerFactory};
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
+use usher_eap::method::ttls::{TtlsInnerCredential, TtlsPeerFactory, TtlsServerFactory};
+use usher_eap::method::{InnerMethod, PeerMethodFactory};
 use usher_eap::packet::EapType;
 use usher_nas::station::EapCredentials;
 use usher_radius::attribute::kind;
@@ -31,14 +31,14 @@ struct ResumptionFixture {
     w: AaaTestNetwork,
     config: AaaServerConfig,
     client: ClientConfig,
-    clock: WallClock,
+    clock: SharedWallClock,
 }
 
 impl ResumptionFixture {
     fn new(version: TlsVersion) -> Self {
-        let clock = WallClock::from_time(fixtures::WALL_TIME);
-        let resumption = Some(ResumptionConfig::default());
-        let server = ServerConfig::new(ServerOptions {
+        let clock = SharedWallClock::from_time(fixtures::WALL_TIME);
+        let resumption = Some(TlsResumptionConfig::default());
+        let server = ServerConfig::new(TlsServerOptions {
             versions: version.into(),
             credentials: fixtures::server_credentials(2),
             client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
@@ -46,7 +46,7 @@ impl ResumptionFixture {
             clock: clock.clone(),
             key_log: None,
         });
-        let client = ClientConfig::new(ClientOptions {
+        let client = ClientConfig::new(TlsClientOptions {
             versions: version.into(),
             credentials: Some(fixtures::client_credentials(2)),
             roots: TrustRoots::from_der([fixtures::root_certificate()]),
@@ -55,14 +55,14 @@ impl ResumptionFixture {
             clock: clock.clone(),
             key_log: None,
         });
-        let (tls, fragment) = (ServerTls::Real(server.unwrap()), 1024);
+        let (tls, fragment) = (ServerTlsBackend::Real(server.unwrap()), 1024);
         let mut config = aaa_config(test_users(Seed::new(1), 2));
         config.methods = ALL.to_vec();
-        config.tls = Some(Arc::new(ServerMethodTls { tls: tls.clone(), fragment }));
+        config.tls = Some(Arc::new(EapTlsServerFactory { tls: tls.clone(), fragment }));
         let (inner, cryptobinding) = ([EapType::MSCHAPV2].into(), CryptobindingPolicy::Optional);
-        config.peap = Some(Arc::new(ServerMethodPeap { tls: tls.clone(), fragment, inner, cryptobinding }));
+        config.peap = Some(Arc::new(PeapServerFactory { tls: tls.clone(), fragment, inner, cryptobinding }));
         let inner = [InnerMethod::Pap].into();
-        config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
+        config.ttls = Some(Arc::new(TtlsServerFactory { tls, fragment, inner }));
         let mut nas = radius_nas(1);
         nas.quiet_period = Duration::ZERO;
         Self { w: test_network(1, nas, &[config.clone()]), config, client: client.unwrap(), clock }
@@ -74,13 +74,13 @@ impl ResumptionFixture {
     }
 
     fn log_in_as(&mut self, user: &[u8], method: AuthMethod, password: &[u8]) -> FinishedLogin {
-        let (tls, fragment) = (PeerTls::Real(self.client.clone(), 0), 1024);
+        let (tls, fragment) = (PeerTlsBackend::Real(self.client.clone(), 0), 1024);
         let identity = user.to_vec();
         let credentials = match method {
-            AuthMethod::EapTls => EapCredentials::from_method(PeerMethodTls { tls, fragment }),
+            AuthMethod::EapTls => EapCredentials::from_method(EapTlsPeerFactory { tls, fragment }),
             AuthMethod::Peap => {
-                let inner: [Box<dyn PeerOffer>; 1] = [Box::new(MsChapV2Account::new(user, password))];
-                EapCredentials::from_method(PeerMethodPeap {
+                let inner: [Box<dyn PeerMethodFactory>; 1] = [Box::new(MsChapV2Account::new(user, password))];
+                EapCredentials::from_method(PeapPeerFactory {
                     tls,
                     fragment,
                     identity,
@@ -88,8 +88,8 @@ impl ResumptionFixture {
                 })
             }
             _ => {
-                let proof = TtlsProof::Pap(password[..].into());
-                EapCredentials::from_method(PeerMethodTtls { tls, fragment, identity, proof })
+                let proof = TtlsInnerCredential::Pap(password[..].into());
+                EapCredentials::from_method(TtlsPeerFactory { tls, fragment, identity, proof })
             }
         };
         self.w.server_events.clear();
@@ -254,8 +254,8 @@ fn a_session_that_let_nobody_in_is_not_kept() {
         let mut p = ClientServerPair::new(config);
         let user = String::from_utf8(user_name(0)).unwrap();
         let mut log_in = |verdict| {
-            let tls = PeerTls::Real(site.client.clone(), 0);
-            p.log_in_eap(&user, Box::new(PeerMethodTls { tls, fragment: 1024 }), usize::MAX);
+            let tls = PeerTlsBackend::Real(site.client.clone(), 0);
+            p.log_in_eap(&user, Box::new(EapTlsPeerFactory { tls, fragment: 1024 }), usize::MAX);
             let events = std::iter::from_fn(|| p.server.poll_event()).collect::<Vec<_>>();
             assert!(events.is_empty(), "{events:?}");
             let jobs = std::iter::from_fn(|| p.server.poll_job()).collect::<Vec<_>>();
@@ -293,8 +293,8 @@ fn an_anonymous_peer_of_eap_tls_is_whom_its_certificate_names() {
         let mut p = ClientServerPair::new(config);
         let mut log_in = |named: Option<&[u8]>| {
             let named = named.map(<[u8]>::to_vec);
-            let tls = PeerTls::Real(site.client.clone(), 0);
-            p.log_in_eap("@usher.test", Box::new(PeerMethodTls { tls, fragment: 1024 }), usize::MAX);
+            let tls = PeerTlsBackend::Real(site.client.clone(), 0);
+            p.log_in_eap("@usher.test", Box::new(EapTlsPeerFactory { tls, fragment: 1024 }), usize::MAX);
             let asked = p.server.poll_job().unwrap();
             let AaaServerJob::NameUser { outer, chain } = &asked.job else { panic!("{asked:?}") };
             assert!(outer == b"@usher.test" && !chain.is_empty());

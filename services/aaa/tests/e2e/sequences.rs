@@ -15,7 +15,7 @@ use usher_aaa::ledger::LedgerConfig;
 use usher_aaa::store::SessionRow;
 use usher_core::bench::EPOCH;
 use usher_core::{DatagramPath, Duration, Machine, MachineInput, Seed, WallTime};
-use usher_diameter::accounting::{AccountingRequest, RecordType};
+use usher_diameter::accounting::{AccountingRecordType, AccountingRequest};
 use usher_diameter::data::AvpTime;
 use usher_radius::PacketCode;
 use usher_radius::attribute::kind;
@@ -133,7 +133,7 @@ fn over_radius(sequence: &AccountingSequence) -> Option<String> {
         },
     );
     let host = host.into_inner();
-    assert_eq!(host.service.ledger().unwritten_count(), 0);
+    assert_eq!(host.service.ledger().unwritten_change_count(), 0);
     if silent != sequence.silent {
         return Some(format!("not acknowledged: {silent:?}"));
     }
@@ -149,19 +149,21 @@ fn over_diameter(sequence: &AccountingSequence) -> Option<String> {
         |secs| diameter.borrow_mut().host.service.restart(instant_at(BEFORE + secs)),
         |count, record| {
             let kind = match &*record.status {
-                "Start" => RecordType::Start,
-                "Interim" => RecordType::Interim,
-                "Stop" => RecordType::Stop,
-                "Event" => RecordType::Event,
+                "Start" => AccountingRecordType::Start,
+                "Interim" => AccountingRecordType::Interim,
+                "Stop" => AccountingRecordType::Stop,
+                "Event" => AccountingRecordType::Event,
                 other => panic!("Diameter has no {other}"),
             };
             let mut acr = AccountingRequest::new(kind, count as u32);
             acr.user_name = record.user();
             acr.event_timestamp = match record.event_stamp() {
                 EventStamp::None => None,
-                EventStamp::Unset(stamp) => Some(AvpTime::from_wall(WallTime::from_unix_secs(stamp.into()))),
+                EventStamp::Unset(stamp) => {
+                    Some(AvpTime::avp_time_from_wall(WallTime::from_unix_secs(stamp.into())))
+                }
                 EventStamp::SinceStart(stamp) => {
-                    Some(AvpTime::from_wall(WallTime::from_unix_secs(base + stamp)))
+                    Some(AvpTime::avp_time_from_wall(WallTime::from_unix_secs(base + stamp)))
                 }
             };
             let number = |key| record.number_value(key).map(|n| n as u32);
@@ -188,7 +190,7 @@ fn over_diameter(sequence: &AccountingSequence) -> Option<String> {
         },
     );
     let diameter = diameter.into_inner();
-    assert_eq!(diameter.host.service.ledger().unwritten_count(), 0);
+    assert_eq!(diameter.host.service.ledger().unwritten_change_count(), 0);
     if !silent.is_empty() {
         return Some(format!("not answered with success: {silent:?}"));
     }
@@ -220,7 +222,7 @@ fn sequences_end_in_their_rows_over_diameter() {
 const BEGIN: &str = "<!-- The rest is made of services/aaa/tests/e2e/sequences/sequences.toml: run the test \
                      docs_show_the_sequences with USHER_WRITE_ACCOUNTING=1. -->\n";
 
-/// Returns the part of docs/accounting.md that is generated from the table.
+/// Returns the part of docs/reference/accounting.md that is generated from the table.
 fn render_page() -> String {
     let code = |texts: &[String]| match texts {
         [] => "none".to_owned(),
@@ -265,7 +267,7 @@ fn render_page() -> String {
 
 #[test]
 fn docs_show_the_sequences() {
-    let path = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/accounting.md");
+    let path = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/accounting.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (head, shown) = text.split_at(text.find(BEGIN).unwrap_or(text.len()));
     let page = render_page();
@@ -274,7 +276,7 @@ fn docs_show_the_sequences() {
     } else {
         assert!(
             shown == page,
-            "docs/accounting.md is not what the table says; run this test with USHER_WRITE_ACCOUNTING=1"
+            "docs/reference/accounting.md is not what the table says; run this test with USHER_WRITE_ACCOUNTING=1"
         );
     }
 }

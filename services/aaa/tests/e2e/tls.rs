@@ -9,35 +9,35 @@ use std::sync::Arc;
 use usher_aaa::AuthMethod;
 use usher_core::Seed;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ServerConfig, ServerOptions, TlsCredentials, TlsVersion, TrustRoots,
-    WallClock, fixtures, record_handshake,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsServerOptions,
+    TlsVersion, TrustRoots, fixtures, record_handshake,
 };
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
 use usher_nas::station::{self, EapCredentials};
 
 const CHAIN: u8 = 3;
 const FRAGMENT: usize = 1024;
 
 pub(crate) fn tls_client_config(version: TlsVersion, credentials: TlsCredentials) -> ClientConfig {
-    ClientConfig::new(ClientOptions {
+    ClientConfig::new(TlsClientOptions {
         versions: version.into(),
         credentials: Some(credentials),
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: Some(fixtures::SERVER_NAME.into()),
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
 }
 
 pub(crate) fn tls_server_config(version: TlsVersion) -> ServerConfig {
-    ServerConfig::new(ServerOptions {
+    ServerConfig::new(TlsServerOptions {
         versions: version.into(),
         credentials: fixtures::server_credentials(CHAIN),
         client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
@@ -49,22 +49,22 @@ enum AaaProtocol {
     Diameter,
 }
 
-fn tls_world(stations: usize, carrier: AaaProtocol, tls: ServerTls) -> AaaTestNetwork {
+fn tls_world(stations: usize, carrier: AaaProtocol, tls: ServerTlsBackend) -> AaaTestNetwork {
     let users = test_users(Seed::new(1), stations);
     let (nas, mut config) = match carrier {
         AaaProtocol::Radius => (radius_nas(1), aaa_config(users)),
         AaaProtocol::Diameter => (diameter_nas(1), diameter_server(0, users)),
     };
     config.methods = vec![AuthMethod::EapTls];
-    config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: FRAGMENT }));
+    config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: FRAGMENT }));
     let mut w = test_network(stations, nas, &[config]);
     w.run_until(1);
     w.reset_packet_numbers();
     w
 }
 
-fn tls_credentials(tls: PeerTls) -> EapCredentials {
-    EapCredentials::from_method(PeerMethodTls { tls, fragment: FRAGMENT })
+fn tls_credentials(tls: PeerTlsBackend) -> EapCredentials {
+    EapCredentials::from_method(EapTlsPeerFactory { tls, fragment: FRAGMENT })
 }
 
 /// Returns a run's observable properties: lengths on the wire, work, rounds, time.
@@ -77,9 +77,9 @@ fn observe_run(
         (tls_client_config(version, fixtures::client_credentials(CHAIN)), tls_server_config(version));
     let (at_peer, at_server) = if recorded {
         let recording = Arc::new(record_handshake(&client, &server).unwrap());
-        (PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording))
+        (PeerTlsBackend::Recorded(recording.clone()), ServerTlsBackend::Recorded(recording))
     } else {
-        (PeerTls::Real(client, 0), ServerTls::Real(server))
+        (PeerTlsBackend::Real(client, 0), ServerTlsBackend::Real(server))
     };
     let mut w = tls_world(1, carrier, at_server);
     w.work.clear();
@@ -120,9 +120,9 @@ fn keys_are_equal_and_recorded_handshakes_look_like_real_ones() {
 #[test]
 fn a_certificate_of_a_foreign_authority_admits_nobody() {
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
-        let mut w = tls_world(1, AaaProtocol::Radius, ServerTls::Real(tls_server_config(version)));
-        let config = tls_client_config(version, fixtures::foreign_client());
-        w.start_login(0, &user_name(0), tls_credentials(PeerTls::Real(config, 0)));
+        let mut w = tls_world(1, AaaProtocol::Radius, ServerTlsBackend::Real(tls_server_config(version)));
+        let config = tls_client_config(version, fixtures::untrusted_client_credentials());
+        w.start_login(0, &user_name(0), tls_credentials(PeerTlsBackend::Real(config, 0)));
         w.run_until(2);
         assert_eq!(w.station_outcomes(), [station::StationEvent::Failure], "{version:?}");
         assert_eq!(w.net[w.servers[0]].counters().rejected_tls, 1);
@@ -137,9 +137,9 @@ fn many_recorded_handshakes_interleave_on_a_lossy_way() {
     );
     let recording = Arc::new(record_handshake(&client, &server).unwrap());
     let n = 200;
-    let mut w = tls_world(n, AaaProtocol::Radius, ServerTls::Recorded(recording.clone()));
+    let mut w = tls_world(n, AaaProtocol::Radius, ServerTlsBackend::Recorded(recording.clone()));
     for i in 0..n {
-        w.start_login(i, &user_name(i), tls_credentials(PeerTls::Recorded(recording.clone())));
+        w.start_login(i, &user_name(i), tls_credentials(PeerTlsBackend::Recorded(recording.clone())));
     }
     let mut rng = Seed::new(6).derive_rng("loss", 0);
     w.set_packet_filter(move |p| {
@@ -151,7 +151,7 @@ fn many_recorded_handshakes_interleave_on_a_lossy_way() {
     assert_eq!(pairs.len(), n);
     assert!(pairs.iter().all(|(station, nas)| station == nas));
     assert!(w.net[w.nas].radius_counters().unwrap().retransmissions > 50);
-    assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
+    assert_eq!((w.net[w.nas].active_session_count(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn a_diameter_handshake_that_loses_its_server_starts_elsewhere() {
         .map(|i| {
             let mut config = diameter_server(i, users.clone());
             config.methods = vec![AuthMethod::EapTls];
-            let tls = ServerTls::Recorded(recording.clone());
-            config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: FRAGMENT }));
+            let tls = ServerTlsBackend::Recorded(recording.clone());
+            config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: FRAGMENT }));
             config
         })
         .collect();
@@ -180,14 +180,14 @@ fn a_diameter_handshake_that_loses_its_server_starts_elsewhere() {
         rounds += usize::from(p.to == NetworkHost::Server(0));
         p.to != NetworkHost::Server(0) || rounds < 4
     });
-    w.start_login(0, &user_name(0), tls_credentials(PeerTls::Recorded(recording.clone())));
+    w.start_login(0, &user_name(0), tls_credentials(PeerTlsBackend::Recorded(recording.clone())));
     w.run_until(2);
     w.switch_off(0);
     w.run_until(70);
     // RFC 4137 figure 3: during a method a forged Failure is ignored, and the station times out.
     assert_eq!(w.station_outcomes(), [station::StationEvent::Timeout]);
     assert_eq!(w.net[w.nas].counters().aaa_timeouts, 1);
-    w.start_login(0, &user_name(0), tls_credentials(PeerTls::Recorded(recording)));
+    w.start_login(0, &user_name(0), tls_credentials(PeerTlsBackend::Recorded(recording)));
     w.run_until(72);
     assert_eq!(pairs_of_keys(&w).len(), 1);
     assert_eq!(w.net[w.servers[1]].counters().accepted_eap_tls, 1);

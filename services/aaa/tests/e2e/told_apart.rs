@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::{
-    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerJob, AuthMethod, CacheConfig, LookupResult,
-    StoredPassword, User, UserDirectory, UserSource, radius_socket,
+    AaaServer, AaaServerCommand, AaaServerConfig, AaaServerJob, AuthMethod, StoredPassword, User,
+    UserCacheConfig, UserDirectory, UserLookupResult, UserSource, radius_socket,
 };
 use usher_core::bench::TestMachine;
 use usher_core::{
-    DatagramPath, Duration, Instant, Machine, MachineInput, ModelRng, SecureRng, Seed, SocketId, Transmit,
-    WallTime,
+    DatagramPath, Duration, Instant, Machine, MachineInput, SecureRng, Seed, SimulationRng, SocketId,
+    Transmit, WallTime,
 };
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::password::argon2_hash;
 use usher_crypto::tls::{TlsVersion, fixtures};
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
-use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
+use usher_eap::method::{PeerMethodFactory, gtc, md5, mschapv2};
 use usher_eap::peer::{self, EapPeer};
 use usher_nas::station::EapCredentials;
 use usher_radius::attribute::{kind, vendor};
@@ -31,8 +31,8 @@ const TRIES: usize = 10_000;
 const DELAY: Duration = Duration::from_secs(1);
 const WRONG: &[u8] = b"not it";
 
-/// What a peer can observe of an attempt: time, code, attributes with lengths and fixed contents of each reply, and
-/// the number of hashes computed.
+/// The part of an attempt that a peer can observe: time, code, attributes with lengths and fixed contents of each
+/// reply, and the number of hashes computed.
 type AttemptTrace = Vec<(u64, PacketCode, Vec<(u8, usize)>, Vec<u8>, usize)>;
 
 /// A server whose host takes time, and an access server.
@@ -41,7 +41,7 @@ struct TimingBench {
     client: TestMachine<RadiusClient>,
     server: TestMachine<AaaServer>,
     users: BTreeMap<Vec<u8>, Arc<User>>,
-    chance: ModelRng,
+    chance: SimulationRng,
     token: u64,
     hashes: usize,
 }
@@ -50,7 +50,7 @@ impl TimingBench {
     fn new(user: &User, methods: &[AuthMethod]) -> Self {
         let seed = Seed::new(3);
         let mut config = aaa_config(Arc::new(UserDirectory::new(&mut seed.derive_secure_rng("users", 0))));
-        config.users = UserSource::Host(CacheConfig { entries: 0, ..CacheConfig::default() });
+        config.users = UserSource::Host(UserCacheConfig { entries: 0, ..UserCacheConfig::default() });
         config.methods = methods.to_vec();
         config.reject_delay = DELAY;
         let to = ServerConfig::new(SocketAddr::new(server_address(0), 1812), shared_secret());
@@ -117,7 +117,7 @@ impl TimingBench {
                     let user = self
                         .users
                         .get(&name)
-                        .map_or(LookupResult::NotFound, |user| LookupResult::User(user.clone()));
+                        .map_or(UserLookupResult::NotFound, |user| UserLookupResult::User(user.clone()));
                     self.server.handle_command(self.now, AaaServerCommand::Found { token, user }).unwrap();
                 }
                 Some(usher_core::JobRequest { token, job: AaaServerJob::Verify { .. }, .. }) => {
@@ -169,11 +169,11 @@ impl TimingBench {
 
     /// Runs EAP with a peer that has some methods and rejects others by Nak.
     fn run_eap(&mut self, seen: &mut AttemptTrace, mut request: AttributeList, name: &[u8], which: u64) {
-        let mschapv2: fn(&[u8]) -> Box<dyn PeerOffer> =
+        let mschapv2: fn(&[u8]) -> Box<dyn PeerMethodFactory> =
             |n| Box::new(mschapv2::MsChapV2Account::new(n, WRONG));
-        let md5: fn(&[u8]) -> Box<dyn PeerOffer> = |_| Box::new(md5::Md5Password::new(WRONG));
-        let gtc: fn(&[u8]) -> Box<dyn PeerOffer> = |_| Box::new(gtc::GtcToken::new(WRONG));
-        let methods: Vec<Box<dyn PeerOffer>> = match which {
+        let md5: fn(&[u8]) -> Box<dyn PeerMethodFactory> = |_| Box::new(md5::EapMd5Password::new(WRONG));
+        let gtc: fn(&[u8]) -> Box<dyn PeerMethodFactory> = |_| Box::new(gtc::GtcToken::new(WRONG));
+        let methods: Vec<Box<dyn PeerMethodFactory>> = match which {
             5 => vec![mschapv2(name)],
             6 => vec![md5(name)],
             7 => vec![gtc(name), md5(name)],
@@ -311,8 +311,8 @@ fn tunnels_and_certificates_tell_nothing_either() {
     let version = TlsVersion::Tls13;
     let mut config: AaaServerConfig = tunnels::tunnel_config(crate::tls::tls_server_config(version));
     config.methods.insert(0, AuthMethod::EapTls);
-    let tls = ServerTls::Real(crate::tls::tls_server_config(version));
-    config.tls = Some(Arc::new(ServerMethodTls { tls, fragment: 1024 }));
+    let tls = ServerTlsBackend::Real(crate::tls::tls_server_config(version));
+    config.tls = Some(Arc::new(EapTlsServerFactory { tls, fragment: 1024 }));
     config.reject_delay = DELAY;
     let mut users = UserDirectory::new(&mut Seed::new(1).derive_secure_rng("users", 0));
     let known = user_name(0);
@@ -320,8 +320,11 @@ fn tunnels_and_certificates_tell_nothing_either() {
     config.users = UserSource::Memory(Arc::new(users));
     let unknown = user_name(7);
     let foreign = |_: &[u8]| {
-        let tls = PeerTls::Real(crate::tls::tls_client_config(version, fixtures::foreign_client()), 0);
-        EapCredentials::from_method(PeerMethodTls { tls, fragment: 1024 })
+        let tls = PeerTlsBackend::Real(
+            crate::tls::tls_client_config(version, fixtures::untrusted_client_credentials()),
+            0,
+        );
+        EapCredentials::from_method(EapTlsPeerFactory { tls, fragment: 1024 })
     };
     type TunnelLogin<'a> = (&'a str, &'a dyn Fn(&[u8]) -> EapCredentials);
     let ways: [TunnelLogin<'_>; 3] = [

@@ -5,8 +5,8 @@ use crate::pair::{ClientServerPair, NEVER};
 use crate::tunnels::{self, ANONYMOUS, peap_credentials, ttls_credentials};
 use std::sync::Arc;
 use usher_aaa::{
-    AaaServerCommand, AaaServerEvent, AaaServerJob, AuthMethod, CacheConfig, LookupResult, RejectCause,
-    TRACES, TraceFilter, TraceLine, User, UserSource,
+    AaaServerCommand, AaaServerEvent, AaaServerJob, AuthMethod, LoginTraceFilter, RejectCause, TRACES,
+    TraceLine, User, UserCacheConfig, UserLookupResult, UserSource,
 };
 use usher_core::{CommandError, Duration, Instant, Machine, MachineInput, Seed};
 use usher_crypto::tls::TlsVersion;
@@ -15,8 +15,8 @@ use usher_nas::station::EapCredentials;
 use usher_radius::PacketCode;
 use usher_radius::attribute::kind;
 
-fn user_filter(name: &[u8]) -> Option<TraceFilter> {
-    Some(TraceFilter::User(name.to_vec()))
+fn user_filter(name: &[u8]) -> Option<LoginTraceFilter> {
+    Some(LoginTraceFilter::User(name.to_vec()))
 }
 
 /// Returns the lines of a login in a tunnel by trace: of the inner user, of all, of another user, and of the outer
@@ -27,8 +27,12 @@ fn traced_lines(credentials: EapCredentials) -> [Vec<TraceLine>; 4] {
         radius_nas(1),
         &[tunnels::tunnel_config(crate::tls::tls_server_config(TlsVersion::Tls13))],
     );
-    let filters =
-        [user_filter(&user_name(0)), Some(TraceFilter::All), user_filter(b"bob"), user_filter(ANONYMOUS)];
+    let filters = [
+        user_filter(&user_name(0)),
+        Some(LoginTraceFilter::All),
+        user_filter(b"bob"),
+        user_filter(ANONYMOUS),
+    ];
     for (slot, filter) in (0..).zip(filters) {
         w.net.send_command(w.servers[0], AaaServerCommand::Trace { slot, filter }).unwrap();
     }
@@ -65,7 +69,7 @@ fn a_trace_finds_an_inner_user_and_shows_the_whole_login() {
             assert!(inside[0].text.starts_with("Access-Request from "), "{}", inside[0].text);
             assert_eq!((inside[0].client, inside[1].client), (Some(0), None));
             let held = |text: &str| inside.iter().filter(|line| line.text.contains(text)).count();
-            assert_eq!(held("within the tunnel: user"), 1, "{inside:?}");
+            assert_eq!(held("inside the tunnel: user"), 1, "{inside:?}");
             let reasons: Vec<RejectCause> = inside.iter().filter_map(|line| line.reason).collect();
             assert_eq!(reasons, reason.into_iter().collect::<Vec<_>>());
             assert_eq!(held("rejected, wrong-password: wrong password"), usize::from(reason.is_some()));
@@ -76,7 +80,7 @@ fn a_trace_finds_an_inner_user_and_shows_the_whole_login() {
 #[test]
 fn a_trace_that_ends_during_a_login_leaves_the_others_running() {
     let mut config = aaa_config(test_users(Seed::new(1), 0));
-    config.users = UserSource::Host(CacheConfig::default());
+    config.users = UserSource::Host(UserCacheConfig::default());
     let mut p = ClientServerPair::new(config);
     let heard = |p: &mut ClientServerPair| {
         let mut to = Vec::new();
@@ -88,7 +92,7 @@ fn a_trace_that_ends_during_a_login_leaves_the_others_running() {
     };
     for slot in [0, 1] {
         p.server
-            .handle_command(NEVER, AaaServerCommand::Trace { slot, filter: Some(TraceFilter::All) })
+            .handle_command(NEVER, AaaServerCommand::Trace { slot, filter: Some(LoginTraceFilter::All) })
             .unwrap();
     }
     p.send_pap_request(1, b"ann", b"x");
@@ -98,7 +102,7 @@ fn a_trace_that_ends_during_a_login_leaves_the_others_running() {
     else {
         panic!("no look-up")
     };
-    let user = LookupResult::User(Arc::new(User::with_password(b"x")));
+    let user = UserLookupResult::User(Arc::new(User::with_password(b"x")));
     p.server.handle_command(NEVER, AaaServerCommand::Found { token, user }).unwrap();
     assert_eq!(heard(&mut p), [0b10]);
 }
@@ -109,11 +113,11 @@ fn traces_are_limited_in_number_and_end_independently() {
     let slots = TRACES as u8;
     let too_many = p
         .server
-        .handle_command(NEVER, AaaServerCommand::Trace { slot: slots, filter: Some(TraceFilter::All) });
+        .handle_command(NEVER, AaaServerCommand::Trace { slot: slots, filter: Some(LoginTraceFilter::All) });
     assert!(matches!(too_many, Err(CommandError::Invalid(_))));
     for slot in 0..slots {
         p.server
-            .handle_command(NEVER, AaaServerCommand::Trace { slot, filter: Some(TraceFilter::All) })
+            .handle_command(NEVER, AaaServerCommand::Trace { slot, filter: Some(LoginTraceFilter::All) })
             .unwrap();
     }
     let mut heard = |ended: &[u8]| {

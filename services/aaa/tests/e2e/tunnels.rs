@@ -12,14 +12,14 @@ use usher_aaa::{
 };
 use usher_core::Seed;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ResumptionConfig, ServerConfig, ServerOptions, TlsVersion, TrustRoots,
-    WallClock, fixtures,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsResumptionConfig, TlsServerOptions,
+    TlsVersion, TrustRoots, fixtures,
 };
 use usher_eap::method::mschapv2::MsChapV2Account;
-use usher_eap::method::peap::{CryptobindingPolicy, PeerMethodPeap, ServerMethodPeap};
-use usher_eap::method::tls::{PeerTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, ServerMethodTtls, TtlsProof};
-use usher_eap::method::{InnerMethod, PeerOffer, gtc};
+use usher_eap::method::peap::{CryptobindingPolicy, PeapPeerFactory, PeapServerFactory};
+use usher_eap::method::tls::{PeerTlsBackend, ServerTlsBackend};
+use usher_eap::method::ttls::{TtlsInnerCredential, TtlsPeerFactory, TtlsServerFactory};
+use usher_eap::method::{InnerMethod, PeerMethodFactory, gtc};
 use usher_eap::packet::EapType;
 use usher_nas::station::{self, EapCredentials};
 
@@ -32,14 +32,14 @@ fn tunnel_network(version: TlsVersion) -> AaaTestNetwork {
 pub(crate) fn tunnel_config(server: ServerConfig) -> AaaServerConfig {
     let mut config = aaa_config(test_users(Seed::new(1), 1));
     config.methods = vec![AuthMethod::Peap, AuthMethod::Ttls, AuthMethod::EapMsChapV2, AuthMethod::EapGtc];
-    let tls = || ServerTls::Real(server.clone());
-    config.peap = Some(Arc::new(ServerMethodPeap {
+    let tls = || ServerTlsBackend::Real(server.clone());
+    config.peap = Some(Arc::new(PeapServerFactory {
         tls: tls(),
         fragment: 1024,
         inner: [EapType::MSCHAPV2, EapType::GTC].into(),
         cryptobinding: CryptobindingPolicy::Required,
     }));
-    config.ttls = Some(Arc::new(ServerMethodTtls {
+    config.ttls = Some(Arc::new(TtlsServerFactory {
         tls: tls(),
         fragment: 1024,
         inner: [InnerMethod::Pap, InnerMethod::Chap, InnerMethod::MsChapV2].into(),
@@ -72,9 +72,9 @@ pub(crate) fn run_login(
 }
 
 pub(crate) fn peap_credentials(version: TlsVersion, user: &[u8], password: &[u8]) -> EapCredentials {
-    let inner: [Box<dyn PeerOffer>; 1] = [Box::new(MsChapV2Account::new(user, password))];
-    EapCredentials::from_method(PeerMethodPeap {
-        tls: PeerTls::Real(tls_client_config(version, fixtures::client_credentials(2)), 0),
+    let inner: [Box<dyn PeerMethodFactory>; 1] = [Box::new(MsChapV2Account::new(user, password))];
+    EapCredentials::from_method(PeapPeerFactory {
+        tls: PeerTlsBackend::Real(tls_client_config(version, fixtures::client_credentials(2)), 0),
         fragment: 1024,
         identity: user.to_vec(),
         inner: Arc::new(inner),
@@ -82,30 +82,32 @@ pub(crate) fn peap_credentials(version: TlsVersion, user: &[u8], password: &[u8]
 }
 
 pub(crate) fn ttls_credentials(version: TlsVersion, user: &[u8], password: &[u8]) -> EapCredentials {
-    EapCredentials::from_method(PeerMethodTtls {
-        tls: PeerTls::Real(tls_client_config(version, fixtures::client_credentials(2)), 0),
+    EapCredentials::from_method(TtlsPeerFactory {
+        tls: PeerTlsBackend::Real(tls_client_config(version, fixtures::client_credentials(2)), 0),
         fragment: 1024,
         identity: user.to_vec(),
-        proof: TtlsProof::Pap(password[..].into()),
+        proof: TtlsInnerCredential::Pap(password[..].into()),
     })
 }
 
 /// PEAP with a peer that expects another server and ends the handshake.
 pub(crate) fn distrusting_credentials() -> EapCredentials {
-    let tls = ClientConfig::new(ClientOptions {
+    let tls = ClientConfig::new(TlsClientOptions {
         versions: TlsVersion::Tls13.into(),
         credentials: None,
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: Some("elsewhere.example".into()),
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     });
-    EapCredentials::from_method(PeerMethodPeap {
-        tls: PeerTls::Real(tls.unwrap(), 0),
+    EapCredentials::from_method(PeapPeerFactory {
+        tls: PeerTlsBackend::Real(tls.unwrap(), 0),
         fragment: 1024,
         identity: user_name(0),
-        inner: Arc::new([Box::new(MsChapV2Account::new(&user_name(0), PASSWORD)) as Box<dyn PeerOffer>]),
+        inner: Arc::new([
+            Box::new(MsChapV2Account::new(&user_name(0), PASSWORD)) as Box<dyn PeerMethodFactory>
+        ]),
     })
 }
 
@@ -243,31 +245,31 @@ fn what_may_admit_a_user_holds_inside_tunnels_too() {
 #[test]
 fn a_login_says_whether_it_took_up_an_earlier_session() {
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
-        let resumption = Some(ResumptionConfig::default());
-        let server = ServerConfig::new(ServerOptions {
+        let resumption = Some(TlsResumptionConfig::default());
+        let server = ServerConfig::new(TlsServerOptions {
             versions: version.into(),
             credentials: fixtures::server_credentials(2),
             client_roots: None,
             resumption,
-            clock: WallClock::from_time(fixtures::WALL_TIME),
+            clock: SharedWallClock::from_time(fixtures::WALL_TIME),
             key_log: None,
         });
-        let client = ClientConfig::new(ClientOptions {
+        let client = ClientConfig::new(TlsClientOptions {
             versions: version.into(),
             credentials: None,
             roots: TrustRoots::from_der([fixtures::root_certificate()]),
             server_name: Some(fixtures::SERVER_NAME.into()),
             resumption,
-            clock: WallClock::from_time(fixtures::WALL_TIME),
+            clock: SharedWallClock::from_time(fixtures::WALL_TIME),
             key_log: None,
         })
         .unwrap();
         let mut w = test_network(1, radius_nas(1), &[tunnel_config(server.unwrap())]);
-        let inner: Arc<[Box<dyn PeerOffer>]> =
-            Arc::new([Box::new(MsChapV2Account::new(&user_name(0), PASSWORD)) as Box<dyn PeerOffer>]);
+        let inner: Arc<[Box<dyn PeerMethodFactory>]> =
+            Arc::new([Box::new(MsChapV2Account::new(&user_name(0), PASSWORD)) as Box<dyn PeerMethodFactory>]);
         for until in [20, 40] {
-            let credentials = EapCredentials::from_method(PeerMethodPeap {
-                tls: PeerTls::Real(client.clone(), 0),
+            let credentials = EapCredentials::from_method(PeapPeerFactory {
+                tls: PeerTlsBackend::Real(client.clone(), 0),
                 fragment: 1024,
                 identity: user_name(0),
                 inner: inner.clone(),

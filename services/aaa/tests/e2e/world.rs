@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use usher_aaa::{AaaServer, DIAMETER_LISTENER, radius_socket};
-use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TransmitRecord};
 use usher_core::impair::ChannelConfig;
 use usher_core::{
-    ConnId, Duration, Instant, JobRequest, MachineInput, MessageOp, PortId, StreamOp, Transmit,
+    ConnId, Duration, Instant, JobRequest, LinkLayerPortId, MachineInput, MessageAssociationOp, StreamOp,
+    Transmit,
 };
 use usher_nas::{AccessStation, NasAuthenticator};
 
@@ -53,20 +54,20 @@ impl TrafficLog {
             Some(station) => NetworkHost::Station(station - 1),
         }
     }
-    fn observe_packet(&mut self, sent: &SentTransmit) -> bool {
+    fn observe_packet(&mut self, sent: &TransmitRecord) -> bool {
         let from = self.host_at(sent.from);
         let to = match sent.transmit {
             Transmit::Frame { port } if from == NetworkHost::Nas(0) => NetworkHost::Station(port.0 as usize),
             Transmit::Frame { .. } => NetworkHost::Nas(0),
             Transmit::Datagram { path } => host_of_address(path.remote),
             Transmit::Stream { conn, op: StreamOp::Connect { remote, .. } }
-            | Transmit::Message { assoc: conn, op: MessageOp::Connect { remote, .. } } => {
+            | Transmit::Message { assoc: conn, op: MessageAssociationOp::Connect { remote, .. } } => {
                 self.opened += 1;
                 self.ends.insert(conn, host_of_address(remote));
                 return true;
             }
             Transmit::Stream { conn, op: StreamOp::Data } => self.connection_end(from, conn),
-            Transmit::Message { assoc, op: MessageOp::Data { stream, .. } } => {
+            Transmit::Message { assoc, op: MessageAssociationOp::Data { stream, .. } } => {
                 self.streams.insert(stream);
                 self.connection_end(from, assoc)
             }
@@ -82,9 +83,9 @@ impl TrafficLog {
 
 pub(crate) struct AaaTestNetwork {
     pub(crate) net: MachineNetwork,
-    pub(crate) stations: Vec<HostHandle<AccessStation>>,
-    pub(crate) nas: HostHandle<NasAuthenticator>,
-    pub(crate) servers: Vec<HostHandle<AaaServer>>,
+    pub(crate) stations: Vec<NetworkHostHandle<AccessStation>>,
+    pub(crate) nas: NetworkHostHandle<NasAuthenticator>,
+    pub(crate) servers: Vec<NetworkHostHandle<AaaServer>>,
     pub(crate) station_events: Vec<(usize, Instant, usher_nas::station::StationEvent)>,
     pub(crate) nas_events: Vec<(usize, Instant, usher_nas::authenticator::AuthenticatorEvent)>,
     pub(crate) server_events: Vec<(usize, Instant, usher_aaa::AaaServerEvent)>,
@@ -145,7 +146,10 @@ impl AaaTestNetwork {
         let nas = net.add_host(nas, &[nas_address(0)]);
         let wire = |(i, station): (usize, AccessStation)| {
             let host = net.add_host(station, &[]);
-            net.join_ports(&[(nas.number, PortId(i as u32)), (host.number, PortId(0))]);
+            net.join_ports_in_segment(&[
+                (nas.number, LinkLayerPortId(i as u32)),
+                (host.number, LinkLayerPortId(0)),
+            ]);
             host
         };
         let stations = stations.into_iter().enumerate().map(wire).collect();
@@ -197,7 +201,7 @@ impl AaaTestNetwork {
         let server = self.servers[server];
         self.net.reset_connections(server);
         self.net.set_silent(server, true);
-        self.net.set_refusing(server, true);
+        self.net.set_refusing_connections(server, true);
     }
     /// Passes forged input to a machine.
     pub(crate) fn inject_input(&mut self, who: NetworkHost, input: MachineInput<'_>) {
@@ -216,7 +220,7 @@ impl AaaTestNetwork {
     pub(crate) fn run_to(&mut self, end: Instant) {
         self.net.run_until(self.net.now());
         while self.net.next_due_time().is_some_and(|at| at <= end) {
-            self.net.run_next();
+            self.net.run_next_arrival_or_timer();
             self.most_open = self.most_open.max(self.open_connections());
         }
         self.net.run_until(end);

@@ -5,7 +5,7 @@ use crate::world::{NAS, secret_for_name};
 use std::net::SocketAddr;
 use usher_aaa::proxy::{self, Realm, RealmTable, RealmTarget};
 use usher_aaa::{AaaServer, AaaServerConfig, UserDirectory, UserSource, radius_socket};
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Instant, ListenerId, Seed};
 use usher_diameter::ResultCode;
@@ -40,8 +40,8 @@ fn node_config(host: &str, realm: &str) -> node::DiameterNodeConfig {
 /// A translating server between an access server and a home server with scripted answers.
 struct DiameterHomeNetwork {
     net: MachineNetwork,
-    nas: HostHandle<RadiusClient>,
-    home: HostHandle<DiameterNode>,
+    nas: NetworkHostHandle<RadiusClient>,
+    home: NetworkHostHandle<DiameterNode>,
 }
 
 impl DiameterHomeNetwork {

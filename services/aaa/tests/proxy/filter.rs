@@ -6,11 +6,11 @@ use crate::world::{ProxyTestNetwork, secret_for_name, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::proxy::{
-    self, AccountingMode, ExtraAttributes, HomeServer, HomeServerPool, PoolBalance, Realm, RealmFilter,
-    RealmTable, RealmTarget,
+    self, AccountingMode, AllowedExtraAttributes, HomeServer, HomeServerPool, PoolBalance, Realm,
+    RealmFilter, RealmTable, RealmTarget,
 };
 use usher_aaa::{
-    AaaServerCommand, AaaServerConfig, AaaServerEvent, TraceFilter, User, UserDirectory, UserSource,
+    AaaServerCommand, AaaServerConfig, AaaServerEvent, LoginTraceFilter, User, UserDirectory, UserSource,
 };
 use usher_core::Seed;
 use usher_radius::attribute::kind;
@@ -82,8 +82,8 @@ fn a_home_server_gives_neither_vlans_nor_privileges_nor_names() {
 fn what_a_realm_may_say_is_named() {
     let these = [vec![81], vec![26, 9, 1], vec![1]].map(|oid| AttributeOid::new(&oid).unwrap());
     let mut w = proxied_network(home_server(1), |proxy| {
-        let answers = ExtraAttributes::These(these.into());
-        let filter = Arc::new(RealmFilter { answers, requests: ExtraAttributes::default() });
+        let answers = AllowedExtraAttributes::These(these.into());
+        let filter = Arc::new(RealmFilter { answers, requests: AllowedExtraAttributes::default() });
         let realm = Realm { filter, ..proxy.realms.entries()[0].clone() };
         proxy.realms = RealmTable::new(vec![realm], None).unwrap();
     });
@@ -150,7 +150,7 @@ fn what_is_left_out_is_traced() {
     w.net
         .send_command(
             w.servers[0],
-            AaaServerCommand::Trace { slot: 0, filter: Some(TraceFilter::User(NAME.into())) },
+            AaaServerCommand::Trace { slot: 0, filter: Some(LoginTraceFilter::User(NAME.into())) },
         )
         .unwrap();
     let mut a = AttributeList::new();

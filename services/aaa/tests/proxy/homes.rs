@@ -4,19 +4,19 @@ use crate::world::{NAS, ProxyTestNetwork, secret_for_name, server_address};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_aaa::proxy::{
-    self, AccountingMode, ExtraAttributes, HomeServer, HomeServerPool, NoAnswerPolicy, PoolBalance, Realm,
-    RealmFilter, RealmTable, RealmTarget,
+    self, AccountingMode, AllowedExtraAttributes, HomeServer, HomeServerPool, NoAnswerPolicy, PoolBalance,
+    Realm, RealmFilter, RealmTable, RealmTarget,
 };
 use usher_aaa::{
-    AaaServerCommand, AaaServerConfig, AaaServerEvent, AuthMethod, DynamicResult, HomeServerState,
+    AaaServerCommand, AaaServerConfig, AaaServerEvent, AuthMethod, DynamicAuthResult, HomeServerState,
     RejectCause, User, UserDirectory, UserSource,
 };
 use usher_core::{Duration, Seed, WallTime};
-use usher_eap::method::PeerOffer;
-use usher_eap::method::md5::Md5Password;
+use usher_eap::method::PeerMethodFactory;
+use usher_eap::method::md5::EapMd5Password;
 use usher_eap::peer;
 use usher_radius::attribute::{error_cause, kind};
-use usher_radius::client::{FailoverPolicy, HealthCause, ServerHealth};
+use usher_radius::client::{FailoverPolicy, ServerHealth, ServerHealthCause};
 use usher_radius::server::{self, ClientConfig, PortRole};
 use usher_radius::{AttributeList, PacketCode};
 
@@ -48,7 +48,8 @@ fn pool_realm(name: &str, accounting: AccountingMode) -> Realm {
 }
 /// Opens the filter of every realm.
 pub(crate) fn pass_all(proxy: &mut proxy::ProxyConfig) {
-    let filter = Arc::new(RealmFilter { answers: ExtraAttributes::All, requests: ExtraAttributes::All });
+    let filter =
+        Arc::new(RealmFilter { answers: AllowedExtraAttributes::All, requests: AllowedExtraAttributes::All });
     let open = |r: &Realm| Realm { filter: filter.clone(), ..r.clone() };
     proxy.realms = RealmTable::new(proxy.realms.entries().iter().map(open).collect(), None).unwrap();
 }
@@ -141,7 +142,7 @@ fn a_challenge_that_was_the_authenticator_is_put_in() {
 }
 
 fn md5_peer(name: &str) -> peer::EapPeerConfig {
-    let offer: Box<dyn PeerOffer> = Box::new(Md5Password::new(PASSWORD));
+    let offer: Box<dyn PeerMethodFactory> = Box::new(EapMd5Password::new(PASSWORD));
     peer::EapPeerConfig {
         identity: name.as_bytes().to_vec(),
         methods: [offer].into(),
@@ -175,13 +176,13 @@ fn a_conversation_stays_with_its_server_if_a_better_one_returns() {
     w.set_silent(1, true);
     w.log_in_pap("ann@example.org", PASSWORD);
     w.run_until_second(100);
-    assert!(!w[0].home_servers().unwrap().client().is_usable(0), "the first is dead");
+    assert!(!w[0].home_servers().unwrap().client().is_server_usable(0), "the first is dead");
     let (reply, event, rounds) = w.log_in_eap(md5_peer("ann@example.org"), |w, round| {
         if round == 1 {
             // The first server comes back between two rounds.
             w.set_silent(1, false);
             w.run_until_second(110);
-            assert!(w[0].home_servers().unwrap().client().is_usable(0));
+            assert!(w[0].home_servers().unwrap().client().is_server_usable(0));
         }
     });
     assert_eq!((reply.unwrap().code, rounds), (PacketCode::ACCESS_ACCEPT, 2));
@@ -309,7 +310,7 @@ fn a_conversation_stays_with_a_suspect_server() {
                 name: "home1".into(),
                 service: proxy::HomeServerType::Authentication,
                 health: ServerHealth::Suspect,
-                cause: HealthCause::Answered,
+                cause: ServerHealthCause::Answered,
             };
             w.net.send_command(w.servers[0], AaaServerCommand::HomeServer(state)).unwrap();
             assert_eq!(w.log_in_pap("ann@example.org", PASSWORD).unwrap().code, PacketCode::ACCESS_ACCEPT);
@@ -468,14 +469,18 @@ fn access_servers_are_asked_for_changes() {
         let Some((0, AaaServerEvent::Dynamic { token: told, result })) = w.events.pop() else {
             panic!("not told")
         };
-        let want = if answer == PacketCode::COA_NAK { DynamicResult::Nak(cause) } else { DynamicResult::Ack };
+        let want = if answer == PacketCode::COA_NAK {
+            DynamicAuthResult::Nak(cause)
+        } else {
+            DynamicAuthResult::Ack
+        };
         assert_eq!((told, result), (token, want));
     }
     w.net.send_command(w.servers[0], command(3, nas, PacketCode::COA_REQUEST)).unwrap();
     w.run_until_second(60);
     let last = w.events.pop();
     assert!(
-        matches!(last, Some((0, AaaServerEvent::Dynamic { token: 3, result: DynamicResult::TimedOut }))),
+        matches!(last, Some((0, AaaServerEvent::Dynamic { token: 3, result: DynamicAuthResult::TimedOut }))),
         "{last:?}"
     );
 }
@@ -519,7 +524,7 @@ fn configurations_that_lead_nowhere_are_refused() {
         Realm::new("example.org", RealmTarget::Pool { pool: 1, accounting: AccountingMode::Forward });
     assert_eq!(
         broken(vec![elsewhere], vec![0]),
-        "proxy: realm \"example.org\" leads to a pool that does not exist"
+        "proxy: realm \"example.org\" names a pool that does not exist"
     );
     assert_eq!(
         broken(vec![], vec![0, 1]),
@@ -637,7 +642,7 @@ fn a_change_is_asked_for_in_the_words_that_there_are() {
     let told = w.events.iter().filter(|(_, e)| matches!(e, AaaServerEvent::Dynamic { token: 9, .. }));
     assert!(
         told.clone()
-            .all(|(_, e)| matches!(e, AaaServerEvent::Dynamic { result: DynamicResult::TimedOut, .. })),
+            .all(|(_, e)| matches!(e, AaaServerEvent::Dynamic { result: DynamicAuthResult::TimedOut, .. })),
         "{:?}",
         w.events
     );

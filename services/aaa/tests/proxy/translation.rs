@@ -10,13 +10,14 @@ use usher_aaa::proxy::{
 use usher_aaa::{AaaServerConfig, AaaServerEvent, AuthMethod, RejectCause};
 use usher_core::{Duration, WallTime};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ServerConfig, ServerOptions, TlsVersion, TrustRoots, WallClock, fixtures,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsServerOptions, TlsVersion, TrustRoots,
+    fixtures,
 };
 use usher_diameter::codes::application;
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::DiameterApplication;
-use usher_eap::method::PeerOffer;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerMethodTls, ServerTls};
+use usher_eap::method::PeerMethodFactory;
+use usher_eap::method::tls::{EapTlsPeerFactory, EapTlsServerFactory, PeerTlsBackend, ServerTlsBackend};
 use usher_eap::peer;
 use usher_radius::attribute::kind;
 use usher_radius::{AttributeList, PacketCode};
@@ -24,29 +25,30 @@ use usher_radius::{AttributeList, PacketCode};
 pub(crate) const NAME: &str = "ann@example.org";
 
 pub(crate) fn enable_tls(config: &mut AaaServerConfig) {
-    let tls = ServerConfig::new(ServerOptions {
+    let tls = ServerConfig::new(TlsServerOptions {
         versions: TlsVersion::Tls12.into(),
         credentials: fixtures::server_credentials(2),
         client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     });
     config.methods = vec![AuthMethod::EapTls, AuthMethod::Pap];
-    config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(tls.unwrap()), fragment: 1000 }));
+    config.tls =
+        Some(Arc::new(EapTlsServerFactory { tls: ServerTlsBackend::Real(tls.unwrap()), fragment: 1000 }));
 }
 pub(crate) fn tls_station() -> peer::EapPeerConfig {
-    let tls = ClientConfig::new(ClientOptions {
+    let tls = ClientConfig::new(TlsClientOptions {
         versions: TlsVersion::Tls12.into(),
         credentials: Some(fixtures::client_credentials(2)),
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: Some(fixtures::SERVER_NAME.into()),
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     });
-    let tls = PeerTls::Real(tls.unwrap(), 0);
-    let offer: Box<dyn PeerOffer> = Box::new(PeerMethodTls { tls, fragment: 1000 });
+    let tls = PeerTlsBackend::Real(tls.unwrap(), 0);
+    let offer: Box<dyn PeerMethodFactory> = Box::new(EapTlsPeerFactory { tls, fragment: 1000 });
     peer::EapPeerConfig {
         identity: NAME.as_bytes().to_vec(),
         methods: [offer].into(),

@@ -8,7 +8,7 @@ use usher_aaa::{
     AaaServer, AaaServerCommand, AaaServerConfig, AaaServerEvent, AaaServerJob, DIAMETER_LISTENER,
     RADSEC_LISTENER, radius_socket,
 };
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Instant, Seed, SocketId, Transmit};
 use usher_eap::peer::{self, EapPeer};
@@ -28,11 +28,11 @@ pub(crate) fn secret_for_name(name: &str) -> SharedSecret {
 
 pub(crate) struct ProxyTestNetwork {
     pub(crate) net: MachineNetwork,
-    nas: HostHandle<RadiusClient>,
+    nas: NetworkHostHandle<RadiusClient>,
     /// The NAS's server for dynamic authorization.
-    pub(crate) nas_server: HostHandle<RadiusServer>,
+    pub(crate) nas_server: NetworkHostHandle<RadiusServer>,
     /// Each listens on 1812, 1813, and for RadSec and Diameter.
-    pub(crate) servers: Vec<HostHandle<AaaServer>>,
+    pub(crate) servers: Vec<NetworkHostHandle<AaaServer>>,
     pub(crate) events: Vec<(usize, AaaServerEvent)>,
     /// The servers that had to store a record.
     pub(crate) recording_servers: Rc<RefCell<Vec<usize>>>,
@@ -104,7 +104,7 @@ impl ProxyTestNetwork {
         self.net.run_until(self.net.now());
         self.collect_events();
         while self.net.next_due_time().is_some_and(|due| due <= end) {
-            self.net.run_next();
+            self.net.run_next_arrival_or_timer();
             self.collect_events();
         }
         self.net.run_until(end);
@@ -126,7 +126,7 @@ impl ProxyTestNetwork {
     /// Drops all packets to and from a server, or none.
     pub(crate) fn set_silent(&mut self, s: usize, off: bool) {
         self.net.set_silent(self.servers[s], off);
-        self.net.set_refusing(self.servers[s], off);
+        self.net.set_refusing_connections(self.servers[s], off);
     }
     /// Switches a server off and closes its connections.
     pub(crate) fn switch_off(&mut self, s: usize) {

@@ -1,12 +1,13 @@
 //! Diameter: authentication (RFC 4072, RFC 7155), accounting (RFC 6733 §9) and stateful servers' requests about
 //! sessions (RFC 6733 §8).
 
-use super::nodes::{DiameterNodes, NodeId};
-use super::{ACCOUNTING, AaaFailure, AccessClientEvent};
-use crate::dynamic::{DynamicKind, DynamicRequest, ErrorCause};
+use super::nodes::{DiameterNodeSlot, DiameterNodes};
+use super::{ACCOUNTING, AaaRequestFailure, AccessClientEvent};
+use crate::dynamic::{DynamicRequest, DynamicRequestKind, ErrorCause};
 use crate::reply::{AccessReply, ReplyContent};
 use crate::{
-    AccessRequest, AccountingRecord, LoginContinuation, LoginProof, NasIdentity, RecordKind, TerminateCause,
+    AccessRequest, AccountingRecord, AccountingRecordKind, LoginRoundState, NasIdentity, TerminateCause,
+    UserCredentials,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -26,7 +27,7 @@ use usher_diameter::nasreq::{AaRequest, AuthRequestType, NasInfo};
 use usher_diameter::node::{self, DiameterNode, DiameterNodeCommand, FailReason, PeerId};
 use usher_diameter::stream::StreamPolicy;
 use usher_diameter::{DiameterError, DiameterMessage, ResultCode};
-use usher_radius::attribute::{AttributeList, VendorFraming, kind, read_vendor};
+use usher_radius::attribute::{AttributeList, VendorAttributeFormat, kind, read_vendor};
 
 /// Auth-Session-State (RFC 6733 §8.11): whether the server expects a session termination.
 const STATE_MAINTAINED: u32 = 0;
@@ -131,18 +132,18 @@ fn numbered_identity(host: &str, n: u64) -> String {
 #[derive(Debug)]
 enum NodeAssignment {
     /// Shared nodes.
-    Shared(Vec<NodeId>),
+    Shared(Vec<DiameterNodeSlot>),
     /// A node for each session.
     PerSession {
         most: usize,
         /// The number of nodes so far.
         opened: u64,
-        by_session: HashMap<u64, NodeId>,
+        by_session: HashMap<u64, DiameterNodeSlot>,
     },
 }
 
 /// Returns the shared node of a session.
-fn choose_shared_node(nodes: &[NodeId], session: &[u8]) -> Result<NodeId, CommandError> {
+fn choose_shared_node(nodes: &[DiameterNodeSlot], session: &[u8]) -> Result<DiameterNodeSlot, CommandError> {
     if let [only] = nodes {
         return Ok(*only);
     }
@@ -152,7 +153,7 @@ fn choose_shared_node(nodes: &[NodeId], session: &[u8]) -> Result<NodeId, Comman
 
 /// An accepted session with state at the server.
 #[derive(Debug)]
-struct StatefulSession {
+struct DiameterSessionState {
     application: u32,
     /// The server's Origin-Host.
     host: Option<String>,
@@ -161,14 +162,14 @@ struct StatefulSession {
 /// An unanswered request of a server.
 #[derive(Debug)]
 struct PendingServerRequest {
-    node: NodeId,
+    node: DiameterNodeSlot,
     token: u64,
-    kind: DynamicKind,
+    kind: DynamicRequestKind,
     session: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct DiameterAccess {
+pub(super) struct DiameterAccessClient {
     nodes: DiameterNodes,
     spread: NodeAssignment,
     /// The template of the nodes' configuration.
@@ -179,12 +180,12 @@ pub(super) struct DiameterAccess {
     stay: bool,
     boot: u32,
     /// The stateful sessions by login token. `None` if servers are stateless.
-    stateful_sessions: Option<BTreeMap<u64, StatefulSession>>,
+    stateful_sessions: Option<BTreeMap<u64, DiameterSessionState>>,
     server_requests: HashMap<u64, PendingServerRequest>,
     next_server_request: u64,
 }
 
-impl DiameterAccess {
+impl DiameterAccessClient {
     pub(super) fn new(config: DiameterConfig, mut rng: SecureRng) -> Self {
         let boot = rng.next_u32();
         let identities = config.connection_identities();
@@ -200,7 +201,7 @@ impl DiameterAccess {
                     let rng = SecureRng::from_seed(rng.random_array());
                     nodes.insert(DiameterNode::new(node, config.connect_at, rng))
                 };
-                // Their number has 16 bits, as that of the slots.
+                // The identities are numbered by 16 bits, like the slots, so there is a slot for each.
                 NodeAssignment::Shared(identities.into_iter().map_while(|host| node(host).ok()).collect())
             }
             DiameterConnections::PerSession => {
@@ -229,7 +230,7 @@ impl DiameterAccess {
     }
 
     /// Returns the node of this session, and creates it if necessary.
-    fn node_for_session(&mut self, now: Instant, session: u64) -> Result<NodeId, CommandError> {
+    fn node_for_session(&mut self, now: Instant, session: u64) -> Result<DiameterNodeSlot, CommandError> {
         let (opened, most) = match &mut self.spread {
             NodeAssignment::Shared(nodes) => return choose_shared_node(nodes, &session.to_be_bytes()),
             NodeAssignment::PerSession { opened, most, by_session } => {
@@ -272,7 +273,7 @@ impl DiameterAccess {
             NodeAssignment::PerSession { by_session, .. } => by_session.contains_key(&session),
         };
         if known && let Ok(id) = self.node_for_session(now, session) {
-            // The request may be answered already.
+            // If the request has been answered already, there is nothing to cancel.
             let _ =
                 self.nodes.handle_command(now, (id, DiameterNodeCommand::CancelRequest { token: session }));
         }
@@ -313,14 +314,18 @@ impl DiameterAccess {
                 let (id, peer) = place(peer)?;
                 (id, DiameterNodeCommand::Disconnect { peer, cause })
             }
-            _ => return Err(CommandError::Invalid("a NAS's node is told to connect or disconnect only")),
+            _ => {
+                return Err(CommandError::Invalid(
+                    "an access server's node accepts only connect and disconnect",
+                ));
+            }
         };
         self.nodes.handle_command(now, (id, command))
     }
 
     /// The Session-Id of a login (RFC 6733 §8.8). The last number is the token's slot, unique at any time, and selects
     /// the SCTP stream.
-    fn session_id(&self, id: NodeId, token: u64) -> String {
+    fn session_id(&self, id: DiameterNodeSlot, token: u64) -> String {
         let identity = self.nodes.get(id).map(DiameterNode::identity).unwrap_or_default();
         let (generation, slot) = (token >> 32, token as u32);
         format!("{identity};{};{generation};{slot}", self.boot)
@@ -334,10 +339,10 @@ impl DiameterAccess {
         let id = if is_kept { self.node_for_session(now, token).ok()? } else { return None };
         (self.session_id(id, token) == session_id).then_some(token)
     }
-    pub(super) const fn is_stateful(&self) -> bool {
+    pub(super) const fn keeps_session_state(&self) -> bool {
         self.stateful_sessions.is_some()
     }
-    const fn session_state(&self) -> u32 {
+    const fn auth_session_state_value(&self) -> u32 {
         if self.stateful_sessions.is_some() { STATE_MAINTAINED } else { NO_STATE_MAINTAINED }
     }
 
@@ -348,8 +353,9 @@ impl DiameterAccess {
         token: u64,
         ask: &AccessRequest<'_>,
     ) -> Result<(), CommandError> {
-        let name = core::str::from_utf8(ask.name).map_err(|_| CommandError::Invalid("a name in UTF-8"))?;
-        let (server, state) = ask.continues.map_or_else(Default::default, LoginContinuation::host_and_state);
+        let name =
+            core::str::from_utf8(ask.name).map_err(|_| CommandError::Invalid("a user name must be UTF-8"))?;
+        let (server, state) = ask.continues.map_or_else(Default::default, LoginRoundState::host_and_state);
         let (user_name, state) = (Some(name), (!state.is_empty()).then_some(state));
         let request_type = AuthRequestType::AuthorizeAuthenticate;
         let info = NasInfo { framed_mtu: ask.port.framed_mtu(nas), ..nas.nas_info(&ask.port) };
@@ -362,8 +368,10 @@ impl DiameterAccess {
         let host = core::str::from_utf8(server).ok().filter(|h| self.stay && !h.is_empty());
         let (realm, host) = (self.realm.clone(), host.map(ToString::to_string));
         let mut request = match &ask.proof {
-            LoginProof::Eap(eap) => DiameterEapRequest { request_type, eap, user_name, state, nas: info }
-                .to_request(token, session, realm, host),
+            UserCredentials::Eap(eap) => {
+                DiameterEapRequest { request_type, eap, user_name, state, nas: info }
+                    .to_request(token, session, realm, host)
+            }
             proof => {
                 let (password, chap) = (proof.password(), proof.chap_response());
                 let aar = AaRequest { request_type, user_name, password, chap, state, nas: info };
@@ -372,7 +380,7 @@ impl DiameterAccess {
                 request
             }
         };
-        request.avps.push_u32(codes::AUTH_SESSION_STATE, self.session_state());
+        request.avps.push_u32(codes::AUTH_SESSION_STATE, self.auth_session_state_value());
         append_attributes(&mut request.avps, nas, ask.attributes);
         let done = self.nodes.handle_command(now, (id, DiameterNodeCommand::Request(request)));
         if done.is_err() && is_new {
@@ -387,22 +395,23 @@ impl DiameterAccess {
         nas: &NasIdentity,
         token: u64,
         record: &AccountingRecord<'_>,
-    ) -> Result<(NodeId, node::DiameterRequest), CommandError> {
+    ) -> Result<(DiameterNodeSlot, node::DiameterRequest), CommandError> {
         let Some(record_type) = record.record_type() else {
             return Err(CommandError::Invalid(
-                "Diameter has no word for the start or end of an access server",
+                "Diameter has no record for the start or end of an access server",
             ));
         };
         let NodeAssignment::Shared(nodes) = &self.spread else {
             return Err(CommandError::Invalid(
-                "each session has a connection of its own, and accounting none",
+                "accounting needs a shared connection, and each session has its own",
             ));
         };
         // All records of a session have the same Origin-Host and Session-Id.
         let id = choose_shared_node(nodes, record.session.as_bytes())?;
-        let name = core::str::from_utf8(record.name).map_err(|_| CommandError::Invalid("a name in UTF-8"))?;
+        let name = core::str::from_utf8(record.name)
+            .map_err(|_| CommandError::Invalid("a user name must be UTF-8"))?;
         let (traffic, prefix) = (record.reported_traffic(), record.framed_prefix());
-        let stops = record.kind == RecordKind::Stop;
+        let stops = record.kind == AccountingRecordKind::Stop;
         let acr = AccountingRequest {
             user_name: (!name.is_empty()).then_some(name),
             acct_session_id: Some(record.session.as_bytes()),
@@ -430,7 +439,7 @@ impl DiameterAccess {
     pub(super) fn send_record(
         &mut self,
         now: Instant,
-        id: NodeId,
+        id: DiameterNodeSlot,
         request: node::DiameterRequest,
     ) -> Result<(), CommandError> {
         self.nodes.handle_command(now, (id, DiameterNodeCommand::Request(request)))
@@ -438,7 +447,7 @@ impl DiameterAccess {
 
     /// Sends Session-Termination-Request (RFC 6733 §8.4.1). The session is removed whatever the answer.
     pub(super) fn terminate_session(&mut self, now: Instant, token: u64, cause: TerminateCause) {
-        let Some(StatefulSession { application, host }) =
+        let Some(DiameterSessionState { application, host }) =
             self.stateful_sessions.as_mut().and_then(|kept| kept.remove(&token))
         else {
             return;
@@ -455,7 +464,8 @@ impl DiameterAccess {
             session_id: self.session_id(id, token),
             avps,
         };
-        // An unreachable server detects the end by itself.
+        // If the server is unreachable, the command fails. Then the server has to detect the end of the session by
+        // itself.
         let _ = self.nodes.handle_command(now, (id, DiameterNodeCommand::Request(request)));
     }
 
@@ -501,7 +511,7 @@ impl DiameterAccess {
     fn translate_event(
         &mut self,
         now: Instant,
-        id: NodeId,
+        id: DiameterNodeSlot,
         event: node::DiameterNodeEvent,
     ) -> Option<AccessClientEvent> {
         let event = match event {
@@ -511,26 +521,27 @@ impl DiameterAccess {
                 return None;
             }
             node::DiameterNodeEvent::Answer { token, result, .. } if token & ACCOUNTING != 0 => {
-                let kept = if result.is_success() { Ok(()) } else { Err(AaaFailure::Fault(result.0)) };
+                let kept = if result.is_success() { Ok(()) } else { Err(AaaRequestFailure::Fault(result.0)) };
                 return Some(AccessClientEvent::Accounted { token: token & !ACCOUNTING, result: kept });
             }
             node::DiameterNodeEvent::Answer { token, result, avps } => {
                 if result.is_success() {
-                    self.retain_session(token, avps.as_sequence());
+                    self.retain_stateful_session(token, avps.as_sequence());
                 }
                 let event = parse_answer(token, result, avps);
                 if matches!(event, AccessClientEvent::Failed { .. }) {
-                    // RFC 6733 §8.1: the server has a session that the NAS cannot use.
+                    // RFC 6733, 8.1: the server may have opened a session that the NAS cannot use, so the NAS
+                    // terminates it.
                     self.terminate_session(now, token, TerminateCause::NasError);
                 }
                 event
             }
             node::DiameterNodeEvent::Failed { token, reason } => {
                 let failure = match reason {
-                    FailReason::TimedOut => AaaFailure::Timeout,
-                    FailReason::NoRoute => AaaFailure::Unavailable,
-                    FailReason::ConnectionLost => AaaFailure::ConnectionLost,
-                    FailReason::BadAnswer => AaaFailure::BadAnswer,
+                    FailReason::TimedOut => AaaRequestFailure::Timeout,
+                    FailReason::NoRoute => AaaRequestFailure::Unavailable,
+                    FailReason::ConnectionLost => AaaRequestFailure::ConnectionLost,
+                    FailReason::BadAnswer => AaaRequestFailure::BadAnswer,
                 };
                 if token & ACCOUNTING != 0 {
                     return Some(AccessClientEvent::Accounted {
@@ -541,16 +552,20 @@ impl DiameterAccess {
                 AccessClientEvent::Failed { token, failure }
             }
             node::DiameterNodeEvent::PeerUp { peer } => {
-                return self.peer_number(id, peer).map(|peer| AccessClientEvent::Peer { peer, up: true });
+                return self
+                    .peer_number_over_nodes(id, peer)
+                    .map(|peer| AccessClientEvent::Peer { peer, up: true });
             }
             node::DiameterNodeEvent::PeerDown { peer } => {
-                return self.peer_number(id, peer).map(|peer| AccessClientEvent::Peer { peer, up: false });
+                return self
+                    .peer_number_over_nodes(id, peer)
+                    .map(|peer| AccessClientEvent::Peer { peer, up: false });
             }
             node::DiameterNodeEvent::Request { token, message, .. } => {
                 return match self.handle_server_request(now, id, token, message) {
                     Ok(request) => Some(AccessClientEvent::Dynamic(Box::new(request))),
                     Err(fault) => {
-                        // The request's connection may be lost. Then the answer is not needed.
+                        // If the request's connection is lost, the command fails. Then no answer is needed.
                         let _ = self
                             .nodes
                             .handle_command(now, (id, DiameterNodeCommand::Reject { token, fault }));
@@ -572,7 +587,7 @@ impl DiameterAccess {
 
     /// Stores an accepted session if the server keeps its state. The answer decides it, whatever the request says.
     /// Without Auth-Session-State it is stateful (RFC 6733 §8.11).
-    fn retain_session(&mut self, token: u64, avps: AvpSequence<'_>) {
+    fn retain_stateful_session(&mut self, token: u64, avps: AvpSequence<'_>) {
         let Some(kept) = &mut self.stateful_sessions else { return };
         if avps.get(codes::AUTH_SESSION_STATE).is_some_and(|a| a.as_u32() != Ok(STATE_MAINTAINED)) {
             return;
@@ -580,22 +595,25 @@ impl DiameterAccess {
         let host = avps.get(codes::ORIGIN_HOST).and_then(|a| a.as_identity().ok());
         let of = avps.get(codes::AUTH_APPLICATION_ID).and_then(|a| a.as_u32().ok());
         let application = of.unwrap_or(application::NASREQ);
-        kept.insert(token, StatefulSession { application, host: host.map(ToString::to_string) });
+        kept.insert(token, DiameterSessionState { application, host: host.map(ToString::to_string) });
     }
 
     /// Handles a server's request (RFC 6733 §8.3, §8.5).
     fn handle_server_request(
         &mut self,
         now: Instant,
-        node: NodeId,
+        node: DiameterNodeSlot,
         token: u64,
         message: DiameterMessage,
     ) -> Result<DynamicRequest, DiameterError> {
         let kind = match message.header.command {
-            command::ABORT_SESSION if self.stateful_sessions.is_some() => DynamicKind::Disconnect,
-            command::RE_AUTH if self.stateful_sessions.is_some() => DynamicKind::Reauthenticate,
+            command::ABORT_SESSION if self.stateful_sessions.is_some() => DynamicRequestKind::Disconnect,
+            command::RE_AUTH if self.stateful_sessions.is_some() => DynamicRequestKind::Reauthenticate,
             _ => {
-                return Err(DiameterError::new(ResultCode::COMMAND_UNSUPPORTED, "nothing is asked of a NAS"));
+                return Err(DiameterError::new(
+                    ResultCode::COMMAND_UNSUPPORTED,
+                    "an access server accepts no such request",
+                ));
             }
         };
         let named = message.avps.as_sequence().get(codes::SESSION_ID).and_then(|a| a.as_utf8().ok());
@@ -619,8 +637,8 @@ impl DiameterAccess {
             self.server_requests.remove(&token).ok_or(CommandError::UnknownToken)?;
         let result = match (kind, answer) {
             (_, Ok(())) => ResultCode::SUCCESS,
-            // RFC 6733 §8.5.2: a session that exists and does not end.
-            (DynamicKind::Disconnect, Err(cause)) if cause != ErrorCause::SessionContextNotFound => {
+            // RFC 6733, 8.5.2: the session exists but does not end.
+            (DynamicRequestKind::Disconnect, Err(cause)) if cause != ErrorCause::SessionContextNotFound => {
                 ResultCode::UNABLE_TO_COMPLY
             }
             (_, Err(cause)) => cause.result_code(),
@@ -629,8 +647,8 @@ impl DiameterAccess {
             now,
             (node, DiameterNodeCommand::Answer { token, result, avps: AvpBuf::new() }),
         )?;
-        // RFC 6733 §8.1: by this answer the server ends the session.
-        if kind == DynamicKind::Reauthenticate
+        // RFC 6733, 8.1: by this answer the server ends the session.
+        if kind == DynamicRequestKind::Reauthenticate
             && answer.is_err()
             && let Some(kept) = &mut self.stateful_sessions
         {
@@ -640,7 +658,7 @@ impl DiameterAccess {
     }
 
     /// The peer's number over all connections, for shared connections.
-    fn peer_number(&self, id: NodeId, peer: PeerId) -> Option<PeerId> {
+    fn peer_number_over_nodes(&self, id: DiameterNodeSlot, peer: PeerId) -> Option<PeerId> {
         let NodeAssignment::Shared(nodes) = &self.spread else { return None };
         let c = nodes.iter().position(|n| *n == id)?;
         Some(PeerId((c * self.config.peers.len()) as u32 + peer.0))
@@ -652,9 +670,11 @@ fn append_attributes(avps: &mut AvpBuf, nas: &NasIdentity, more: Option<&Attribu
     for a in nas.attributes.iter().chain(more.into_iter().flat_map(AttributeList::iter)) {
         match read_vendor(a.value).filter(|_| a.kind == kind::VENDOR_SPECIFIC) {
             Some((vendor @ 1.., data)) => {
-                for (number, range) in VendorFraming::SUGGESTED.split_attributes(data).into_iter().flatten() {
+                for (number, range) in
+                    VendorAttributeFormat::SUGGESTED.split_attributes(data).into_iter().flatten()
+                {
                     let value = data.get(range).unwrap_or_default();
-                    avps.push(AvpId::of_vendor(vendor, number, false), value);
+                    avps.push(AvpId::new_vendor_avp_id(vendor, number, false), value);
                 }
             }
             _ => drop(avps.push(codes::radius_avp_id(a.kind), a.value)),
@@ -664,13 +684,15 @@ fn append_attributes(avps: &mut AvpBuf, nas: &NasIdentity, more: Option<&Attribu
 
 fn parse_answer(token: u64, result: ResultCode, avps: AvpBuf) -> AccessClientEvent {
     if result.is_protocol_error() {
-        return AccessClientEvent::Failed { token, failure: AaaFailure::Fault(result.0) };
+        return AccessClientEvent::Failed { token, failure: AaaRequestFailure::Fault(result.0) };
     }
     let reply = AccessReply(ReplyContent::Diameter(result, avps));
     // A reject counts whatever else it contains. An accept or challenge must be valid.
     match (result.is_informational(), result.is_success()) {
         (false, false) => AccessClientEvent::Reject { token, reply },
-        _ if !reply.is_sound() => AccessClientEvent::Failed { token, failure: AaaFailure::BadAnswer },
+        _ if !reply.has_valid_attributes() => {
+            AccessClientEvent::Failed { token, failure: AaaRequestFailure::BadAnswer }
+        }
         (true, _) => AccessClientEvent::Challenge { token, reply },
         (false, true) => AccessClientEvent::Accept { token, reply },
     }
@@ -680,7 +702,7 @@ fn parse_answer(token: u64, result: ResultCode, avps: AvpBuf) -> AccessClientEve
 mod tests {
     use super::*;
 
-    fn answer_event(result: ResultCode, fill: impl FnOnce(&mut AvpBuf)) -> AccessClientEvent {
+    fn parse_test_answer(result: ResultCode, fill: impl FnOnce(&mut AvpBuf)) -> AccessClientEvent {
         let mut avps = AvpBuf::new();
         fill(&mut avps);
         parse_answer(1, result, avps)
@@ -688,12 +710,12 @@ mod tests {
 
     #[test]
     fn a_note_keeps_server_and_state() {
-        let event = answer_event(ResultCode::MULTI_ROUND_AUTH, |a| {
+        let event = parse_test_answer(ResultCode::MULTI_ROUND_AUTH, |a| {
             a.push_u32(codes::AUTH_REQUEST_TYPE, 3).push_str(codes::ORIGIN_HOST, "aaa.example");
             a.push(codes::EAP_PAYLOAD, &[1, 7, 0, 5, 1]).push(codes::STATE, b"state");
         });
         let AccessClientEvent::Challenge { token: 1, reply } = event else { panic!("{event:?}") };
-        let (mut eap, mut next) = (vec![9], LoginContinuation::new());
+        let (mut eap, mut next) = (vec![9], LoginRoundState::new());
         assert!(reply.read_eap(&mut eap));
         assert_eq!(eap, [1, 7, 0, 5, 1]);
         reply.fill_continuation(&mut next);
@@ -713,17 +735,17 @@ mod tests {
 
     #[test]
     fn each_class_of_result_has_its_meaning() {
-        let kind = |code| match answer_event(code, |_| {}) {
+        let kind = |code| match parse_test_answer(code, |_| {}) {
             AccessClientEvent::Reject { .. } => "reject",
-            AccessClientEvent::Failed { failure: AaaFailure::Fault(_), .. } => "fault",
-            AccessClientEvent::Failed { failure: AaaFailure::BadAnswer, .. } => "bad answer",
+            AccessClientEvent::Failed { failure: AaaRequestFailure::Fault(_), .. } => "fault",
+            AccessClientEvent::Failed { failure: AaaRequestFailure::BadAnswer, .. } => "bad answer",
             _ => "other",
         };
         assert_eq!(kind(ResultCode::TOO_BUSY), "fault");
         assert_eq!(kind(ResultCode::AUTHENTICATION_REJECTED), "reject");
         assert_eq!(kind(ResultCode::UNKNOWN_SESSION_ID), "reject");
         assert_eq!(kind(ResultCode::SUCCESS), "bad answer");
-        let event = answer_event(ResultCode::SUCCESS, |a| {
+        let event = parse_test_answer(ResultCode::SUCCESS, |a| {
             a.push_u32(codes::AUTH_REQUEST_TYPE, 3).push(codes::EAP_MASTER_SESSION_KEY, &[5; 64]);
         });
         let AccessClientEvent::Accept { reply, .. } = event else { panic!("{event:?}") };

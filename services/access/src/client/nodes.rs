@@ -5,21 +5,21 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    CommandError, Instant, ListenerId, Machine, MachineInput, MachineOutput, NoJob, OutputOf, OutputQueue,
-    OwnerPath, Transmit,
+    CommandError, Instant, ListenerId, Machine, MachineInput, MachineOutput, MachineOutputOf,
+    MachineOwnerPath, NoJob, OutputQueue, Transmit,
 };
 use usher_diameter::node::{
     DiameterNode, DiameterNodeCommand, DiameterNodeCounters, DiameterNodeEvent, DisconnectCause, PeerId,
 };
 
 /// The slot of a node. It is reused after all other slots.
-pub(super) type NodeId = u16;
+pub(super) type DiameterNodeSlot = u16;
 
 /// The listener for Diameter connections. A CER has no destination, so they belong to the first node.
-pub const LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(0), n: 0 };
+pub const LISTENER: ListenerId = ListenerId { owner: MachineOwnerPath::from_slot(0), n: 0 };
 
 #[derive(Debug)]
-struct NodeEntry {
+struct DiameterNodeEntry {
     node: DiameterNode,
     armed: Option<Instant>,
     /// True if the node is removed with its last connection.
@@ -29,13 +29,13 @@ struct NodeEntry {
 #[derive(Debug)]
 pub(super) struct DiameterNodes {
     accepting: bool,
-    nodes: BTreeMap<NodeId, NodeEntry>,
-    next: NodeId,
-    timers: TimerQueue<NodeId>,
+    nodes: BTreeMap<DiameterNodeSlot, DiameterNodeEntry>,
+    next: DiameterNodeSlot,
+    timers: TimerQueue<DiameterNodeSlot>,
     /// The outputs of nodes before the last active one.
-    outputs: OutputQueue<(NodeId, DiameterNodeEvent)>,
+    outputs: OutputQueue<(DiameterNodeSlot, DiameterNodeEvent)>,
     /// The last active node, which still has its outputs.
-    last: Option<NodeId>,
+    last: Option<DiameterNodeSlot>,
     /// The counters of removed nodes.
     past: DiameterNodeCounters,
 }
@@ -60,20 +60,20 @@ impl DiameterNodes {
     ///
     /// # Errors
     /// All slots are in use.
-    pub(super) fn insert(&mut self, node: DiameterNode) -> Result<NodeId, CommandError> {
-        if self.nodes.len() >= usize::from(NodeId::MAX) {
+    pub(super) fn insert(&mut self, node: DiameterNode) -> Result<DiameterNodeSlot, CommandError> {
+        if self.nodes.len() >= usize::from(DiameterNodeSlot::MAX) {
             return Err(CommandError::Full("Diameter nodes"));
         }
-        while self.next == NodeId::MAX || self.nodes.contains_key(&self.next) {
+        while self.next == DiameterNodeSlot::MAX || self.nodes.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let id = self.next;
         self.next += 1;
-        self.nodes.insert(id, NodeEntry { node, armed: None, closing: false });
-        self.drive_node(id, |_| ());
+        self.nodes.insert(id, DiameterNodeEntry { node, armed: None, closing: false });
+        self.run_node_step(id, |_| ());
         Ok(id)
     }
-    pub(super) fn get(&self, id: NodeId) -> Option<&DiameterNode> {
+    pub(super) fn get(&self, id: DiameterNodeSlot) -> Option<&DiameterNode> {
         self.nodes.get(&id).map(|e| &e.node)
     }
     pub(super) fn counters(&self) -> DiameterNodeCounters {
@@ -83,29 +83,29 @@ impl DiameterNodes {
     }
 
     /// Closes a node: disconnects its `peers` configured peers by DPR and stops attempts to connect.
-    pub(super) fn close_node(&mut self, now: Instant, id: NodeId, peers: usize) {
+    pub(super) fn close_node(&mut self, now: Instant, id: DiameterNodeSlot, peers: usize) {
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.closing = true;
-        self.drive_node(id, |node| {
+        self.run_node_step(id, |node| {
             for p in 0..peers as u32 {
                 let cause = DisconnectCause::DoNotWantToTalkToYou;
-                // Configured peers are always known.
+                // The node knows each of its configured peers, so the command does not fail.
                 let _ = node.handle_command(now, DiameterNodeCommand::Disconnect { peer: PeerId(p), cause });
             }
         });
     }
 
     /// Starts a node at once, before its first timeout.
-    pub(super) fn wake_node(&mut self, now: Instant, id: NodeId) {
+    pub(super) fn wake_node(&mut self, now: Instant, id: DiameterNodeSlot) {
         self.feed_input(now, id, MachineInput::Timeout);
     }
 
-    fn feed_input(&mut self, now: Instant, id: NodeId, input: MachineInput<'_>) {
-        self.drive_node(id, |node| node.handle_input(now, input));
+    fn feed_input(&mut self, now: Instant, id: DiameterNodeSlot, input: MachineInput<'_>) {
+        self.run_node_step(id, |node| node.handle_input(now, input));
     }
 
     /// Collects the outputs of the last active node.
-    fn take_last(&mut self) {
+    fn drain_last_active_node(&mut self) {
         let Some(id) = self.last.take() else { return };
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         while let Some(event) =
@@ -116,9 +116,13 @@ impl DiameterNodes {
     }
 
     /// Runs a step of a node, arms its timer, and removes the node if it is done.
-    fn drive_node<R>(&mut self, id: NodeId, give: impl FnOnce(&mut DiameterNode) -> R) -> Option<R> {
+    fn run_node_step<R>(
+        &mut self,
+        id: DiameterNodeSlot,
+        give: impl FnOnce(&mut DiameterNode) -> R,
+    ) -> Option<R> {
         if self.last != Some(id) {
-            self.take_last();
+            self.drain_last_active_node();
         }
         let entry = self.nodes.get_mut(&id)?;
         let given = give(&mut entry.node);
@@ -135,7 +139,7 @@ impl DiameterNodes {
             entry.armed = due;
         }
         if over {
-            self.take_last();
+            self.drain_last_active_node();
             if let Some(entry) = self.nodes.remove(&id) {
                 self.past.add(entry.node.counters());
             }
@@ -145,8 +149,8 @@ impl DiameterNodes {
 }
 
 impl Machine for DiameterNodes {
-    type Command = (NodeId, DiameterNodeCommand);
-    type Event = (NodeId, DiameterNodeEvent);
+    type Command = (DiameterNodeSlot, DiameterNodeCommand);
+    type Event = (DiameterNodeSlot, DiameterNodeEvent);
     type Job = NoJob;
 
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
@@ -165,7 +169,7 @@ impl Machine for DiameterNodes {
                 self.feed_input(now, id, input);
             }
             (_, Some(transmit)) => {
-                self.take_last();
+                self.drain_last_active_node();
                 self.outputs.push_operation(transmit);
             }
             (None, None) => {}
@@ -173,11 +177,11 @@ impl Machine for DiameterNodes {
     }
 
     fn handle_command(&mut self, now: Instant, (id, command): Self::Command) -> Result<(), CommandError> {
-        self.drive_node(id, |node| node.handle_command(now, command))
+        self.run_node_step(id, |node| node.handle_command(now, command))
             .unwrap_or(Err(CommandError::UnknownToken))
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         if let Some(output) = self.outputs.poll(buf) {
             return Some(output);
         }
@@ -199,7 +203,7 @@ impl Machine for DiameterNodes {
         outputs: &mut OutputQueue<E, J>,
         outside: impl Fn(&mut Transmit),
     ) -> Option<Self::Event> {
-        if let Some(event) = outputs.up_to_event(&outside, |buf| self.outputs.poll(buf)) {
+        if let Some(event) = outputs.queue_until_event(&outside, |buf| self.outputs.poll(buf)) {
             return Some(event);
         }
         let id = self.last?;
@@ -226,7 +230,8 @@ mod tests {
     use super::*;
     use core::net::SocketAddr;
     use usher_core::{
-        CloseReason, ConnId, MachineOutput, MessageEvent, MessageOp, Seed, StreamEvent, StreamOp, Transmit,
+        CloseReason, ConnId, MachineOutput, MessageAssociationEvent, MessageAssociationOp, Seed, StreamEvent,
+        StreamOp, Transmit,
     };
     use usher_diameter::node::{DiameterNodeConfig, PeerTransportConfig};
     use usher_diameter::stream::StreamPolicy;
@@ -243,7 +248,7 @@ mod tests {
         let over = PeerTransportConfig::Message { streams: 4, policy: StreamPolicy::BySession };
         let config = DiameterNodeConfig::new(&format!("n{i}.example"), "example", &[])
             .connect_to("s1.example", socket_address(1))
-            .connect_over("s2.example", socket_address(2), over);
+            .with_outbound_peer("s2.example", socket_address(2), over);
         DiameterNode::new(config, T, Seed::new(1).derive_secure_rng("node", i))
     }
     fn drain_transmits(nodes: &mut DiameterNodes) -> Vec<Transmit> {
@@ -260,7 +265,7 @@ mod tests {
     fn opened_conns(nodes: &mut DiameterNodes) -> Vec<ConnId> {
         let id = |t| match t {
             Transmit::Stream { conn, op: StreamOp::Connect { .. } } => conn,
-            Transmit::Message { assoc, op: MessageOp::Connect { .. } } => assoc,
+            Transmit::Message { assoc, op: MessageAssociationOp::Connect { .. } } => assoc,
             other => panic!("{other:?}"),
         };
         drain_transmits(nodes).into_iter().map(id).collect()
@@ -269,13 +274,13 @@ mod tests {
     #[test]
     fn no_two_connections_have_one_id_even_when_slots_come_round() {
         let mut all = test_nodes(true);
-        all.next = NodeId::MAX - 2;
+        all.next = DiameterNodeSlot::MAX - 2;
         let first: Vec<_> = (0..3).map(|i| all.insert(test_node(i)).unwrap()).collect();
-        assert_eq!(first, [NodeId::MAX - 2, NodeId::MAX - 1, 0]);
+        assert_eq!(first, [DiameterNodeSlot::MAX - 2, DiameterNodeSlot::MAX - 1, 0]);
         all.handle_input(T, MachineInput::Timeout);
         let ids = opened_conns(&mut all);
         // One more node, whose next slot is taken.
-        all.next = NodeId::MAX - 2;
+        all.next = DiameterNodeSlot::MAX - 2;
         let id = all.insert(test_node(3)).unwrap();
         assert_eq!(id, 1);
         all.wake_node(T, id);
@@ -295,7 +300,10 @@ mod tests {
         all.handle_input(T, MachineInput::Stream { conn: ids[0], event });
         all.handle_input(
             T,
-            MachineInput::Message { assoc: ids[1], event: MessageEvent::Down(CloseReason::TimedOut) },
+            MachineInput::Message {
+                assoc: ids[1],
+                event: MessageAssociationEvent::Down(CloseReason::TimedOut),
+            },
         );
         assert_eq!(all.get(0).unwrap().connection_count(), 0);
         assert_eq!(all.counters().connect_failed, 2);
@@ -305,11 +313,13 @@ mod tests {
 
     #[test]
     fn accepted_connections_go_to_the_first_node_or_are_refused() {
-        let (conn, assoc) =
-            (ConnId::new_accepted(0).with_outer_slot(0), ConnId::new_accepted(1).with_outer_slot(0));
+        let (conn, assoc) = (
+            ConnId::nth_accepted_connection(0).with_outer_slot(0),
+            ConnId::nth_accepted_connection(1).with_outer_slot(0),
+        );
         let (listener, remote) = (LISTENER, socket_address(9));
         let connected = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
-        let up = MessageEvent::Accepted { listener, remote, streams: 1 };
+        let up = MessageAssociationEvent::Accepted { listener, remote, streams: 1 };
         for accepting in [true, false] {
             let mut all = test_nodes(accepting);
             all.insert(test_node(0)).unwrap();
@@ -318,7 +328,7 @@ mod tests {
             all.handle_input(T, MachineInput::Message { assoc, event: up });
             let refused = [
                 Transmit::Stream { conn, op: StreamOp::Abort },
-                Transmit::Message { assoc, op: MessageOp::Abort },
+                Transmit::Message { assoc, op: MessageAssociationOp::Abort },
             ];
             assert_eq!(drain_transmits(&mut all), if accepting { &[][..] } else { &refused });
             let taken = if accepting { 2 } else { 0 };
@@ -338,7 +348,7 @@ mod tests {
         let event = StreamEvent::Closed(CloseReason::Refused);
         all.handle_input(T, MachineInput::Stream { conn: ids[0], event });
         all.close_node(T, id, 2);
-        let abort = Transmit::Message { assoc: ids[1], op: MessageOp::Abort };
+        let abort = Transmit::Message { assoc: ids[1], op: MessageAssociationOp::Abort };
         assert_eq!(drain_transmits(&mut all), [abort]);
         assert_eq!((all.len(), all.poll_timeout()), (0, None));
         assert_eq!(all.counters().connect_failed, 1);

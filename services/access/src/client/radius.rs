@@ -1,7 +1,7 @@
-//! RADIUS: authentication (RFC 2865, RFC 3579), accounting (RFC 2866), dynamic authorisation (RFC 5176).
+//! RADIUS: authentication (RFC 2865, RFC 3579), accounting (RFC 2866), dynamic authorization (RFC 5176).
 
-use super::{ACCOUNTING, AaaFailure, AccessClientEvent, ConfigError};
-use crate::dynamic::{self, DynamicKind, DynamicRequest, ErrorCause};
+use super::{ACCOUNTING, AaaRequestFailure, AccessClientEvent, ConfigError};
+use crate::dynamic::{self, DynamicRequest, DynamicRequestKind, ErrorCause};
 use crate::reply::{AccessReply, ReplyContent};
 use crate::{AccessRequest, AccountingRecord, NasIdentity};
 use alloc::boxed::Box;
@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 use usher_core::timer::earliest_deadline;
 use usher_core::{
     CloseReason, CommandError, ConnId, Instant, ListenerId, Machine, MachineInput, MachineOutput,
-    OutputQueue, OwnerPath, SecureRng, SocketId, StreamEvent, StreamOp, Transmit, WallTime,
+    MachineOwnerPath, OutputQueue, SecureRng, SocketId, StreamEvent, StreamOp, Transmit, WallTime,
 };
-use usher_radius::FreshnessPolicy;
+use usher_radius::EventTimestampPolicy;
 use usher_radius::attribute::{AttributeList, ValueTooLong, kind};
 use usher_radius::client::{self, RadiusClient, RadiusClientCommand, RadiusReply, RequestTarget};
 use usher_radius::packet::PacketCode;
@@ -31,11 +31,11 @@ pub struct RadiusConfig {
     /// The servers that may send requests about sessions; `None` allows none. They send to [`DYNAMIC_SOCKET`]. A RadSec
     /// server may also use the connection that this client opened, since RadSec has one port for all packets (RFC 6614
     /// §2.1). A server without permission gets Error-Cause 406 on a connection (RFC 6614 §2.5).
-    pub dynamic: Option<Box<DynamicConfig>>,
+    pub dynamic: Option<Box<DynamicAuthConfig>>,
 }
 
 impl RadiusConfig {
-    /// Uses the client's first server only, without dynamic authorisation.
+    /// Uses the client's first server only, without dynamic authorization.
     #[must_use]
     pub const fn new(client: client::RadiusClientConfig) -> Self {
         Self { client, target: RequestTarget::Server(0), accounting: RequestTarget::Server(0), dynamic: None }
@@ -44,24 +44,24 @@ impl RadiusConfig {
 
 /// The servers that may end and change sessions (RFC 5176).
 #[derive(Clone, Debug)]
-pub struct DynamicConfig {
+pub struct DynamicAuthConfig {
     /// The servers by their addresses, with their secrets.
     pub clients: Vec<ClientConfig>,
     /// The maximum age of a request. `None` does not check it.
-    pub freshness: Option<FreshnessPolicy>,
+    pub freshness: Option<EventTimestampPolicy>,
 }
 
 /// The requests of a server (RFC 5176 §2).
 const REQUESTS: [PacketCode; 2] = [PacketCode::DISCONNECT_REQUEST, PacketCode::COA_REQUEST];
 
-/// The slot of the dynamic authorisation server within the client.
+/// The slot of the dynamic authorization server within the client.
 const DYNAMIC: u16 = 0;
 
-/// The socket for requests of dynamic authorisation, over RADIUS: UDP port 3799 (RFC 5176 §2.3).
-pub const DYNAMIC_SOCKET: SocketId = SocketId { owner: OwnerPath::from_slot(DYNAMIC), n: 0 };
+/// The socket for requests of dynamic authorization, over RADIUS: UDP port 3799 (RFC 5176 §2.3).
+pub const DYNAMIC_SOCKET: SocketId = SocketId { owner: MachineOwnerPath::from_slot(DYNAMIC), n: 0 };
 
 #[derive(Debug)]
-struct DynamicServer {
+struct DynamicAuthServer {
     server: RadiusServer,
     /// Unanswered requests: the code, and the State that the answer repeats (RFC 5176 §3.3).
     pending_requests: BTreeMap<u64, (PacketCode, Option<Vec<u8>>)>,
@@ -75,7 +75,7 @@ struct RadSecConnection {
     allows_dynamic_requests: bool,
 }
 
-impl DynamicServer {
+impl DynamicAuthServer {
     fn answer_request(
         &mut self,
         now: Instant,
@@ -88,20 +88,21 @@ impl DynamicServer {
             attributes.push_u32(kind::ERROR_CAUSE, cause as u32);
         }
         if let Some(state) = state {
-            // The value came in an attribute, so it fits.
+            // The value was in an attribute before, so it fits one.
             let _ = attributes.push_bytes(kind::STATE, &state);
         }
+        // RFC 5176, 2.3, 3.2: each request gets an ACK or a NAK.
         let code = dynamic::answer_code(asked, answer.is_ok());
         self.server.handle_command(now, server::RadiusServerCommand::Respond { token, code, attributes })
     }
 }
 
 #[derive(Debug)]
-pub(super) struct RadiusAccess {
+pub(super) struct RadiusAccessClient {
     client: RadiusClient,
     target: RequestTarget,
     accounting: RequestTarget,
-    dynamic: Option<DynamicServer>,
+    dynamic: Option<DynamicAuthServer>,
     /// The client's open connections, on which servers may send requests too.
     shared: BTreeMap<ConnId, RadSecConnection>,
     /// True once there has been a RadSec connection.
@@ -112,19 +113,19 @@ pub(super) struct RadiusAccess {
     spare: Option<AttributeList>,
 }
 
-impl RadiusAccess {
+impl RadiusAccessClient {
     pub(super) fn new(config: RadiusConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
         let dynamic = match config.dynamic {
             Some(dynamic) => {
-                let DynamicConfig { clients, freshness } = *dynamic;
+                let DynamicAuthConfig { clients, freshness } = *dynamic;
                 let role = PortRole::DynamicAuthorization;
                 let standard = server::RadiusServerConfig::new(clients);
-                // "The time window used for duplicate detection MUST be the same" (RFC 5176 §6.3).
+                // RFC 5176, 6.3: "The time window used for duplicate detection MUST be the same".
                 let retain = freshness.map_or(standard.retain, |freshness| freshness.window);
                 let server =
                     server::RadiusServerConfig { role, streams: role, freshness, retain, ..standard };
                 let server = RadiusServer::new(server, SecureRng::from_seed(rng.random_array()))?;
-                Some(DynamicServer { server, pending_requests: BTreeMap::new() })
+                Some(DynamicAuthServer { server, pending_requests: BTreeMap::new() })
             }
             None => None,
         };
@@ -152,7 +153,7 @@ impl RadiusAccess {
     }
 
     /// Writes the attributes of a request.
-    fn write_attributes(
+    fn build_request_attributes(
         &mut self,
         write: impl FnOnce(&mut AttributeList) -> Result<(), ValueTooLong>,
     ) -> Result<AttributeList, CommandError> {
@@ -173,9 +174,9 @@ impl RadiusAccess {
         request: &AccessRequest<'_>,
     ) -> Result<(), CommandError> {
         if request.name.is_empty() {
-            return Err(CommandError::Invalid("a User-Name has at least one octet"));
+            return Err(CommandError::Invalid("a User-Name needs at least one octet"));
         }
-        let attributes = self.write_attributes(|a| {
+        let attributes = self.build_request_attributes(|a| {
             a.push_bytes(kind::USER_NAME, request.name)?;
             nas.append_identity(&request.port, a)?;
             if let Some(mtu) = request.port.framed_mtu(nas) {
@@ -202,16 +203,16 @@ impl RadiusAccess {
         nas: &NasIdentity,
         record: &AccountingRecord<'_>,
     ) -> Result<AttributeList, CommandError> {
-        self.write_attributes(|a| {
+        self.build_request_attributes(|a| {
             a.push_u32(kind::ACCT_STATUS_TYPE, record.status_type());
             a.push_text(kind::ACCT_SESSION_ID, record.session)?;
-            if record.kind.is_of_server() {
+            if record.kind.is_server_record() {
                 nas.append_identity(&record.port, a)?;
                 a.extend(&nas.attributes);
                 return Ok(());
             }
             if !record.name.is_empty() {
-                // RFC 2866 §5.13: a name too long for an attribute is omitted. Acct-Session-Id and Class identify the
+                // RFC 2866, 5.13: a name too long for an attribute is omitted. Acct-Session-Id and Class identify the
                 // session.
                 let _ = a.push_bytes(kind::USER_NAME, record.name);
             }
@@ -238,7 +239,7 @@ impl RadiusAccess {
     }
 
     pub(super) fn cancel_request(&mut self, now: Instant, token: u64) {
-        // The request may be answered already.
+        // If the request has been answered already, there is nothing to cancel.
         let _ = self.client.handle_command(now, RadiusClientCommand::Cancel { token });
     }
 
@@ -261,7 +262,7 @@ impl RadiusAccess {
         if let (MachineInput::Timeout, Some(dynamic)) = (input, &mut self.dynamic) {
             dynamic.server.handle_input(now, input);
         }
-        // Requests on a connection are handled while the connection's server is known.
+        // Requests from a connection are handled now, while the connection still shows which server sent them.
         self.handle_dynamic_requests(now, nas);
         self.drop_closed_connections(now);
     }
@@ -289,7 +290,8 @@ impl RadiusAccess {
                             dynamic.server.handle_input(now, stream_input(conn, StreamEvent::Data(packet)));
                             dynamic.server.is_connected(conn)
                         }
-                        (Ok(packet), _) => match server::build_nak(packet) {
+                        // RFC 6614, 2.5: an unwanted request gets a NAK with Error-Cause 406.
+                        (Ok(packet), _) => match server::build_unsupported_request_nak(packet) {
                             Some(nak) if nak.is_empty() => true,
                             Some(nak) => {
                                 outputs.push_transmit(Transmit::Stream { conn, op: StreamOp::Data }, nak);
@@ -299,7 +301,7 @@ impl RadiusAccess {
                         },
                     };
                     if !is_good {
-                        return client.reset_connection(now, conn);
+                        return client.reset_malformed_connection(now, conn);
                     }
                 }
             }
@@ -361,8 +363,8 @@ impl RadiusAccess {
                 secret: asked.secret,
             };
             let kind = match code {
-                PacketCode::DISCONNECT_REQUEST => DynamicKind::Disconnect,
-                _ => DynamicKind::Change,
+                PacketCode::DISCONNECT_REQUEST => DynamicRequestKind::Disconnect,
+                _ => DynamicRequestKind::Change,
             };
             let content = AccessReply(ReplyContent::Radius(response));
             let state = content.value(kind::STATE).map(<[u8]>::to_vec);
@@ -370,7 +372,7 @@ impl RadiusAccess {
             let request = DynamicRequest { token, kind, session: None, content };
             match request.validate_request(nas) {
                 Ok(()) => self.outputs.push_event(AccessClientEvent::Dynamic(Box::new(request))),
-                // The request came just now, so it is pending.
+                // The request has just arrived and is still pending, so the answer does not fail.
                 Err(cause) => drop(dynamic.answer_request(now, token, Err(cause))),
             }
         }
@@ -407,7 +409,7 @@ impl RadiusAccess {
         outside: impl Fn(&mut Transmit),
     ) -> Option<AccessClientEvent> {
         if self.dynamic.is_some() || self.by_radsec {
-            outputs.up_to_event(outside, |buf| self.poll_output(buf))
+            outputs.queue_until_event(outside, |buf| self.poll_output(buf))
         } else {
             self.client.next_event(outputs, outside).map(translate_event)
         }
@@ -427,11 +429,11 @@ fn translate_event(event: client::RadiusClientEvent) -> AccessClientEvent {
         client::RadiusClientEvent::TimedOut { token } if token & ACCOUNTING != 0 => {
             return AccessClientEvent::Accounted {
                 token: token & !ACCOUNTING,
-                result: Err(AaaFailure::Timeout),
+                result: Err(AaaRequestFailure::Timeout),
             };
         }
         client::RadiusClientEvent::TimedOut { token } => {
-            return AccessClientEvent::Failed { token, failure: AaaFailure::Timeout };
+            return AccessClientEvent::Failed { token, failure: AaaRequestFailure::Timeout };
         }
         client::RadiusClientEvent::Server { server, health, cause } => {
             return AccessClientEvent::Server { server, health, cause };
@@ -439,14 +441,19 @@ fn translate_event(event: client::RadiusClientEvent) -> AccessClientEvent {
     };
     let (token, code) = (response.token, response.code);
     if token & ACCOUNTING != 0 {
-        let kept = if code == PacketCode::ACCOUNTING_RESPONSE { Ok(()) } else { Err(AaaFailure::BadAnswer) };
+        let kept =
+            if code == PacketCode::ACCOUNTING_RESPONSE { Ok(()) } else { Err(AaaRequestFailure::BadAnswer) };
         return AccessClientEvent::Accounted { token: token & !ACCOUNTING, result: kept };
     }
     let reply = AccessReply(ReplyContent::Radius(response));
     match code {
         PacketCode::ACCESS_REJECT => AccessClientEvent::Reject { token, reply },
-        PacketCode::ACCESS_CHALLENGE if reply.is_sound() => AccessClientEvent::Challenge { token, reply },
-        PacketCode::ACCESS_ACCEPT if reply.is_sound() => AccessClientEvent::Accept { token, reply },
-        _ => AccessClientEvent::Failed { token, failure: AaaFailure::BadAnswer },
+        PacketCode::ACCESS_CHALLENGE if reply.has_valid_attributes() => {
+            AccessClientEvent::Challenge { token, reply }
+        }
+        PacketCode::ACCESS_ACCEPT if reply.has_valid_attributes() => {
+            AccessClientEvent::Accept { token, reply }
+        }
+        _ => AccessClientEvent::Failed { token, failure: AaaRequestFailure::BadAnswer },
     }
 }

@@ -11,7 +11,7 @@ fn test_pools(ranges: &[&[&str]]) -> AddressPools {
         ranges: ranges.iter().map(|text| test_range(text)).collect(),
     };
     let config: Vec<PoolConfig> = ranges.iter().enumerate().map(pool).collect();
-    AddressPools::new(&config, &HashState::with_seed(1))
+    AddressPools::new(&config, &SeededHashState::with_seed(1))
 }
 fn address_lease(text: &str) -> Lease {
     Lease::Address(text.parse().unwrap())
@@ -105,7 +105,7 @@ fn each_lease_of_a_range_is_found_at_its_place() {
 fn a_pool_gives_what_it_has_ranges_of() {
     let pools =
         test_pools(&[&["10.0.0.0/29"], &["2001:db8::/40/56"], &["2001:db8:1::/120", "2001:db8:2::/40/56"]]);
-    let gives: Vec<_> = (0..4).map(|pool| pools.lease_kinds(pool)).collect();
+    let gives: Vec<_> = (0..4).map(|pool| pools.leases_addresses_and_prefixes(pool)).collect();
     assert_eq!(gives, [(true, false), (false, true), (true, true), (false, false)]);
     assert_eq!((pools.find_pool("pool 1"), pools.find_pool("pool 9")), (Some(1), None));
 }

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
 use usher_access::{
-    AaaConfig, AaaFailure, AccessClientCommand, AccessClientEvent, AccountingRecord, DiameterConnections,
-    NasPort, RecordKind, SessionTraffic, TerminateCause,
+    AaaConfig, AaaRequestFailure, AccessClientCommand, AccessClientEvent, AccountingRecord,
+    AccountingRecordKind, DiameterConnections, NasPort, SessionTraffic, TerminateCause,
 };
 use usher_core::{CommandError, Duration, Instant};
 use usher_diameter::ResultCode;
-use usher_diameter::accounting::{AccountingAnswer, AccountingRequest, RecordType};
+use usher_diameter::accounting::{AccountingAnswer, AccountingRecordType, AccountingRequest};
 use usher_diameter::codes;
 use usher_diameter::node;
 use usher_radius::attribute::kind;
 use usher_radius::{AttributeList, PacketCode};
 
-fn test_record(kind: RecordKind, number: u32) -> AccountingRecord<'static> {
+fn test_record(kind: AccountingRecordKind, number: u32) -> AccountingRecord<'static> {
     AccountingRecord {
         name: b"ann",
         port: NasPort { number: Some(7), calling_station: Some("00-10-A4-23-19-C0"), ..NasPort::default() },
@@ -63,14 +63,14 @@ const ACKNOWLEDGING_SERVER: ServerScript = ServerScript {
     },
     diameter: |message| {
         let acr = AccountingRequest::parse(message.avps.as_sequence()).unwrap();
-        let starts = acr.record_type == RecordType::Start;
+        let starts = acr.record_type == AccountingRecordType::Start;
         let counted = |n: u64| (!starts).then_some(n);
         assert_eq!((acr.user_name, acr.acct_session_id), (Some("ann"), Some(&b"00c0ffee"[..])));
         assert_eq!((acr.nas.port, acr.session_time), (Some(7), (!starts).then_some(90)));
         assert_eq!((acr.input_octets, acr.output_octets), (counted(0x1_0000_0005), counted(7)));
         assert_eq!((acr.input_packets, acr.output_packets), (counted(3), counted(4)));
         // Idle Timeout (RFC 4005 §9.3.5).
-        let stops = acr.record_type == RecordType::Stop;
+        let stops = acr.record_type == AccountingRecordType::Stop;
         assert_eq!(acr.termination_cause, stops.then_some(14));
         let classes = message.avps.as_sequence().get_all(codes::CLASS).map(|a| a.data);
         assert_eq!(classes.collect::<Vec<_>>(), [b"gold", b"west"]);
@@ -85,7 +85,11 @@ const ACKNOWLEDGING_SERVER: ServerScript = ServerScript {
 fn a_session_is_told_from_start_to_stop() {
     for carrier in CARRIERS {
         let mut w = AccessTestNetwork::new(carrier, 1, ACKNOWLEDGING_SERVER);
-        for (n, kind) in [RecordKind::Start, RecordKind::Interim, RecordKind::Stop].into_iter().enumerate() {
+        for (n, kind) in
+            [AccountingRecordKind::Start, AccountingRecordKind::Interim, AccountingRecordKind::Stop]
+                .into_iter()
+                .enumerate()
+        {
             let now = w.net.now();
             w.net[w.nas].send_record(now, n as u64, &test_record(kind, n as u32)).unwrap();
             w.run_seconds(1);
@@ -113,12 +117,14 @@ fn records_of_a_session_share_a_connection_and_are_cancellable() {
     for session in ["00c0ffee", "00c0ffef"] {
         for token in 0..4 {
             let now = w.net.now();
-            let record = AccountingRecord { session, ..test_record(RecordKind::Interim, token as u32) };
+            let record =
+                AccountingRecord { session, ..test_record(AccountingRecordKind::Interim, token as u32) };
             w.net[w.nas].send_record(now, token, &record).unwrap();
         }
         w.net.send_command(w.nas, AccessClientCommand::CancelRecord { token: 2 }).unwrap();
         w.run_seconds(100);
-        let timed_out = |token| AccessClientEvent::Accounted { token, result: Err(AaaFailure::Timeout) };
+        let timed_out =
+            |token| AccessClientEvent::Accounted { token, result: Err(AaaRequestFailure::Timeout) };
         assert_eq!(w.take_events(), [0, 1, 3].map(timed_out));
     }
     let told: BTreeSet<_> = w.net.take_events(w.diameter[0]).into_iter().filter_map(session_of).collect();
@@ -133,7 +139,7 @@ fn a_later_start_names_a_session_of_an_earlier_one_as_that_did() {
     let named = |start| {
         let mut w = AccessTestNetwork::new(TestTransport::Diameter, 1, ACKNOWLEDGING_SERVER);
         let now = w.net.now();
-        let record = AccountingRecord { start, ..test_record(RecordKind::Stop, u32::MAX) };
+        let record = AccountingRecord { start, ..test_record(AccountingRecordKind::Stop, u32::MAX) };
         w.net[w.nas].send_record(now, 1, &record).unwrap();
         w.run_seconds(5);
         w.net.take_events(w.diameter[0]).into_iter().find_map(session_of).unwrap()
@@ -159,10 +165,13 @@ fn a_record_that_is_not_kept_says_why() {
     for carrier in CARRIERS {
         let mut w = AccessTestNetwork::new(carrier, 1, refuses);
         let now = w.net.now();
-        w.net[w.nas].send_record(now, 3, &test_record(RecordKind::Start, 0)).unwrap();
+        w.net[w.nas].send_record(now, 3, &test_record(AccountingRecordKind::Start, 0)).unwrap();
         w.run_seconds(100);
-        let failure =
-            if carrier == TestTransport::Diameter { AaaFailure::Fault(4002) } else { AaaFailure::Timeout };
+        let failure = if carrier == TestTransport::Diameter {
+            AaaRequestFailure::Fault(4002)
+        } else {
+            AaaRequestFailure::Timeout
+        };
         assert_eq!(
             w.take_event(),
             AccessClientEvent::Accounted { token: 3, result: Err(failure) },
@@ -177,14 +186,14 @@ fn a_record_may_share_a_requests_token_and_is_cancelled_alone() {
     for carrier in CARRIERS {
         let mut w = AccessTestNetwork::new(carrier, 1, silent);
         let now = w.net.now();
-        let request = usher_access::AccessRequest::new(b"ann", usher_access::LoginProof::Pap(b"x"));
+        let request = usher_access::AccessRequest::new(b"ann", usher_access::UserCredentials::Pap(b"x"));
         w.net[w.nas].send_request(now, 3, &request).unwrap();
-        w.net[w.nas].send_record(now, 3, &test_record(RecordKind::Start, 0)).unwrap();
+        w.net[w.nas].send_record(now, 3, &test_record(AccountingRecordKind::Start, 0)).unwrap();
         w.net.send_command(w.nas, AccessClientCommand::CancelRecord { token: 3 }).unwrap();
         w.run_seconds(100);
         assert_eq!(
             w.take_event(),
-            AccessClientEvent::Failed { token: 3, failure: AaaFailure::Timeout },
+            AccessClientEvent::Failed { token: 3, failure: AaaRequestFailure::Timeout },
             "{carrier:?}"
         );
     }
@@ -195,15 +204,15 @@ fn what_is_owed_goes_as_soon_as_the_server_is_there_again() {
     let config = AaaConfig::Diameter(Box::new(diameter_config(1)));
     let mut w =
         AccessTestNetwork::with_record_queue(config, TestTransport::Diameter, 1, ACKNOWLEDGING_SERVER);
-    w.net.set_refusing(w.diameter[0], true);
+    w.net.set_refusing_connections(w.diameter[0], true);
     w.net.reset_connections(w.diameter[0]);
     w.run_seconds(1);
     let now = w.net.now();
-    w.net[w.nas].send_record(now, 1, &test_record(RecordKind::Stop, 1)).unwrap();
+    w.net[w.nas].send_record(now, 1, &test_record(AccountingRecordKind::Stop, 1)).unwrap();
     // By then it pauses a minute at a time.
     w.run_seconds(275);
     assert_eq!(w.take_events(), []);
-    w.net.set_refusing(w.diameter[0], false);
+    w.net.set_refusing_connections(w.diameter[0], false);
     w.run_seconds(31);
     let said = w.net.take_events(w.nas);
     let [
@@ -220,11 +229,11 @@ fn what_is_owed_goes_as_soon_as_the_server_is_there_again() {
 fn a_value_that_does_not_fit_is_refused_and_changes_nothing() {
     let mut w = AccessTestNetwork::new(TestTransport::Udp, 1, ACKNOWLEDGING_SERVER);
     let (now, long) = (w.net.now(), "x".repeat(254));
-    let record = AccountingRecord { session: &long, ..test_record(RecordKind::Start, 0) };
+    let record = AccountingRecord { session: &long, ..test_record(AccountingRecordKind::Start, 0) };
     assert!(matches!(w.net[w.nas].send_record(now, 1, &record), Err(CommandError::Invalid(_))));
     let mut w = AccessTestNetwork::new(TestTransport::Diameter, 1, ACKNOWLEDGING_SERVER);
     let now = w.net.now();
-    let record = AccountingRecord { name: &[0xff], ..self::test_record(RecordKind::Start, 0) };
+    let record = AccountingRecord { name: &[0xff], ..self::test_record(AccountingRecordKind::Start, 0) };
     assert!(matches!(w.net[w.nas].send_record(now, 1, &record), Err(CommandError::Invalid(_))));
 }
 
@@ -241,7 +250,7 @@ fn a_session_of_a_long_name_is_accounted_without_it() {
     };
     let mut w = AccessTestNetwork::new(TestTransport::Udp, 1, nameless);
     let (now, long) = (w.net.now(), [b'x'; 305]);
-    let record = AccountingRecord { name: &long, ..test_record(RecordKind::Start, 0) };
+    let record = AccountingRecord { name: &long, ..test_record(AccountingRecordKind::Start, 0) };
     w.net[w.nas].send_record(now, 1, &record).unwrap();
     w.run_seconds(1);
     assert_eq!(w.take_event(), AccessClientEvent::Accounted { token: 1, result: Ok(()) });

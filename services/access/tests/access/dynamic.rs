@@ -6,14 +6,14 @@ use crate::world::{
 };
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use usher_access::{
-    AaaConfig, AaaFailure, AccessClient, AccessClientCommand, AccessClientEvent, AccessRequest,
-    DYNAMIC_SOCKET, DynamicConfig, DynamicKind, ErrorCause, LoginProof, NasIdentity, NasPort,
-    SessionIdentity, TerminateCause,
+    AaaConfig, AaaRequestFailure, AccessClient, AccessClientCommand, AccessClientEvent, AccessRequest,
+    DYNAMIC_SOCKET, DynamicAuthConfig, DynamicRequestKind, ErrorCause, NasIdentity, NasPort, SessionIdentity,
+    TerminateCause, UserCredentials,
 };
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::{
-    CommandError, ConnId, Duration, Instant, ListenerId, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
-    Seed, StreamEvent, StreamOp, Transmit,
+    CommandError, ConnId, Duration, Instant, ListenerId, Machine, MachineInput, MachineOutputOf, NoJob,
+    OutputQueue, Seed, StreamEvent, StreamOp, Transmit,
 };
 use usher_crypto::digest::md5;
 use usher_diameter::avp::AvpBuf;
@@ -23,7 +23,7 @@ use usher_diameter::{DiameterMessage, ResultCode};
 use usher_radius::attribute::{error_cause, kind};
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
 use usher_radius::server::ClientConfig;
-use usher_radius::{AttributeList, FreshnessPolicy, PacketCode};
+use usher_radius::{AttributeList, EventTimestampPolicy, PacketCode};
 
 const SILENT: ServerScript = ServerScript { radius: |_| None, diameter: |_| None };
 
@@ -42,14 +42,14 @@ fn test_session() -> SessionIdentity<'static> {
 }
 
 /// A NAS that complies for its session, and a server with permission.
-fn radius_nas() -> (AccessTestNetwork, HostHandle<RadiusClient>) {
+fn radius_nas() -> (AccessTestNetwork, NetworkHostHandle<RadiusClient>) {
     radius_of(NasIdentity { address: Some(NAS), ..NasIdentity::for_ethernet("nas.example.org") })
 }
-fn radius_of(identity: NasIdentity) -> (AccessTestNetwork, HostHandle<RadiusClient>) {
+fn radius_of(identity: NasIdentity) -> (AccessTestNetwork, NetworkHostHandle<RadiusClient>) {
     let mut config = radius_config(TestTransport::Udp, 1);
     let clients = vec![ClientConfig::new(SERVERS[1], 32, test_secret())];
-    let freshness = Some(FreshnessPolicy::default());
-    config.dynamic = Some(Box::new(DynamicConfig { clients, freshness }));
+    let freshness = Some(EventTimestampPolicy::default());
+    config.dynamic = Some(Box::new(DynamicAuthConfig { clients, freshness }));
     let mut w =
         AccessTestNetwork::with_identity(identity, AaaConfig::Radius(config), TestTransport::Udp, 1, SILENT);
     w.net.bind_socket(w.nas, DYNAMIC_SOCKET, SocketAddr::new(NAS, 3799));
@@ -63,7 +63,7 @@ fn radius_of(identity: NasIdentity) -> (AccessTestNetwork, HostHandle<RadiusClie
     w.net.on_event(w.nas, |event| {
         let AccessClientEvent::Dynamic(request) = event else { return None };
         let found = request.is_about(&test_session());
-        let answer = match request.changed_attributes().next() {
+        let answer = match request.changed_attribute_numbers().next() {
             _ if !found => Err(ErrorCause::SessionContextNotFound),
             Some(kind) if kind != kind::SESSION_TIMEOUT && kind != kind::STATE => {
                 Err(ErrorCause::UnsupportedAttribute)
@@ -78,7 +78,7 @@ fn radius_of(identity: NasIdentity) -> (AccessTestNetwork, HostHandle<RadiusClie
 
 /// Returns the NAS's answer, or `None`.
 fn send_dynamic_request(
-    (w, asker): &mut (AccessTestNetwork, HostHandle<RadiusClient>),
+    (w, asker): &mut (AccessTestNetwork, NetworkHostHandle<RadiusClient>),
     code: PacketCode,
     write: impl FnOnce(&mut AttributeList),
 ) -> Option<(PacketCode, Option<u32>, AttributeList)> {
@@ -229,7 +229,7 @@ fn strangers_and_what_is_old_are_not_heard() {
     };
     assert_eq!(send_dynamic_request(&mut world, PacketCode::DISCONNECT_REQUEST, old), None);
     assert!(world.0.net[world.0.nas].dynamic_counters().unwrap().stale > 0);
-    // The AAA server for logins is no client of dynamic authorisation.
+    // The AAA server for logins is no client of dynamic authorization.
     let config =
         client::RadiusClientConfig::for_server(ServerConfig::new(SocketAddr::new(NAS, 3799), test_secret()));
     let asker = RadiusClient::new(config, Seed::new(1).derive_secure_rng("stranger", 0)).unwrap();
@@ -272,7 +272,7 @@ impl Machine for RadSecServer {
         self.outputs.push_transmit(Transmit::Stream { conn, op: StreamOp::Data }, octets);
         Ok(())
     }
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -290,11 +290,11 @@ fn radsec_packet(code: PacketCode, identifier: u8, authenticator: [u8; 16], attr
 /// A NAS with a login at a RadSec server, and the request's head. This address may send dynamic requests.
 fn by_radsec(
     asker: Option<IpAddr>,
-) -> (MachineNetwork, HostHandle<AccessClient>, HostHandle<RadSecServer>, (u8, [u8; 16])) {
+) -> (MachineNetwork, NetworkHostHandle<AccessClient>, NetworkHostHandle<RadSecServer>, (u8, [u8; 16])) {
     let mut config = radius_config(TestTransport::RadSec, 1);
     config.dynamic = asker.map(|asker| {
         let clients = vec![ClientConfig::for_radsec(asker, 32, Vec::new())];
-        Box::new(DynamicConfig { clients, freshness: None })
+        Box::new(DynamicAuthConfig { clients, freshness: None })
     });
     let mut net = test_network();
     let identity = NasIdentity { address: Some(NAS), ..NasIdentity::for_ethernet("nas.example.org") };
@@ -310,7 +310,7 @@ fn by_radsec(
         Some((Duration::ZERO, AccessClientCommand::AnswerDynamic { token: request.token, answer }))
     });
     let now = net.now();
-    net[nas].send_request(now, 1, &AccessRequest::new(b"ann", LoginProof::Pap(b"x"))).unwrap();
+    net[nas].send_request(now, 1, &AccessRequest::new(b"ann", UserCredentials::Pap(b"x"))).unwrap();
     net.run_for(Duration::from_millis(100));
     let asked = net.take_events(server).remove(0).1;
     let mut authenticator = [0; 16];
@@ -355,7 +355,7 @@ fn a_radsec_server_asks_by_the_connection_that_the_nas_opened() {
         // A malformed packet ends the connection, and both ends remove it.
         net.send_command(server, vec![43, 1, 0, 3]).unwrap();
         net.run_for(Duration::from_millis(100));
-        assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1);
+        assert_eq!(net[nas].radius_counters().unwrap().connections_malformed, 1);
         assert_eq!(net[server].conn, None);
     }
 }
@@ -386,7 +386,7 @@ fn a_packet_that_ends_a_radsec_connection_is_its_last() {
             net.send_command(server, stretch.concat()).unwrap();
             net.run_for(Duration::from_millis(10));
             assert_eq!(net.take_events(nas).len(), 0, "{asker:?} {case}");
-            assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1, "{asker:?} {case}");
+            assert_eq!(net[nas].radius_counters().unwrap().connections_malformed, 1, "{asker:?} {case}");
             assert_eq!((net[server].conn, net.take_events(server).len()), (None, 0), "{asker:?} {case}");
             // The pending request goes by the next connection.
             net.run_for(Duration::from_secs(5));
@@ -440,7 +440,9 @@ fn network_for_user(name: &[u8]) -> AccessTestNetwork {
         script,
     );
     let now = w.net.now();
-    w.net[w.nas].send_request(now, 1 << 32 | 5, &AccessRequest::new(name, LoginProof::Pap(b"x"))).unwrap();
+    w.net[w.nas]
+        .send_request(now, 1 << 32 | 5, &AccessRequest::new(name, UserCredentials::Pap(b"x")))
+        .unwrap();
     w.run_seconds(1);
     w
 }
@@ -490,7 +492,7 @@ fn a_diameter_server_ends_a_session_and_gets_its_termination() {
     let id = session_id(&mut w);
     w.net.on_event(w.nas, |event| {
         let AccessClientEvent::Dynamic(request) = event else { return None };
-        assert_eq!((request.kind, request.session), (DynamicKind::Disconnect, Some(1 << 32 | 5)));
+        assert_eq!((request.kind, request.session), (DynamicRequestKind::Disconnect, Some(1 << 32 | 5)));
         Some((Duration::ZERO, AccessClientCommand::AnswerDynamic { token: request.token, answer: Ok(()) }))
     });
     assert_eq!(send_server_request(&mut w, command::ABORT_SESSION, &id), ResultCode::SUCCESS);
@@ -550,7 +552,7 @@ fn the_server_gets_a_termination_for_an_unusable_session() {
     let mut w = network_for_user(b"eve");
     assert_eq!(
         w.take_event(),
-        AccessClientEvent::Failed { token: 1 << 32 | 5, failure: AaaFailure::BadAnswer }
+        AccessClientEvent::Failed { token: 1 << 32 | 5, failure: AaaRequestFailure::BadAnswer }
     );
     assert!(is_told(&mut w));
 }
@@ -561,7 +563,10 @@ fn a_diameter_server_wants_a_user_authenticated_again() {
     let id = session_id(&mut w);
     w.net.on_event(w.nas, |event| {
         let AccessClientEvent::Dynamic(request) = event else { return None };
-        assert_eq!((request.kind, request.changed_attributes().count()), (DynamicKind::Reauthenticate, 0));
+        assert_eq!(
+            (request.kind, request.changed_attribute_numbers().count()),
+            (DynamicRequestKind::Reauthenticate, 0)
+        );
         let answer = Err(ErrorCause::AdministrativelyProhibited);
         Some((Duration::ZERO, AccessClientCommand::AnswerDynamic { token: request.token, answer }))
     });

@@ -6,8 +6,8 @@ use crate::world::{
 };
 use std::num::NonZeroU16;
 use usher_access::{
-    AaaConfig, AaaFailure, AccessClient, AccessClientCommand, AccessClientEvent, AccessRequest, ConfigError,
-    DiameterConnections, LoginProof, NasIdentity,
+    AaaConfig, AaaRequestFailure, AccessClient, AccessClientCommand, AccessClientEvent, AccessRequest,
+    ConfigError, DiameterConnections, NasIdentity, UserCredentials,
 };
 use usher_core::{CommandError, Seed};
 use usher_diameter::ResultCode;
@@ -16,7 +16,7 @@ use usher_diameter::node::{DiameterNodeCommand as NodeCommand, DisconnectCause, 
 use usher_radius::attribute::{kind, vendor};
 use usher_radius::{AttributeList, PacketCode};
 
-const LOGIN_REQUEST: AccessRequest<'_> = AccessRequest::new(b"ann", LoginProof::Pap(b"secret"));
+const LOGIN_REQUEST: AccessRequest<'_> = AccessRequest::new(b"ann", UserCredentials::Pap(b"secret"));
 const ACCEPTS: ServerScript = ServerScript {
     radius: |_| Some((PacketCode::ACCESS_ACCEPT, AttributeList::new())),
     diameter: |message| Some((ResultCode::SUCCESS, answer_avps(message))),
@@ -40,7 +40,8 @@ fn a_silent_server_is_given_up_and_another_is_asked_instead() {
             match w.take_event() {
                 AccessClientEvent::Accept { token: 1, .. } if servers == 2 => {}
                 // The watchdog detects a silent peer, and there is no other.
-                AccessClientEvent::Failed { token: 1, failure: AaaFailure::Timeout } if servers == 1 => {}
+                AccessClientEvent::Failed { token: 1, failure: AaaRequestFailure::Timeout }
+                    if servers == 1 => {}
                 other => panic!("{carrier:?} {servers} {other:?}"),
             }
         }
@@ -57,11 +58,11 @@ fn a_server_that_is_gone_is_not_asked_again() {
         assert!(matches!(w.take_event(), AccessClientEvent::Accept { token: 1, .. }));
         match carrier {
             TestTransport::Diameter => {
-                w.net.set_refusing(w.diameter[0], true);
+                w.net.set_refusing_connections(w.diameter[0], true);
                 w.net.reset_connections(w.diameter[0]);
             }
             _ => {
-                w.net.set_refusing(w.radius[0], true);
+                w.net.set_refusing_connections(w.radius[0], true);
                 w.net.reset_connections(w.radius[0]);
             }
         }
@@ -92,21 +93,24 @@ fn an_answer_that_makes_no_sense_lets_nobody_in() {
             w.run_seconds(1);
             assert_eq!(
                 w.take_event(),
-                AccessClientEvent::Failed { token: 1, failure: AaaFailure::BadAnswer }
+                AccessClientEvent::Failed { token: 1, failure: AaaRequestFailure::BadAnswer }
             );
         }
     }
     type DiameterScript =
         fn(&usher_diameter::DiameterMessage) -> Option<(ResultCode, usher_diameter::AvpBuf)>;
-    let diameter: [(DiameterScript, AaaFailure); 4] = [
+    let diameter: [(DiameterScript, AaaRequestFailure); 4] = [
         // Without Auth-Request-Type.
-        (|_| Some((ResultCode::SUCCESS, usher_diameter::AvpBuf::new())), AaaFailure::BadAnswer),
-        (|m| Some((ResultCode::SUCCESS, answer_with_avp(m, codes::SESSION_TIMEOUT))), AaaFailure::BadAnswer),
+        (|_| Some((ResultCode::SUCCESS, usher_diameter::AvpBuf::new())), AaaRequestFailure::BadAnswer),
+        (
+            |m| Some((ResultCode::SUCCESS, answer_with_avp(m, codes::SESSION_TIMEOUT))),
+            AaaRequestFailure::BadAnswer,
+        ),
         (
             |m| Some((ResultCode::MULTI_ROUND_AUTH, answer_with_avp(m, codes::IDLE_TIMEOUT))),
-            AaaFailure::BadAnswer,
+            AaaRequestFailure::BadAnswer,
         ),
-        (|m| Some((ResultCode::TOO_BUSY, answer_avps(m))), AaaFailure::Fault(3002)),
+        (|m| Some((ResultCode::TOO_BUSY, answer_avps(m))), AaaRequestFailure::Fault(3002)),
     ];
     for (script, failure) in diameter {
         let mut w = AccessTestNetwork::new(
@@ -187,7 +191,7 @@ fn what_cannot_be_is_refused() {
     assert!(invalid(w.net[w.nas].send_request(
         now,
         1,
-        &AccessRequest::new(b"ann", LoginProof::Pap(&[0; 129]))
+        &AccessRequest::new(b"ann", UserCredentials::Pap(&[0; 129]))
     )));
     let connect = NodeCommand::Connect { peer: PeerId(0) };
     assert!(invalid(w.net.send_command(w.nas, AccessClientCommand::Diameter(connect))));

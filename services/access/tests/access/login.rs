@@ -3,8 +3,8 @@
 use crate::world::{AccessTestNetwork, CARRIERS, ServerScript, TestTransport, answer_avps, server_identity};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_access::{
-    AccessClientEvent, AccessReply, AccessRequest, ChapResponse, FramedAddress, LoginContinuation,
-    LoginProof, MsChapResponse, MsChapV2Response, NasPort, ProofError,
+    AccessClientEvent, AccessReply, AccessRequest, ChapResponse, FramedAddress, LoginRoundState,
+    MsChapResponse, MsChapV2Response, NasPort, ServerProofError, UserCredentials,
 };
 use usher_core::Duration;
 use usher_diameter::ResultCode;
@@ -121,7 +121,7 @@ const WHOLE: ServerScript = ServerScript {
             });
         }
         avps.push_u32(codes::AUTHORIZATION_LIFETIME, 1800).push(codes::EAP_MASTER_SESSION_KEY, &[9; 64]);
-        avps.push(AvpId::of_vendor(vendor::MICROSOFT, 28, false), &[192, 0, 2, 53]);
+        avps.push(AvpId::new_vendor_avp_id(vendor::MICROSOFT, 28, false), &[192, 0, 2, 53]);
         let view = message.avps.as_sequence();
         let mut said = AttributeList::new();
         let (name, nas) = if let Ok(der) = DiameterEapRequest::parse(view) {
@@ -181,11 +181,11 @@ fn has_valid_proof(a: &AttributeList, password: Option<&[u8]>) -> bool {
 fn each_proof_reaches_the_server_and_the_whole_reply_comes_back() {
     let (v2, _) = MsChapV2Response::from_password(3, CHALLENGE, [5; 16], NAME, PASSWORD);
     let proofs = [
-        LoginProof::Eap(&[2, 1, 0, 6, 1, b'a']),
-        LoginProof::Pap(PASSWORD),
-        LoginProof::Chap(ChapResponse::from_password(3, &CHALLENGE, PASSWORD)),
-        LoginProof::MsChap(MsChapResponse::from_password(3, *b"8 octets", PASSWORD)),
-        LoginProof::MsChapV2(v2),
+        UserCredentials::Eap(&[2, 1, 0, 6, 1, b'a']),
+        UserCredentials::Pap(PASSWORD),
+        UserCredentials::Chap(ChapResponse::from_password(3, &CHALLENGE, PASSWORD)),
+        UserCredentials::MsChap(MsChapResponse::from_password(3, *b"8 octets", PASSWORD)),
+        UserCredentials::MsChapV2(v2),
     ];
     for carrier in CARRIERS {
         let mut w = AccessTestNetwork::new(carrier, 1, WHOLE);
@@ -246,10 +246,10 @@ fn a_switch_says_what_it_is() {
 fn a_continuation_takes_what_a_challenge_said_to_the_next_round() {
     for carrier in CARRIERS {
         let mut w = AccessTestNetwork::new(carrier, 1, ROUNDS);
-        let (mut next, mut eap) = (LoginContinuation::new(), Vec::new());
+        let (mut next, mut eap) = (LoginRoundState::new(), Vec::new());
         for round in 0..3 {
             let now = w.net.now();
-            let proof = LoginProof::Eap(&[2, 9, 0, 6, 4, 0]);
+            let proof = UserCredentials::Eap(&[2, 9, 0, 6, 4, 0]);
             let request = AccessRequest { continues: Some(&next), ..AccessRequest::new(NAME, proof) };
             w.net[w.nas].send_request(now, 4, &request).unwrap();
             w.run_seconds(1);
@@ -281,14 +281,14 @@ fn a_reject_says_why() {
         diameter: |message| {
             let mut avps = answer_avps(message);
             avps.push_str(codes::REPLY_MESSAGE, "Not today.");
-            avps.push(AvpId::of_vendor(vendor::MICROSOFT, 2, false), b"\x03E=691 R=0");
+            avps.push(AvpId::new_vendor_avp_id(vendor::MICROSOFT, 2, false), b"\x03E=691 R=0");
             Some((ResultCode::AUTHENTICATION_REJECTED, avps))
         },
     };
     for carrier in CARRIERS {
         let mut w = AccessTestNetwork::new(carrier, 1, script);
         let now = w.net.now();
-        w.net[w.nas].send_request(now, 1, &AccessRequest::new(NAME, LoginProof::Pap(PASSWORD))).unwrap();
+        w.net[w.nas].send_request(now, 1, &AccessRequest::new(NAME, UserCredentials::Pap(PASSWORD))).unwrap();
         w.run_seconds(1);
         let AccessClientEvent::Reject { token: 1, reply } = w.take_event() else { panic!("{carrier:?}") };
         assert_eq!(reply.reply_messages().collect::<Vec<_>>(), [b"Not today."]);
@@ -318,11 +318,11 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
         (|r| Some((PacketCode::ACCESS_ACCEPT, accept_with_proof(&r.attributes, true, None))), Ok(())),
         (
             |r| Some((PacketCode::ACCESS_ACCEPT, accept_with_proof(&r.attributes, false, None))),
-            Err(ProofError::Response),
+            Err(ServerProofError::Response),
         ),
         (
             |r| Some((PacketCode::ACCESS_ACCEPT, accept_with_proof(&r.attributes, true, Some(1)))),
-            Err(ProofError::Keys),
+            Err(ServerProofError::Keys),
         ),
     ];
     let challenge =
@@ -336,7 +336,7 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
             MsChapV2Response::from_password(7, challenge, peer, b"User", b"clientPass");
         let now = w.net.now();
         w.net[w.nas]
-            .send_request(now, 1, &AccessRequest::new(b"User", LoginProof::MsChapV2(response)))
+            .send_request(now, 1, &AccessRequest::new(b"User", UserCredentials::MsChapV2(response)))
             .unwrap();
         w.run_seconds(1);
         let AccessClientEvent::Accept { reply, .. } = w.take_event() else { panic!() };
@@ -360,7 +360,7 @@ fn the_keys_of_ms_chap_are_read() {
         let mut w =
             AccessTestNetwork::new(TestTransport::Udp, 1, ServerScript { radius, diameter: |_| None });
         let now = w.net.now();
-        let proof = LoginProof::MsChap(MsChapResponse::from_password(7, [8; 8], PASSWORD));
+        let proof = UserCredentials::MsChap(MsChapResponse::from_password(7, [8; 8], PASSWORD));
         w.net[w.nas].send_request(now, 1, &AccessRequest::new(NAME, proof)).unwrap();
         w.run_seconds(1);
         let AccessClientEvent::Accept { reply, .. } = w.take_event() else { panic!() };
@@ -391,7 +391,7 @@ fn diameter_says_without_end_in_two_ways() {
     for carrier in CARRIERS {
         let mut w = AccessTestNetwork::new(carrier, 1, UNLIMITED);
         let now = w.net.now();
-        w.net[w.nas].send_request(now, 1, &AccessRequest::new(NAME, LoginProof::Pap(PASSWORD))).unwrap();
+        w.net[w.nas].send_request(now, 1, &AccessRequest::new(NAME, UserCredentials::Pap(PASSWORD))).unwrap();
         w.run_seconds(1);
         let AccessClientEvent::Accept { reply, .. } = w.take_event() else { panic!("{carrier:?}") };
         let ends = (carrier != TestTransport::Diameter).then_some(Duration::ZERO);

@@ -6,7 +6,7 @@ use usher_access::{
     AaaClientConfig, AaaConfig, AccessClient, AccessClientEvent, AccountingRetryConfig, DiameterConfig,
     DiameterConnections, NasIdentity, RadiusConfig,
 };
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, ListenerId, Seed, SocketId};
 use usher_diameter::avp::AvpBuf;
@@ -15,7 +15,7 @@ use usher_diameter::node::{self, DiameterNode};
 use usher_diameter::peer::capabilities::DiameterApplication;
 use usher_diameter::{DiameterMessage, ResultCode};
 use usher_radius::client::{
-    self, FailoverPolicy, LivenessConfig, RequestTarget, RetransmissionPolicy, ServerConfig,
+    self, FailoverPolicy, RequestTarget, RetransmissionPolicy, ServerConfig, ServerLivenessConfig,
 };
 use usher_radius::server::{self, ClientConfig, RadiusServer};
 use usher_radius::{AttributeList, PacketCode, SharedSecret};
@@ -58,7 +58,7 @@ pub(crate) fn radius_config(carrier: TestTransport, servers: usize) -> RadiusCon
             TestTransport::RadSec => ServerConfig::for_radsec(address),
             _ => ServerConfig::new(address, test_secret()),
         };
-        ServerConfig { liveness: Some(LivenessConfig::default()).filter(|_| servers > 1), ..config }
+        ServerConfig { liveness: Some(ServerLivenessConfig::default()).filter(|_| servers > 1), ..config }
     };
     let mut client = client::RadiusClientConfig::for_server(server(0));
     client.servers = (0..servers).map(server).collect();
@@ -93,9 +93,9 @@ pub(crate) fn diameter_config(servers: usize) -> DiameterConfig {
 /// A client and its servers.
 pub(crate) struct AccessTestNetwork {
     pub(crate) net: MachineNetwork,
-    pub(crate) nas: HostHandle<AccessClient>,
-    pub(crate) radius: Vec<HostHandle<RadiusServer>>,
-    pub(crate) diameter: Vec<HostHandle<DiameterNode>>,
+    pub(crate) nas: NetworkHostHandle<AccessClient>,
+    pub(crate) radius: Vec<NetworkHostHandle<RadiusServer>>,
+    pub(crate) diameter: Vec<NetworkHostHandle<DiameterNode>>,
 }
 
 impl AccessTestNetwork {

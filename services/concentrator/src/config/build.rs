@@ -1,12 +1,14 @@
 //! Builds the machine's configuration from a file: checks beyond its types, and keys and certificates.
 
-use super::model::{ConcentratorFile, EapMethod, IdentTable, NatWord, PortsTable, WhenAwayWord};
+use super::model::{
+    AaaOutagePolicyName, ConcentratorConfigFile, EapMethod, IdentTable, NatModeName, PortBlocksTable,
+};
 use crate::addresses::AddressingConfig;
-use crate::grace::WhenAway;
-use crate::identity::TranslationConfig;
+use crate::grace::AaaOutagePolicy;
+use crate::identity::NatAddressConfig;
 use crate::service::{AccessConcentratorConfig, AuthenticationBackend};
 use crate::session::{RateProfile, SessionLimits};
-use crate::track::PortBlocks;
+use crate::track::PortBlockMapping;
 use crate::users::LocalUsers;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -16,18 +18,18 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use usher_access::pool::{PoolConfig, PoolRange};
-use usher_access::{FailureLimit, PORT_TYPE_ETHERNET};
+use usher_access::{LoginFailureLimit, PORT_TYPE_ETHERNET};
 use usher_access_config::{AccessConfigBuilder, NasKind};
 use usher_config::units::{PositiveCount, TimeSpan};
-use usher_config::{ConfigEnvironment, KeyedError, Prefix, name_hint};
-use usher_core::{Duration, PortId};
-use usher_crypto::tls::{ClientConfig, WallClock};
+use usher_config::{ConfigEnvironment, KeyPathError, Prefix, name_hint};
+use usher_core::{Duration, LinkLayerPortId};
+use usher_crypto::tls::{ClientConfig, SharedWallClock};
 use usher_eap::packet::EapType;
 use usher_ident_service as ident;
 use usher_ppp::LinkConfig;
 use usher_ppp::auth::AuthenticationProtocol;
 use usher_ppp::concentrator::{ConcentratorConfig, ConcentratorPort};
-use usher_ppp::pppoe::{MacAddress, RateLimit};
+use usher_ppp::pppoe::{MacAddress, TokenBucketRate};
 
 /// The NAS parameters. With this Framed-MTU the EAP packets of an AAA server fit a session's frame.
 const NAS: NasKind = NasKind { called: "concentrator", port_type: PORT_TYPE_ETHERNET, framed_mtu: 1400 };
@@ -47,11 +49,11 @@ pub(super) type BuiltConfig = (AccessConcentratorConfig, BTreeMap<SocketAddr, Cl
 
 /// Builds the configuration, and reports faults.
 pub(super) fn build_config(
-    file: &ConcentratorFile,
+    file: &ConcentratorConfigFile,
     base: &Path,
     outside: &dyn ConfigEnvironment,
-    clock: &WallClock,
-) -> (Option<BuiltConfig>, Vec<KeyedError>) {
+    clock: &SharedWallClock,
+) -> (Option<BuiltConfig>, Vec<KeyPathError>) {
     let mut builder = AccessConfigBuilder::new(base, outside, clock);
     let mut found = Vec::new();
     let config = build_machine_config(&mut builder, &mut found, file, base, outside);
@@ -62,8 +64,8 @@ pub(super) fn build_config(
 
 fn build_machine_config(
     builder: &mut AccessConfigBuilder<'_>,
-    found: &mut Vec<KeyedError>,
-    file: &ConcentratorFile,
+    found: &mut Vec<KeyPathError>,
+    file: &ConcentratorConfigFile,
     base: &Path,
     outside: &dyn ConfigEnvironment,
 ) -> Option<AccessConcentratorConfig> {
@@ -73,23 +75,21 @@ fn build_machine_config(
     let addressing = build_addressing(builder, file, &pools);
     let judge = if file.aaa.is_some() { AuthenticationBackend::Aaa } else { AuthenticationBackend::Local };
     if judge == AuthenticationBackend::Aaa && !file.user.is_empty() {
-        builder.report_fault(
-            &["user"],
-            "[aaa] judges who is let in, and knows users of its own: keep one of both",
-        );
+        builder.report_fault(&["user"], "local users have no effect with [aaa]; keep one of both");
     }
-    // A host must get its reply while it still retransmits: for PAP about half a minute (RFC 1661 §4.6).
+    // The AAA server must answer while the host still retransmits its request: with PAP for about half a minute (RFC
+    // 1661 §4.6).
     let aaa = file.aaa.as_ref().map(|table| builder.build_aaa(table, &NAS, file.limits.login.get() / 3));
     let users = LocalUsers {
         methods: file.authentication.eap_methods.iter().map(|method| eap_type(*method)).collect(),
         passwords: Arc::new(builder.read_passwords(&file.user)),
         failures: Some(&file.authentication).filter(|table| table.failures > 0).map(|table| {
-            FailureLimit::new(table.failures, table.failures_within.get(), table.failures_hold.get())
+            LoginFailureLimit::new(table.failures, table.failure_window.get(), table.lockout_time.get())
         }),
     };
-    let when_away = match file.authentication.when_away {
-        WhenAwayWord::Refuse => WhenAway::Refuse,
-        WhenAwayWord::Grace => WhenAway::Grace(file.authentication.grace_time.get()),
+    let without_aaa = match file.authentication.without_aaa {
+        AaaOutagePolicyName::Refuse => AaaOutagePolicy::Refuse,
+        AaaOutagePolicyName::Grace => AaaOutagePolicy::Grace(file.authentication.grace_time.get()),
     };
     let mut rates: Vec<RateProfile> = Vec::new();
     for (i, rate) in file.rate.iter().enumerate() {
@@ -97,7 +97,7 @@ fn build_machine_config(
         if rates.iter().any(|other| other.name == rate.name) {
             builder.report_fault(
                 &["rate", &number, "name"],
-                format!("there are two [[rate]] \"{}\"", rate.name),
+                format!("two [[rate]] have the name \"{}\"", rate.name),
             );
         }
         let (up, down) =
@@ -108,13 +108,13 @@ fn build_machine_config(
     let blocks = blocks.and_then(|table| self::build_port_blocks(builder, table));
     let ident = file.ident.as_ref().map(|table| self::build_ident_config(found, table, base, outside));
     check_data_plane(builder, file);
-    if file.data.nat == NatWord::Blocks
+    if file.data.nat == NatModeName::Blocks
         && let Some(blocks) = &blocks
     {
         check_translated_pools(builder, &file.service.pools, &pools, blocks);
     }
     let translation =
-        file.ident.as_ref().map(|table| TranslationConfig { addresses: table.masquerade.clone() });
+        file.ident.as_ref().map(|table| NatAddressConfig { addresses: table.masquerade.clone() });
     let limits = &file.limits;
     Some(AccessConcentratorConfig {
         ppp,
@@ -126,7 +126,7 @@ fn build_machine_config(
         },
         users,
         trust_certificate_names: file.authentication.trust_certificate_names,
-        when_away,
+        without_aaa,
         addressing,
         pools,
         rates,
@@ -144,7 +144,7 @@ fn build_machine_config(
             None => None,
         },
         translation: translation.unwrap_or_default(),
-        // The host sets this and the following from its data plane and the log.
+        // The host sets this field and the next two, from its data plane and from the log.
         metered: false,
         lost: Vec::new(),
         unacknowledged_stops: Vec::new(),
@@ -162,7 +162,7 @@ fn check_interfaces(builder: &mut AccessConfigBuilder<'_>, interfaces: &[String]
     if interfaces.is_empty() {
         builder.report_fault(
             &["listen"],
-            "\"interfaces\" is missing: the network interfaces with hosts behind them, such as [\"eth1\"]",
+            "\"interfaces\" is missing: name the network interfaces with hosts behind them, such as [\"eth1\"]",
         );
     }
     for (i, name) in interfaces.iter().enumerate() {
@@ -170,15 +170,18 @@ fn check_interfaces(builder: &mut AccessConfigBuilder<'_>, interfaces: &[String]
         let at = ["listen", "interfaces", &number];
         // The kernel's limit of interface names (IFNAMSIZ).
         if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) {
-            builder.report_fault(&at, format!("\"{name}\" cannot be an interface's name"));
+            builder.report_fault(&at, format!("\"{name}\" is not an interface name"));
         }
         if interfaces.iter().take(i).any(|other| other == name) {
-            builder.report_fault(&at, format!("\"{name}\" is there already"));
+            builder.report_fault(&at, format!("\"{name}\" is listed twice"));
         }
     }
 }
 
-fn build_ppp_config(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFile) -> ConcentratorConfig {
+fn build_ppp_config(
+    builder: &mut AccessConfigBuilder<'_>,
+    file: &ConcentratorConfigFile,
+) -> ConcentratorConfig {
     let (service, limits) = (&file.service, &file.limits);
     let standard = ConcentratorConfig::default();
     if service.name.is_empty() || service.name.len() > 64 {
@@ -193,7 +196,7 @@ fn build_ppp_config(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFi
     if file.authentication.protocols.is_empty() {
         builder.report_fault(
             &["authentication", "protocols"],
-            "without a protocol nobody could show who it is: [\"eap\", \"mschapv2\", \"chap\"] are the usual ones",
+            "hosts need a protocol to log in; the default is [\"eap\", \"mschapv2\", \"chap\"]",
         );
     }
     let local_eap =
@@ -201,17 +204,17 @@ fn build_ppp_config(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFi
     if local_eap && file.authentication.eap_methods.is_empty() {
         builder.report_fault(
             &["authentication", "eap_methods"],
-            "\"eap\" is among the protocols, and needs a method",
+            "\"eap\" in \"protocols\" needs at least one method",
         );
     }
     if limits.sessions.get() > 65_534 {
-        builder.report_fault(&["limits", "sessions"], "PPPoE can tell 65534 sessions apart");
+        builder.report_fault(&["limits", "sessions"], "PPPoE allows at most 65534 sessions");
     }
-    let rate = |per_second: PositiveCount| RateLimit {
+    let rate = |per_second: PositiveCount| TokenBucketRate {
         per_second: per_second.get(),
         burst: per_second.get().saturating_mul(5),
     };
-    let port = |n| ConcentratorPort { port: PortId(n), address: UNKNOWN, mtu: 1500 };
+    let port = |n| ConcentratorPort { port: LinkLayerPortId(n), address: UNKNOWN, mtu: 1500 };
     ConcentratorConfig {
         name: service.name.clone(),
         ports: (0..).zip(&file.listen.interfaces).map(|(n, _)| port(n)).collect(),
@@ -231,7 +234,7 @@ fn build_ppp_config(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFi
         initiations_per_station: rate(limits.discovery_per_station),
         requests_per_station: rate(limits.discovery_per_station),
         initiations: rate(limits.discovery),
-        initiations_per_circuit: RateLimit {
+        initiations_per_circuit: TokenBucketRate {
             per_second: limits.discovery_per_station.get().saturating_mul(10),
             burst: limits.discovery_per_station.get().saturating_mul(50),
         },
@@ -241,7 +244,7 @@ fn build_ppp_config(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFi
 
 fn build_addressing(
     builder: &mut AccessConfigBuilder<'_>,
-    file: &ConcentratorFile,
+    file: &ConcentratorConfigFile,
     pools: &[PoolConfig],
 ) -> AddressingConfig {
     let service = &file.service;
@@ -255,12 +258,12 @@ fn build_addressing(
             PoolRange::Prefixes { .. } => prefixes,
             PoolRange::Addresses { first, .. } => !prefixes && first.is_ipv4(),
         });
-        // An invalid range has been reported already.
+        // If all ranges of the pool are invalid, that has been reported already.
         if !fits && !known.ranges.is_empty() {
             let wanted = if prefixes {
-                "prefixes, as of \"2001:db8:1::/48/64\""
+                "prefixes, such as \"2001:db8:1::/48/64\""
             } else {
-                "IPv4 addresses, as of \"10.0.0.0/16\""
+                "IPv4 addresses, such as \"10.0.0.0/16\""
             };
             builder.report_fault(at, format!("the [[pool]] \"{name}\" has no {wanted}"));
         }
@@ -278,17 +281,18 @@ fn build_addressing(
     if service.address.is_none() && !service.pools.is_empty() {
         builder.report_fault(
             &["service"],
-            "\"address\" is missing: the concentrator's IPv4 address, such as \"10.0.0.1\"",
+            "\"address\" is missing: set the concentrator's IPv4 address, such as \"10.0.0.1\"",
         );
     }
     if service.address.is_none() && !ipv6 {
         builder.report_fault(
             &["service"],
-            "hosts would get no address: write \"address\" with pools for IPv4, prefix_pool for IPv6, or both",
+            "hosts would get no address: set \"address\" and \"pools\" for IPv4, \"prefix_pool\" for IPv6, or both",
         );
     }
     if service.address.is_some() && service.pools.is_empty() && file.aaa.is_none() {
-        builder.report_fault(&["service"], "\"pools\" is missing: where hosts get IPv4 addresses of");
+        builder
+            .report_fault(&["service"], "\"pools\" is missing: name the pools of IPv4 addresses for hosts");
     }
     AddressingConfig {
         local: service.address,
@@ -300,27 +304,29 @@ fn build_addressing(
     }
 }
 
-fn build_port_blocks(builder: &mut AccessConfigBuilder<'_>, table: &PortsTable) -> Option<PortBlocks> {
+fn build_port_blocks(
+    builder: &mut AccessConfigBuilder<'_>,
+    table: &PortBlocksTable,
+) -> Option<PortBlockMapping> {
     let at = ["tracking", "ports"];
     let inside = table.inside.parse::<PoolRange>().map_err(|error| error.to_string());
     let inside = inside.and_then(|range| match range {
         PoolRange::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => Ok((first, last)),
-        _ => Err(format!("{} is no range of IPv4 addresses, as 100.64.0.0/20 is", table.inside)),
+        _ => Err(format!("{} is not a range of IPv4 addresses, such as 100.64.0.0/20", table.inside)),
     });
     let inside = builder.ok_or_report(&[&at[..], &["inside"]].concat(), inside)?;
     for (i, address) in table.outside.iter().enumerate() {
         if table.outside.iter().take(i).any(|other| other == address) {
             let i = i.to_string();
-            builder
-                .report_fault(&[&at[..], &["outside", &i]].concat(), format!("{address} is there already"));
+            builder.report_fault(&[&at[..], &["outside", &i]].concat(), format!("{address} is listed twice"));
         }
     }
-    let made = PortBlocks::new(inside, &table.outside, table.first).map_err(|error| error.0);
+    let made = PortBlockMapping::new(inside, &table.outside, table.first).map_err(|error| error.0);
     builder.ok_or_report(&at, made)
 }
 
 fn build_ident_config(
-    found: &mut Vec<KeyedError>,
+    found: &mut Vec<KeyPathError>,
     table: &IdentTable,
     base: &Path,
     outside: &dyn ConfigEnvironment,
@@ -339,7 +345,7 @@ fn build_ident_config(
         ..ident::config::IdentConfigFile::default()
     };
     let (config, wrong) = ident::config::check_file(&file, base, outside);
-    let below = |(keys, message): KeyedError| {
+    let below = |(keys, message): KeyPathError| {
         (core::iter::once("ident".to_string()).chain(keys).collect::<Vec<_>>(), message)
     };
     let whole = wrong.is_empty();
@@ -352,58 +358,64 @@ fn check_translated_pools(
     builder: &mut AccessConfigBuilder<'_>,
     named: &[String],
     pools: &[PoolConfig],
-    blocks: &PortBlocks,
+    blocks: &PortBlockMapping,
 ) {
     for (i, name) in named.iter().enumerate() {
         let pool = pools.iter().find(|pool| pool.name == *name);
         let outside = pool.into_iter().flat_map(|pool| &pool.ranges).find(|range| match range {
             PoolRange::Addresses { first: IpAddr::V4(first), last: IpAddr::V4(last) } => {
-                blocks.block_of_host(*first).is_none() || blocks.block_of_host(*last).is_none()
+                blocks.port_block_of_host(*first).is_none() || blocks.port_block_of_host(*last).is_none()
             }
             _ => false,
         });
         if let Some(range) = outside {
             let message = format!(
-                "{range} of the [[pool]] \"{name}\" is not within \"inside\" of [tracking.ports], whose hosts alone are translated"
+                "{range} of the [[pool]] \"{name}\" is not within \"inside\" of [tracking.ports]; only hosts within \
+                 it are translated"
             );
             builder.report_fault(&["service", "pools", &i.to_string()], message);
         }
     }
 }
 
-fn check_data_plane(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorFile) {
+fn check_data_plane(builder: &mut AccessConfigBuilder<'_>, file: &ConcentratorConfigFile) {
     let data = &file.data;
     if data.device.is_empty() || data.device.len() > 15 || data.device.contains(['/', ' ', ':']) {
-        builder.report_fault(&["data", "device"], format!("\"{}\" cannot be a device's name", data.device));
+        builder.report_fault(&["data", "device"], format!("\"{}\" is not a device name", data.device));
     }
     if data.report.get() < Duration::from_secs(1) {
-        builder.report_fault(&["data", "report"], "once a second is often enough");
+        builder.report_fault(&["data", "report"], "the minimum is 1 s");
     }
     let ports = file.tracking.as_ref().and_then(|tracking| tracking.ports.as_ref());
-    if data.nat == NatWord::Blocks && ports.is_none() {
-        builder
-            .report_fault(&["data", "nat"], "\"blocks\" needs [tracking.ports], which says whose is which");
+    if data.nat == NatModeName::Blocks && ports.is_none() {
+        builder.report_fault(
+            &["data", "nat"],
+            "\"blocks\" needs [tracking.ports], which assigns the port blocks",
+        );
     }
     if let Some(tracking) = &file.tracking
         && tracking.folder.as_os_str().is_empty()
     {
-        builder.report_fault(&["tracking", "folder"], "the log needs a folder");
+        builder.report_fault(&["tracking", "folder"], "the session log needs a folder");
     }
     if let Some(ipfix) = file.tracking.as_ref().and_then(|tracking| tracking.ipfix.as_ref()) {
         if ipfix.collectors.is_empty() {
             let at = ["tracking", "ipfix", "collectors"];
             builder.report_fault(
                 &at,
-                "name a collector, such as [\"192.0.2.9:4739\"], or take [tracking.ipfix] away",
+                "name a collector, such as [\"192.0.2.9:4739\"], or remove [tracking.ipfix]",
             );
         }
         if ipfix.message < 512 {
             let at = ["tracking", "ipfix", "message"];
-            builder.report_fault(&at, "records need 512 octets at least, which every path carries");
+            builder.report_fault(&at, "the minimum is 512 octets, which every path carries");
         }
         if ipfix.refresh.get().is_zero() {
             let at = ["tracking", "ipfix", "refresh"];
-            builder.report_fault(&at, "templates have to be repeated: name a time, such as \"10 min\"");
+            builder.report_fault(
+                &at,
+                "the interval must not be 0 s: collectors need templates again; set one such as \"10 min\"",
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file as types. The documentation of these items is the published schema's.
+//! The tables as types. The published schema uses the documentation of these items.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -12,7 +12,7 @@ use usher_config::log::LogConfig;
 use usher_config::named;
 use usher_config::units::{BitRate, ByteSize, PositiveCount, TimeSpan};
 use usher_ident_service::DisclosureLevel;
-use usher_ident_service::config::{AskerTable, TokenTable};
+use usher_ident_service::config::{AskerTable, IdentTokenKeyTable};
 use usher_ppp::auth::AuthenticationProtocol;
 use usher_ppp::concentrator::ExcessSessionPolicy;
 
@@ -20,42 +20,42 @@ use usher_ppp::concentrator::ExcessSessionPolicy;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's PPPoE access concentrator")]
-pub struct ConcentratorFile {
-    /// Where hosts are served, and where the concentrator itself is asked.
+pub struct ConcentratorConfigFile {
+    /// The access interfaces, and the sockets for control and metrics.
     pub listen: ListenTable,
-    /// What hosts find, and which addresses they get.
-    pub service: ServiceTable,
-    /// How hosts show who they are.
+    /// The service that hosts find, and their addresses.
+    pub service: PppoeServiceTable,
+    /// The authentication of hosts.
     pub authentication: AuthenticationTable,
-    /// Users that the concentrator knows itself, where there is no `[aaa]`.
+    /// Local users, for a concentrator without `[aaa]`.
     pub user: Vec<UserTable>,
-    /// AAA servers, which judge who is let in and are told of sessions.
+    /// AAA servers: they decide logins and keep accounting.
     pub aaa: Option<AaaTable>,
-    /// Address pools. Those of addresses are for hosts, those of prefixes for their links and the networks behind them.
+    /// Address pools. Hosts get leases of addresses; their links and the networks behind them get prefixes.
     pub pool: Vec<PoolTable>,
-    /// Rates by name: an AAA server names one by Filter-Id, and that of the name `default` is for everybody else.
-    pub rate: Vec<RateTable>,
-    /// What nobody may exceed.
+    /// Rate limits by name. An AAA server selects one by Filter-Id; `default` applies to all others.
+    pub rate: Vec<RateLimitTable>,
+    /// Limits.
     pub limits: LimitsTable,
-    /// The log of who had which address when. Without it nothing is kept, and nothing can be answered later.
-    pub tracking: Option<TrackingTable>,
-    /// Who is told by IDENT whose a connection is.
+    /// The session log: which subscriber had which address, and when. Without it, later lookups are impossible.
+    pub tracking: Option<SessionLogTable>,
+    /// The IDENT server, which reveals the owners of connections.
     pub ident: Option<IdentTable>,
-    /// What carries packets.
+    /// The data plane.
     pub data: DataTable,
     /// The concentrator's own log.
     pub log: LogConfig,
 }
 
-/// Where hosts are served, and where the concentrator itself is asked.
+/// The access interfaces, and the sockets for control and metrics.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListenTable {
-    /// Network interfaces with hosts behind them: `["eth1"]`. They need no address.
+    /// The network interfaces with hosts behind them, such as `["eth1"]`. They need no address.
     pub interfaces: Vec<String>,
-    /// The control socket, by which `usher pppoe sessions`, `usher pppoe disconnect` and `usher who` ask.
+    /// The control socket for `usher pppoe sessions`, `usher pppoe disconnect` and `usher who`.
     pub control: PathBuf,
-    /// Where metrics are had over HTTP, in Prometheus's form, at `/metrics`; without it nowhere.
+    /// The address and port of metrics: HTTP, in the Prometheus text format, at `/metrics`. Without it there are none.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -65,32 +65,34 @@ impl Default for ListenTable {
     }
 }
 
-/// What hosts find, and which addresses they get.
+/// The service that hosts find, and their addresses.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ServiceTable {
-    /// The concentrator's name, which hosts are told (AC-Name).
+pub struct PppoeServiceTable {
+    /// The concentrator's name (AC-Name).
     pub name: String,
-    /// Names of services. Without any every name that a host asks for is taken.
+    /// Service names. Without any, the concentrator accepts every name that a host requests.
     pub services: Vec<String>,
-    /// The concentrator's IPv4 address of every link, such as `"10.0.0.1"`; without it hosts get no IPv4.
+    /// The concentrator's IPv4 address on every link, such as `"10.0.0.1"`. Without it hosts get no IPv4.
     pub address: Option<Ipv4Addr>,
-    /// Pools of IPv4 addresses, the first with a free one. The AAA server's word goes first.
+    /// Pools of IPv4 addresses. The first pool with a free address counts. A pool or address from the AAA server takes
+    /// precedence.
     pub pools: Vec<String>,
-    /// Whether hosts get IPv6 [default: where one of the two pools below is named].
+    /// Whether hosts get IPv6 [default: true if `prefix_pool` or `delegated_pool` is set].
     pub ipv6: Option<bool>,
-    /// The pool of the IPv6 prefixes of links, as of `"2001:db8:1::/48/64"`.
+    /// The pool of IPv6 prefixes for links, with ranges such as `"2001:db8:1::/48/64"`.
     pub prefix_pool: Option<String>,
-    /// The pool of IPv6 prefixes for networks behind hosts, which they ask for by DHCPv6, as of `"2001:db8:ff00::/40/56"`.
+    /// The pool of IPv6 prefixes that hosts request by DHCPv6 for the networks behind them, with ranges such as
+    /// `"2001:db8:ff00::/40/56"`.
     pub delegated_pool: Option<String>,
-    /// Name servers that hosts are told.
+    /// Name servers for hosts.
     pub dns: Vec<IpAddr>,
-    /// Whether line numbers that a switch adds to discovery packets (RFC 4679) are believed: only where it takes away those that
-    /// hosts send.
+    /// Whether to trust the circuit ids that a switch adds to discovery packets (RFC 4679). Safe only if the switch
+    /// removes those that hosts send.
     pub trust_circuit_id: bool,
 }
 
-impl Default for ServiceTable {
+impl Default for PppoeServiceTable {
     fn default() -> Self {
         Self {
             name: "usher".to_owned(),
@@ -119,46 +121,48 @@ usher_core::named! {
 }
 
 usher_core::named! {
-    "what is done while no AAA server answers";
-    /// What becomes of hosts while no AAA server answers.
+    "a policy for the time while no AAA server answers";
+    /// The policy while no AAA server answers.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum WhenAwayWord {
-        /// Nobody is let in; sessions that are there stay until their time is over.
+    pub enum AaaOutagePolicyName {
+        /// Logins are rejected. Existing sessions continue until their session timeout.
         Refuse = "refuse",
-        /// Who was let in lately by a password (PAP) is let in again by the same one, and sessions go on beyond their time, for
-        /// `grace_time`. What a challenge asks for (CHAP, MS-CHAPv2, EAP) the server alone can judge.
+        /// For `grace_time`, users who have logged in by PAP can log in again with the same password, and sessions
+        /// continue beyond their session timeout. CHAP, MS-CHAPv2 and EAP logins are rejected, because only the server
+        /// can verify them.
         Grace = "grace",
     }
 }
 
-/// How hosts show who they are.
+/// The authentication of hosts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthenticationTable {
-    /// The protocols that hosts may use, the preferred first. PAP shows the password to whoever listens on the Ethernet.
+    /// The protocols that hosts may use, the preferred first. PAP sends the password in the clear over the Ethernet.
     #[serde(deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<AuthenticationProtocol>")]
     pub protocols: Vec<AuthenticationProtocol>,
-    /// For users that the concentrator knows itself: the EAP methods that are proposed, the preferred first.
+    /// For local users: the EAP methods to propose, the preferred first.
     #[serde(deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<EapMethod>")]
     pub eap_methods: Vec<EapMethod>,
-    /// For users that the concentrator knows itself: failed logins under one name, or from one station (or circuit, with
-    /// `trust_circuit_id`), after which nothing more of it is weighed, but for a user at a station where its last login was right, within a
-    /// week; 0: no limit.
+    /// For local users: the number of failed logins that causes a lockout of a user name or a station (with
+    /// `trust_circuit_id`, of a circuit). A user with a successful login from a station within a week is locked out
+    /// there only by its own failures. `0`: no lockout.
     pub failures: u32,
-    /// Within this time.
-    pub failures_within: TimeSpan,
-    /// For this long.
-    pub failures_hold: TimeSpan,
-    /// Whether the AAA server lets nobody in by EAP-TLS whose certificate does not bear the user's name. Ours does so; FreeRADIUS and others
-    /// want `check_cert_cn` or the like for it. Without it such a user has a name only where the server says one.
+    /// The time within which failed logins are counted.
+    pub failure_window: TimeSpan,
+    /// The duration of a lockout.
+    pub lockout_time: TimeSpan,
+    /// Set it only if the AAA server rejects EAP-TLS logins whose certificate lacks the user's name. `usher aaa` does
+    /// so; FreeRADIUS and others need `check_cert_cn` or a similar setting. Otherwise such users get their names only
+    /// from the server's replies.
     pub trust_certificate_names: bool,
-    /// What becomes of hosts while no AAA server answers.
+    /// The policy while no AAA server answers.
     #[serde(deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<WhenAwayWord>")]
-    pub when_away: WhenAwayWord,
-    /// For so long, with `grace`.
+    #[schemars(schema_with = "named::schema::<AaaOutagePolicyName>")]
+    pub without_aaa: AaaOutagePolicyName,
+    /// The duration of `grace`.
     pub grace_time: TimeSpan,
 }
 
@@ -169,69 +173,69 @@ impl Default for AuthenticationTable {
             protocols: [Eap, MsChapV2, Chap].into(),
             eap_methods: [EapMethod::MsChapV2, EapMethod::Md5].into(),
             failures: 10,
-            failures_within: TimeSpan::from_secs(60),
-            failures_hold: TimeSpan::from_secs(60),
+            failure_window: TimeSpan::from_secs(60),
+            lockout_time: TimeSpan::from_secs(60),
             trust_certificate_names: false,
-            when_away: WhenAwayWord::Refuse,
+            without_aaa: AaaOutagePolicyName::Refuse,
             grace_time: TimeSpan::from_secs(3600),
         }
     }
 }
 
-/// Rates.
+/// A rate limit.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RateTable {
-    /// Their name.
+pub struct RateLimitTable {
+    /// Its name.
     pub name: String,
-    /// From a host: `"100 Mb/s"`; without it as fast as it goes.
+    /// The rate from a host, such as `"100 Mb/s"`. Without it the rate is unlimited.
     pub up: Option<BitRate>,
-    /// To a host.
+    /// The rate to a host.
     pub down: Option<BitRate>,
 }
 
-/// What nobody may exceed.
+/// Limits.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsTable {
-    /// Sessions at a time, at most 65534.
+    /// Concurrent sessions, at most 65534.
     pub sessions: PositiveCount,
-    /// Sessions at a time whose hosts are not let in yet. Where there are so many, a new one takes the place of the oldest of the interface
-    /// (and circuit, with `trust_circuit_id`) that has the most.
+    /// Concurrent sessions before the end of authentication. Beyond the limit, a new one evicts the oldest of the
+    /// interface (with `trust_circuit_id`, of the circuit) that has the most.
     pub half_open: PositiveCount,
-    /// Sessions at a time of one station.
+    /// Concurrent sessions of a station.
     pub sessions_per_station: PositiveCount,
-    /// Sessions at a time of one user; `0`: as many as it likes.
+    /// Concurrent sessions of a user. `0`: unlimited.
     pub sessions_per_user: u32,
-    /// What becomes of one session more of a station or user.
+    /// The policy for a session beyond the limit of its station or user.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<ExcessSessionPolicy>")]
     pub excess: ExcessSessionPolicy,
-    /// How long a session may last where the AAA server does not say. `"0 s"`: without end.
+    /// The session timeout if the AAA server sets none. `"0 s"`: unlimited.
     pub session_timeout: TimeSpan,
-    /// How long a session may carry nothing where the AAA server does not say. `"0 s"`: without end.
+    /// The idle timeout if the AAA server sets none. `"0 s"`: unlimited.
     pub idle_timeout: TimeSpan,
-    /// How long a host may take from its first packet until it is let in and has an address.
+    /// The time limit of a login, from the first packet to the address.
     pub login: TimeSpan,
-    /// How often a host is asked whether it lives. `"0 s"`: never.
+    /// The interval of LCP Echo-Requests, which detect dead hosts. `"0 s"`: none.
     pub keepalive: TimeSpan,
-    /// How many answers to that may be missing.
+    /// The number of consecutive unanswered Echo-Requests that ends a session.
     pub keepalive_failures: PositiveCount,
-    /// Discovery packets of one station a second; ten times as many of a circuit, with `trust_circuit_id`.
+    /// Discovery packets of a station per second. A circuit may send ten times as many, with `trust_circuit_id`.
     pub discovery_per_station: PositiveCount,
-    /// Discovery packets of all stations of an interface a second.
+    /// Discovery packets of all stations of an interface per second.
     pub discovery: PositiveCount,
-    /// Connections that a host may have begun at a time, by each of its IPv4 address and its prefixes, of TCP without those that are closed;
-    /// `0`: as many as it likes. What is beyond is dropped, by nftables [default: 4096 where nftables has rules for hosts, as `nat`, `[ident]`
-    /// and `translations` ask for; otherwise none, so that the system need not track connections].
+    /// Concurrent connections that a host has begun, per IPv4 address and per IPv6 prefix. Closed TCP connections do
+    /// not count. `0`: unlimited. nftables drops further connections [default: 4096 if `nat`, `[ident]` or
+    /// `translations` needs nftables; otherwise unlimited, so that the kernel need not track connections].
     pub connections: Option<u32>,
-    /// Connections that a host may begin a second, likewise, ten times as many at once after ten seconds without any; `0`: as many as it
-    /// likes [default: 100 where `connections` has one].
+    /// Connections that a host may begin per second, with a burst of ten times as many. `0`: unlimited [default: 100 if
+    /// `nat`, `[ident]` or `translations` needs nftables; otherwise unlimited].
     pub connections_per_second: Option<u32>,
 }
 
 impl LimitsTable {
-    /// Connections of a host at a time, and a second, where the file does not say.
+    /// The defaults: concurrent connections of a host, and connections per second.
     pub const CONNECTIONS: (u32, u32) = (4096, 100);
 }
 
@@ -258,43 +262,45 @@ impl Default for LimitsTable {
     }
 }
 
-/// The log of who had which address when.
+/// The session log: which subscriber had which address, and when.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct TrackingTable {
-    /// Its folder: a file of lines of JSON for each day, in UTC. A session is there before its host is let in.
+pub struct SessionLogTable {
+    /// The folder of the log, with one file of JSON lines per day (UTC). The log has each session before its login is
+    /// accepted.
     pub folder: PathBuf,
-    /// After how many days a day's file is deleted; `0`: never. What must be kept, and what may not be kept longer, is the law's.
+    /// The days after which a day's file is deleted. `0`: never. The law can require a minimum and a maximum.
     pub keep_days: u32,
-    /// Files to which is written who asked for whom, by `usher who` and by IDENT, each called so with its day (`audit-2026-11-26.jsonl`), and
-    /// kept as long as the log. `""`: none.
+    /// The audit of lookups by `usher who` and IDENT. Each day has a file with the day in its name
+    /// (`audit-2026-11-26.jsonl`); they are kept as long as the log. `""`: no audit.
     pub audit: PathBuf,
-    /// Hosts share addresses outside, each by a block of ports of its own.
-    pub ports: Option<PortsTable>,
-    /// Whether each connection that the kernel translates is logged, with its end inside and what stands for it outside, but not where
-    /// it goes (RFC 6888, REQ-12). Needed to answer for a past port of an address that hosts share without blocks of ports.
+    /// Port blocks: hosts share public addresses, and each has a block of ports of its own.
+    pub ports: Option<PortBlocksTable>,
+    /// Whether the log has each connection that the kernel translates: its inside and outside address and port, but not
+    /// its destination (RFC 6888, REQ-12). Lookups of a past port need it if hosts share an address without port
+    /// blocks.
     pub translations: bool,
-    /// With `translations`, how much is to be free on the disk that has the log. Where less is, and where the log cannot be written,
-    /// connections that hosts begin from IPv4 addresses are dropped until that is over; those that are there go on, and what is free
-    /// is for the log of sessions. At twice as much there is a warning.
+    /// With `translations`: the space to keep free on the disk of the log. With less, or if the log cannot be written,
+    /// new IPv4 connections of hosts are dropped. Existing connections continue, and the session log can use the rest.
+    /// Below twice this space the log has a warning.
     pub keep_free: ByteSize,
-    /// Collectors of IPFIX that are told, too, which addresses and ports stand for whom (RFC 8158).
+    /// IPFIX collectors that receive the translations, too (RFC 8158).
     pub ipfix: Option<IpfixTable>,
 }
 
-/// Collectors of IPFIX (RFC 7011), which are told over UDP. What is lost on the way they miss.
+/// IPFIX collectors (RFC 7011), over UDP. Lost messages are not sent again.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IpfixTable {
     /// Their addresses: `"192.0.2.9:4739"`.
     pub collectors: Vec<SocketAddr>,
-    /// The observation domain, by which a collector tells exporters of an address apart.
+    /// The observation domain: it distinguishes exporters with the same address.
     #[serde(default)]
     pub domain: u32,
-    /// Octets of the longest message: 512 to 65535. 512 are right where the path's MTU is not known.
+    /// The octets of the longest message: 512 to 65535. Use 512 if the path MTU is unknown.
     #[serde(default = "IpfixTable::message")]
     pub message: u16,
-    /// How often templates are repeated.
+    /// The interval at which templates are sent again.
     #[serde(default = "IpfixTable::refresh")]
     pub refresh: TimeSpan,
 }
@@ -308,7 +314,7 @@ impl IpfixTable {
     }
 }
 
-impl Default for TrackingTable {
+impl Default for SessionLogTable {
     fn default() -> Self {
         Self {
             folder: super::DEFAULT_FOLDER.into(),
@@ -322,44 +328,45 @@ impl Default for TrackingTable {
     }
 }
 
-/// Which ports of which address outside stand for a host (RFC 7422): computed, so that no connection is logged. With
-/// `nat = "blocks"` below `[data]` the kernel translates so.
+/// The port blocks of hosts (RFC 7422). The public address and ports of a host are computed, so no connection is
+/// logged. With `nat = "blocks"` in `[data]` the kernel uses them.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PortsTable {
-    /// The hosts' addresses: `"100.64.0.0/20"`, `"10.0.0.10-10.0.0.99"`.
+pub struct PortBlocksTable {
+    /// The addresses of hosts: `"100.64.0.0/20"`, `"10.0.0.10-10.0.0.99"`.
     pub inside: String,
-    /// The addresses outside, in the order in which they are shared out.
+    /// The public addresses, in the order of assignment.
     pub outside: Vec<Ipv4Addr>,
-    /// The first port that is shared out: those before it are reserved.
-    #[serde(default = "PortsTable::first")]
+    /// The first port to assign. Lower ports are reserved.
+    #[serde(default = "PortBlocksTable::first")]
     pub first: u16,
 }
 
-impl PortsTable {
+impl PortBlocksTable {
     const fn first() -> u16 {
         1024
     }
 }
 
-/// Who is told by IDENT (RFC 1413) whose a connection is.
+/// The IDENT server (RFC 1413), which reveals the owners of connections.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IdentTable {
-    /// Addresses with ports to listen on. Queries for hosts' own addresses are led to the first one's port, by nftables.
+    /// The addresses and ports to listen on. nftables redirects queries to hosts' addresses to the port of the first
+    /// one.
     pub listen: Vec<SocketAddr>,
-    /// Who may ask, and what each is told; the longest prefix that fits wins. Who is in none is not answered at all.
+    /// The permitted askers and their disclosure levels. The longest matching prefix counts. Others get no answer.
     pub asker: Vec<AskerTable>,
-    /// What is told to whom no `asker` names. Without it they are not answered.
+    /// The disclosure level of all other askers. Without it they get no answer.
     #[serde(deserialize_with = "optional")]
     #[schemars(schema_with = "named::schema::<DisclosureLevel>")]
     pub others: Option<DisclosureLevel>,
-    /// Users who do not want to be named: whoever asks for them hears HIDDEN-USER.
+    /// Users who are never named: the answer is HIDDEN-USER.
     pub hide: Vec<String>,
     /// The key of tokens, for askers with `disclose = "token"`.
-    pub token: Option<TokenTable>,
-    /// Addresses of this host's that several hosts share (masquerading): of a connection of theirs the system is asked which host
-    /// it is.
+    pub token: Option<IdentTokenKeyTable>,
+    /// This concentrator's addresses that several hosts share (masquerading). For their connections, the kernel's
+    /// connection tracking finds the host.
     pub masquerade: Vec<IpAddr>,
 }
 
@@ -383,26 +390,26 @@ fn optional<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Disclosu
 
 usher_core::named! {
     "a data plane";
-    /// What carries packets of sessions.
+    /// The kind of data plane.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum ModeWord {
-        /// This program: a packet socket and a TUN device.
+        /// In this program, by packet sockets and a TUN device.
         User = "user",
-        /// The kernel, by programs of eBPF that this program loads.
+        /// In the kernel, by eBPF programs.
         Ebpf = "ebpf",
-        /// The kernel's own PPPoE.
+        /// In the kernel, by its own PPPoE.
         Kernel = "kernel",
     }
 }
 
 usher_core::named! {
     "a hook of eBPF mode";
-    /// Where in the kernel eBPF mode takes PPPoE off.
+    /// The hook at which eBPF mode decapsulates PPPoE.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum HookWord {
-        /// At each interface where it is quicker: XDP where its driver has that, tc elsewhere and at an end of a veth pair.
+    pub enum EbpfHookName {
+        /// The faster one of each interface: XDP if its driver has it; tc otherwise, and for veth.
         Auto = "auto",
-        /// XDP, in the driver or, more slowly, behind it.
+        /// XDP: native if the driver has it, otherwise the slower generic XDP.
         Xdp = "xdp",
         /// tc's ingress.
         Tc = "tc",
@@ -411,40 +418,39 @@ usher_core::named! {
 
 usher_core::named! {
     "a translation of addresses";
-    /// What hosts' IPv4 addresses become outside.
+    /// The translation of hosts' IPv4 addresses.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum NatWord {
-        /// They stay as they are, or others translate them.
+    pub enum NatModeName {
+        /// No translation by this host.
         None = "none",
-        /// An address of the interface by which packets leave.
+        /// To an address of the outgoing interface.
         Masquerade = "masquerade",
-        /// The address and the block of ports that `[tracking.ports]` has for each.
+        /// To the host's public address and port block of `[tracking.ports]`.
         Blocks = "blocks",
     }
 }
 
-/// What carries packets.
+/// The data plane.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataTable {
-    /// Who does.
+    /// The kind of data plane.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<ModeWord>")]
     pub mode: ModeWord,
-    /// In mode ebpf, where PPPoE is taken off.
+    /// With `mode = "ebpf"`: the hook at which PPPoE is decapsulated.
     #[serde(deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<HookWord>")]
-    pub hook: HookWord,
-    /// The name of the device by which packets of hosts come out and go in.
+    #[schemars(schema_with = "named::schema::<EbpfHookName>")]
+    pub hook: EbpfHookName,
+    /// The name of the network device toward the sessions.
     pub device: String,
-    /// Whether the largest segment of TCP that hosts ask for is made to fit their sessions, for those who do not hear of packets
-    /// that are too long.
+    /// Whether to clamp the TCP MSS to the MTU of sessions. It helps where path MTU discovery fails.
     pub clamp_mss: bool,
-    /// Whether hosts' IPv4 addresses are translated, by nftables.
+    /// The translation of hosts' IPv4 addresses, by nftables.
     #[serde(deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<NatWord>")]
-    pub nat: NatWord,
-    /// How often it is counted what sessions have carried.
+    #[schemars(schema_with = "named::schema::<NatModeName>")]
+    pub nat: NatModeName,
+    /// The interval at which the traffic of sessions is counted.
     pub report: TimeSpan,
 }
 
@@ -452,10 +458,10 @@ impl Default for DataTable {
     fn default() -> Self {
         Self {
             mode: ModeWord::User,
-            hook: HookWord::Auto,
+            hook: EbpfHookName::Auto,
             device: "pppoe0".to_owned(),
             clamp_mss: true,
-            nat: NatWord::None,
+            nat: NatModeName::None,
             report: TimeSpan::from_secs(10),
         }
     }

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::tests::LOCAL;
-use usher_config::NoEnvironment;
+use usher_config::EmptyConfigEnvironment;
 use usher_core::WallTime;
 
 fn read_config(text: &str) -> Result<LoadedConcentratorConfig, ConfigErrors> {
-    parse("etc/pppoe.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
+    parse("etc/pppoe.toml", text, &EmptyConfigEnvironment, &SharedWallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
 fn fault_messages(text: &str) -> Vec<String> {
@@ -45,10 +45,10 @@ fn every_fault_has_its_place() {
         ),
         ("prefix_pool = \"links\"", "prefix_pool = \"students\"", "has no prefixes"),
         ("pools = [\"students\"]", "pools = [\"links\"]", "has no IPv4 addresses"),
-        ("\"eth1\"", "\"eth1\", \"eth1\"", "\"eth1\" is there already"),
-        ("\"eth1\"", "\"a long name of an interface\"", "cannot be an interface's name"),
-        ("[[rate]]", "[[rate]]\nname = \"default\"\n[[rate]]", "there are two [[rate]] \"default\""),
-        ("10.0.0.0/28", "10.0.0.0/33", "is no range"),
+        ("\"eth1\"", "\"eth1\", \"eth1\"", "\"eth1\" is listed twice"),
+        ("\"eth1\"", "\"a long name of an interface\"", "is not an interface name"),
+        ("[[rate]]", "[[rate]]\nname = \"default\"\n[[rate]]", "two [[rate]] have the name \"default\""),
+        ("10.0.0.0/28", "10.0.0.0/33", "is not a range"),
         (
             "[tracking]",
             "[tracking.ports]\ninside = \"10.0.0.0/8\"\noutside = [\"192.0.2.1\"]",
@@ -61,7 +61,7 @@ fn every_fault_has_its_place() {
             "[tracking.ports]\ninside = \"10.0.0.0/29\"\noutside = [\"192.0.2.1\"]\n[data]\nnat = \"blocks\"",
             "of the [[pool]] \"students\" is not within \"inside\"",
         ),
-        ("[tracking]", "[ident]\nothers = \"token\"", "there is no key for tokens"),
+        ("[tracking]", "[ident]\nothers = \"token\"", "tokens need a key"),
         (
             "[tracking]",
             "[aaa]\nnas_identifier = \"a\"\n[[aaa.radius]]\naddress = \"192.0.2.9:1812\"\nsecret = \"sixteen octets!!\"",

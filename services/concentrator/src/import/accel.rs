@@ -21,18 +21,18 @@ const SECTION_MODULES: &[(&str, &[&str])] = &[
 ];
 
 /// A setting of the file.
-struct ConfOption {
+struct AccelPppOption {
     /// The line, from 1.
     line: usize,
     section: String,
     name: String,
     value: String,
-    state: OptionState,
+    state: AccelPppOptionState,
 }
 
 /// Tells whether accel-ppp reads a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OptionState {
+enum AccelPppOptionState {
     Read,
     /// Its section is repeated: 1.12 reads it, later releases ignore it.
     Repeated,
@@ -57,7 +57,7 @@ fn leading_number(text: &str) -> (i64, &str) {
 
 /// Parses a number like `atoi`, which ignores trailing text.
 fn atoi(text: &str) -> i64 {
-    // C's int takes the low 32 bits.
+    // Like a C `int`, the result has only the low 32 bits of the number.
     let (value, _) = leading_number(text);
     i64::from(u32::try_from(value & 0xffff_ffff).unwrap_or(0).cast_signed())
 }
@@ -77,7 +77,7 @@ fn parse_number(value: &str) -> Option<u32> {
 fn parse_range(text: &str) -> Option<String> {
     if let Some((first, last)) = text.split_once('-') {
         let first: Ipv4Addr = first.trim().parse().ok()?;
-        // accel-ppp reads only the first number of a whole address.
+        // After `-`, accel-ppp reads only the first number of a whole address. Such a range is refused here.
         let last: u8 = last.trim().parse().ok()?;
         let [a, b, c, _] = first.octets();
         let last = Ipv4Addr::new(a, b, c, last);
@@ -94,7 +94,7 @@ fn parse_range(text: &str) -> Option<String> {
 }
 
 /// Parses `fc00:0:1::/48,64`: each /64 of the /48.
-fn parse_prefixes(text: &str) -> Option<String> {
+fn translate_prefix_range(text: &str) -> Option<String> {
     let (network, each) = text.split_once(',')?;
     let made = format!("{}/{}", network.trim(), each.trim());
     made.parse::<usher_access::pool::PoolRange>().is_ok().then_some(made)
@@ -112,13 +112,14 @@ fn may_repeat(section: &str, name: &str) -> bool {
 }
 
 /// True for unsupported settings that restrict access.
-fn restricts_access(section: &str, name: &str, value: &str) -> bool {
+fn is_unsupported_access_restriction(section: &str, name: &str, value: &str) -> bool {
     match (section, name) {
-        // A list of MAC addresses to allow or deny.
+        // This setting names a list of MAC addresses to allow or deny.
         ("pppoe", "mac-filter") => true,
         // Sessions here are never encrypted, while accel-ppp would reject unencrypted ones.
         ("ppp" | "pppoe", "mppe") => value == "require",
-        // accel-ppp ends a session without this protocol. Other words are read as numbers.
+        // With `require`, accel-ppp ends a session without this protocol. Any other word is read as a number, where 3
+        // means `require`.
         ("ppp", "ipv4" | "ipv6") => value == "require" || atoi(value) == 3,
         // A delay of -1 means no PADO, always or from some number of sessions on.
         ("pppoe", "pado-delay" | "PADO-Delay") => {
@@ -130,11 +131,11 @@ fn restricts_access(section: &str, name: &str, value: &str) -> bool {
 }
 
 /// True for supported settings that restrict access. If their effect depends on the release, the import stops.
-fn limits_sessions(section: &str, name: &str, value: &str) -> bool {
+fn is_access_restriction(section: &str, name: &str, value: &str) -> bool {
     match (section, name) {
         ("common", "single-session" | "max-sessions") => true,
         ("pppoe", "service-name" | "Service-Name") => !value.is_empty(),
-        _ => restricts_access(section, name, value),
+        _ => is_unsupported_access_restriction(section, name, value),
     }
 }
 
@@ -144,28 +145,29 @@ impl ConfigImporter {
         let options = self.read_options(text);
         let modules: BTreeSet<&str> = options
             .iter()
-            .filter(|option| option.state == OptionState::Read && option.section == "modules")
+            .filter(|option| option.state == AccelPppOptionState::Read && option.section == "modules")
             .map(|option| option.name.as_str())
             .collect();
         self.ipv6 = Some(false);
         let mut first = BTreeSet::new();
         for option in &options {
-            let ConfOption { line, section, name, value, .. } = option;
+            let AccelPppOption { line, section, name, value, .. } = option;
             let shown = format!("{name} of [{section}]");
             match option.state {
-                OptionState::Read => {}
-                OptionState::Repeated if limits_sessions(section, name, value) => {
-                    let what = "stands where its section stands again, which accel-ppp 1.12 reads and later releases do not: without it more would be let in";
+                AccelPppOptionState::Read => {}
+                AccelPppOptionState::Repeated if is_access_restriction(section, name, value) => {
+                    let what = "restricts access, but its section is repeated: accel-ppp 1.12 reads it and later \
+                                releases do not";
                     self.stops.push((*line, format!("{shown} {what}")));
                     continue;
                 }
-                OptionState::Repeated => {
-                    let what = "which stands where its section stands again, and which accel-ppp 1.12 reads and later releases do not,";
+                AccelPppOptionState::Repeated => {
+                    let what = "whose section is repeated: accel-ppp 1.12 reads it and later releases do not";
                     self.report_unsupported(*line, &format!("{shown}, {what}"));
                     continue;
                 }
-                OptionState::Tabbed => {
-                    let what = "which accel-ppp does not read, since a Tab behind a name belongs to it,";
+                AccelPppOptionState::Tabbed => {
+                    let what = "which accel-ppp does not read, since a tab after a name is part of it";
                     self.report_unsupported(*line, &format!("{shown}, {what}"));
                     continue;
                 }
@@ -177,29 +179,26 @@ impl ConfigImporter {
                 let module = needed.join(" or ");
                 self.report_unsupported(
                     *line,
-                    &format!("{shown}, whose module {module} is not in [modules],"),
+                    &format!("{shown}, whose module {module} is not in [modules]"),
                 );
                 continue;
             }
             if !may_repeat(section, name) && !first.insert((section, name)) {
-                self.report_unsupported(
-                    *line,
-                    &format!("{shown}, of which accel-ppp takes what stands first,"),
-                );
+                self.report_unsupported(*line, &format!("{shown}, since accel-ppp uses only the first one"));
                 continue;
             }
             // Do not repeat the value: it may be a secret.
-            match self.take_option(section, name, value, &modules) {
+            match self.import_option(section, name, value, &modules) {
                 SettingOutcome::Complete => {}
                 SettingOutcome::Part(what) => self.report_unsupported(*line, &format!("{what} in {shown}")),
                 SettingOutcome::WithNote(what) => self.left.push((*line, format!("{shown}: {what}"))),
                 SettingOutcome::No => self.report_unsupported(*line, &shown),
-                SettingOutcome::Stop => self.report_blocking(*line, &shown),
+                SettingOutcome::Stop => self.report_blocking_setting(*line, &shown),
             }
         }
         let said = |name: &str| {
-            let is_said = |option: &&ConfOption| {
-                option.state == OptionState::Read && option.section == "pppoe" && option.name == name
+            let is_said = |option: &&AccelPppOption| {
+                option.state == AccelPppOptionState::Read && option.section == "pppoe" && option.name == name
             };
             options.iter().find(is_said)
         };
@@ -208,30 +207,29 @@ impl ConfigImporter {
         if let Some(line) = line.filter(|_| !self.services.is_empty()) {
             if is_set("accept-any-service") {
                 self.services.clear();
-                let what = "service-name of [pppoe]: every name is taken, as accept-any-service has it, and none is offered";
+                let what = "service-name of [pppoe]: because of accept-any-service, every name is accepted and none \
+                            is offered";
                 self.left.push((line, what.to_owned()));
             } else if !is_set("accept-blank-service") {
-                let what = "service-name of [pppoe] keeps out hosts that name no service, and here they are answered: more would be let in, unless accept-blank-service=1 stands there, too";
+                let what = "service-name of [pppoe] rejects hosts that name no service, while this concentrator \
+                            serves them. To allow it, set accept-blank-service=1 in that file";
                 self.stops.push((line, what.to_owned()));
             }
         }
     }
 
     /// Returns the settings of the file, in their order.
-    fn read_options(&mut self, text: &str) -> Vec<ConfOption> {
-        let mut options: Vec<ConfOption> = Vec::new();
+    fn read_options(&mut self, text: &str) -> Vec<AccelPppOption> {
+        let mut options: Vec<AccelPppOption> = Vec::new();
         // Values for `${other}`: the first setting of each name in a section.
         let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
-        let mut section: Option<(String, OptionState)> = None;
+        let mut section: Option<(String, AccelPppOptionState)> = None;
         let mut sections = BTreeSet::new();
         // The depth of nested settings, `{` to `}`.
         let mut depth = 0_usize;
         for (line, text) in (1..).zip(text.lines()) {
             if text.len() > LONGEST_LINE {
-                self.report_blocking(
-                    line,
-                    "a line of more than 1022 octets, which are several lines to accel-ppp,",
-                );
+                self.report_blocking_setting(line, "a line of more than 1022 octets, which accel-ppp splits");
                 continue;
             }
             let text = text.trim_matches([' ', '\t', '\r']);
@@ -239,23 +237,24 @@ impl ConfigImporter {
                 continue;
             }
             if text.starts_with("$include") {
-                self.report_blocking(line, "$include, whose file may have more,");
+                self.report_blocking_setting(line, "$include, whose file may have more settings");
                 continue;
             }
             if let Some(rest) = text.strip_prefix('[') {
                 match rest.split_once(']') {
-                    _ if depth > 0 => self.report_blocking(
+                    _ if depth > 0 => self.report_blocking_setting(
                         line,
-                        "a section within a setting, with which accel-ppp takes no file,",
+                        "a section within a setting, for which accel-ppp rejects the file",
                     ),
                     Some((name, _)) => {
                         let is_first = sections.insert(name.to_owned());
-                        let state = if is_first { OptionState::Read } else { OptionState::Repeated };
+                        let state =
+                            if is_first { AccelPppOptionState::Read } else { AccelPppOptionState::Repeated };
                         section = Some((name.to_owned(), state));
                     }
-                    None => self.report_blocking(
+                    None => self.report_blocking_setting(
                         line,
-                        "a section without \"]\", with which accel-ppp takes no file,",
+                        "a section without \"]\", for which accel-ppp rejects the file",
                     ),
                 }
                 continue;
@@ -265,15 +264,15 @@ impl ConfigImporter {
                 continue;
             }
             let Some((section, state)) = &section else {
-                self.report_blocking(
+                self.report_blocking_setting(
                     line,
-                    "a setting before any section, with which accel-ppp takes no file,",
+                    "a setting before any section, for which accel-ppp rejects the file",
                 );
                 continue;
             };
             let end = text.find([' ', '\t', '=']).unwrap_or(text.len());
             let (name, rest) = text.split_at(end);
-            let state = if rest.starts_with('\t') { OptionState::Tabbed } else { *state };
+            let state = if rest.starts_with('\t') { AccelPppOptionState::Tabbed } else { *state };
             let rest = rest.trim_start_matches([' ', '\t']);
             let mut value = match rest.strip_prefix(['=', ',']) {
                 Some(value) => value.trim_start_matches([' ', '\t']).to_owned(),
@@ -285,9 +284,10 @@ impl ConfigImporter {
                     Some(meant) => value.clone_from(meant),
                     None => {
                         let what = format!(
-                            "{name} of [{section}], which is ${{{other}}} that stands nowhere before: accel-ppp takes no such file, and it"
+                            "{name} of [{section}]: ${{{other}}} is not set before it, for which accel-ppp rejects \
+                             the file"
                         );
-                        self.report_blocking(line, &what);
+                        self.report_blocking_setting(line, &what);
                         continue;
                     }
                 }
@@ -295,17 +295,17 @@ impl ConfigImporter {
             let outer = value.strip_suffix('{').map(|outer| outer.trim_end_matches([' ', '\t']).to_owned());
             if let Some(outer) = &outer {
                 if depth == 0 {
-                    self.report_unsupported(line, &format!("what stands within {name} of [{section}]"));
+                    self.report_unsupported(line, &format!("the block of {name} of [{section}]"));
                 }
                 value.clone_from(outer);
             }
             if depth == 0 {
-                if state != OptionState::Tabbed {
+                if state != AccelPppOptionState::Tabbed {
                     let key = (section.clone(), name.to_owned());
                     known.entry(key).or_insert_with(|| value.clone());
                 }
                 let (section, name) = (section.clone(), name.to_owned());
-                options.push(ConfOption { line, section, name, value, state });
+                options.push(AccelPppOption { line, section, name, value, state });
             }
             depth += usize::from(outer.is_some());
         }
@@ -313,14 +313,14 @@ impl ConfigImporter {
     }
 
     /// Imports a setting, or reports that it holds anyway.
-    fn take_option(
+    fn import_option(
         &mut self,
         section: &str,
         name: &str,
         value: &str,
         modules: &BTreeSet<&str>,
     ) -> SettingOutcome {
-        if restricts_access(section, name, value) {
+        if is_unsupported_access_restriction(section, name, value) {
             return SettingOutcome::Stop;
         }
         match (section, name) {
@@ -330,7 +330,7 @@ impl ConfigImporter {
             ("modules", "radius") => self.radius = true,
             ("modules", "shaper") => {
                 return SettingOutcome::WithNote(
-                    "rates are [[rate]] here, and an AAA server names one by Filter-Id",
+                    "write rates as [[rate]]; an AAA server selects one by Filter-Id",
                 );
             }
             ("modules", "pppoe" | "ippool" | "ipv6pool" | "ipv6_nd" | "ipv6_dhcp" | "log_file") => {}
@@ -353,7 +353,7 @@ impl ConfigImporter {
                 _ => return SettingOutcome::No,
             },
             ("ppp" | "pppoe", "mppe") if value == "deny" => {}
-            // The words are also numbers, from 0 for deny.
+            // accel-ppp also accepts the words as numbers, which begin with 0 for `deny`.
             ("ppp", "ipv4" | "ipv6") => {
                 let has = match value {
                     "deny" | "0" => false,
@@ -362,13 +362,13 @@ impl ConfigImporter {
                 };
                 if name == "ipv4" { self.denies_ipv4 = !has } else { self.ipv6 = Some(has) }
             }
-            // A regular expression matches interfaces that do not exist yet.
+            // A regular expression also matches interfaces that do not exist yet, so it has no equivalent here.
             ("pppoe", "interface") if value.starts_with("re:") => return SettingOutcome::No,
             ("pppoe", "interface") => {
                 let mut parts = value.split(',');
                 self.interfaces.extend(parts.next().map(ToOwned::to_owned));
                 if parts.next().is_some() {
-                    return SettingOutcome::Part("what stands behind its name");
+                    return SettingOutcome::Part("the text after the name");
                 }
             }
             ("pppoe", "ip-pool") => self.pool = Some(value.to_owned()),
@@ -380,11 +380,11 @@ impl ConfigImporter {
                     self.services = names.map(ToOwned::to_owned).collect();
                 }
             }
-            // The import of service-name covers these.
+            // The import of `service-name` already covers these two settings.
             ("pppoe", "accept-any-service" | "accept-blank-service") => {}
             ("pppoe", "tr101") => self.trust_circuit_id = atoi(value) != 0,
             ("dns", "dns1" | "dns2") => match value.parse() {
-                // dns1 comes before dns2, in either order of lines.
+                // dns1 comes first, whichever of the two lines comes first in the file.
                 Ok(address) if name == "dns1" => self.dns.insert(0, address),
                 Ok(address) => self.dns.push(address),
                 Err(_) => return SettingOutcome::No,
@@ -398,7 +398,7 @@ impl ConfigImporter {
                     Some(Ok(address)) if self.address.is_none_or(|known| known == address) => {
                         self.address = Some(address);
                     }
-                    Some(Ok(_)) => return SettingOutcome::Part("an address that is another than before"),
+                    Some(Ok(_)) => return SettingOutcome::Part("a second, different address"),
                     _ => return SettingOutcome::No,
                 }
             }
@@ -411,29 +411,27 @@ impl ConfigImporter {
             ("radius", "dae-server") => match value.split(',').next() {
                 Some(address) if address.contains(':') => {
                     self.dynamic = Some(address.to_owned());
-                    return SettingOutcome::Part(
-                        "the secret, beside which the servers of [[aaa.radius]] ask by their own here,",
-                    );
+                    return SettingOutcome::Part("the secret (each server of [[aaa.radius]] uses its own)");
                 }
                 _ => return SettingOutcome::No,
             },
             ("radius", "acct-interim-interval") => match parse_number(value) {
-                // accel-ppp: 0 means no records.
+                // In accel-ppp, 0 means no interim records.
                 Some(0) => {}
                 Some(seconds) => self.interim = Some(format!("{seconds} s")),
                 None => return SettingOutcome::No,
             },
             ("ip-pool", range_or_key) => return self.import_pool(range_or_key, value),
-            ("ipv6-pool", "delegate") => match parse_prefixes(value) {
+            ("ipv6-pool", "delegate") => match translate_prefix_range(value) {
                 Some(range) if modules.contains("ipv6_dhcp") => self.delegated.push(range),
                 Some(_) => {
                     return SettingOutcome::WithNote(
-                        "networks are delegated by the module ipv6_dhcp, which is not in [modules]: it is not taken",
+                        "not imported: delegation needs the module ipv6_dhcp in [modules]",
                     );
                 }
                 None => return SettingOutcome::No,
             },
-            ("ipv6-pool", range) if value.is_empty() => match parse_prefixes(range) {
+            ("ipv6-pool", range) if value.is_empty() => match translate_prefix_range(range) {
                 Some(range) => self.prefixes.push(range),
                 None => return SettingOutcome::No,
             },
@@ -449,12 +447,12 @@ impl ConfigImporter {
             Some((addresses, name)) if value.is_empty() && !name.contains(',') => (addresses, name),
             Some(_) => return SettingOutcome::No,
             None if value.is_empty() => (key, "default"),
-            None => return SettingOutcome::if_so(key == "attr" && value == "Framed-Pool"),
+            None => return SettingOutcome::complete_if(key == "attr" && value == "Framed-Pool"),
         };
         // Parameters after the name, such as next=, are unsupported.
         let whole = !name.contains(',');
         let name = name.split(',').next().unwrap_or_default();
-        // allocator= selects parts of the range, such as every second address of four.
+        // With `allocator=`, the pool has only a part of the range, such as every second address of four.
         if !whole && value.contains("allocator=") {
             return SettingOutcome::No;
         }
@@ -466,7 +464,7 @@ impl ConfigImporter {
                 self.pools.push((name.to_owned(), super::ImportedPool { ranges: Vec::from([range]) }));
             }
         }
-        if whole { SettingOutcome::Complete } else { SettingOutcome::Part("what stands behind its name") }
+        if whole { SettingOutcome::Complete } else { SettingOutcome::Part("the text after the name") }
     }
 
     /// Imports `192.0.2.1,secret,auth-port=1812,acct-port=1813,...` or `192.0.2.1,secret,1812,1813`. Blanks are
@@ -481,7 +479,7 @@ impl ConfigImporter {
             return SettingOutcome::No;
         }
         let ports = rest.map_or(Some(ServerPorts::default()), |rest| {
-            ServerPorts::read_plain(rest).or_else(|| ServerPorts::read_named(rest))
+            ServerPorts::parse_positional_ports(rest).or_else(|| ServerPorts::parse_named_ports(rest))
         });
         let Some(ports) = ports.filter(|ports| ports.auth > 0) else { return SettingOutcome::No };
         // Port 0 means none.
@@ -493,7 +491,7 @@ impl ConfigImporter {
         if ports.is_whole && ports.acct > 0 {
             SettingOutcome::Complete
         } else {
-            SettingOutcome::Part("what stands behind its ports")
+            SettingOutcome::Part("the text after the ports")
         }
     }
 }
@@ -514,7 +512,7 @@ impl Default for ServerPorts {
 
 impl ServerPorts {
     /// Parses `1812,1813` like `parse_server1`: numbers only. An empty one means no port.
-    fn read_plain(rest: &str) -> Option<Self> {
+    fn parse_positional_ports(rest: &str) -> Option<Self> {
         let port = |text: &str| if text.is_empty() { Some(0) } else { parse_port(text) };
         let (auth, acct) = rest.split_once(',').map_or((rest, None), |(auth, acct)| (auth, Some(acct)));
         Some(Self { auth: port(auth)?, acct: acct.map_or(Some(1813), port)?, is_whole: true })
@@ -522,7 +520,7 @@ impl ServerPorts {
 
     /// Parses `auth-port=1812,acct-port=1813` like `parse_server2`: the first of each name. An invalid number drops the
     /// server.
-    fn read_named(rest: &str) -> Option<Self> {
+    fn parse_named_ports(rest: &str) -> Option<Self> {
         let first = |name: &str| rest.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let port = |name: &str, otherwise: u16| first(name).map_or(Some(otherwise), parse_port);
         let is_number = |name: &&str| first(name).is_none_or(|text| leading_number(text).1.is_empty());

@@ -74,14 +74,14 @@ const HARMLESS_PLUGINS: &[&str] =
     &["dhcpv6relay.so", "minconn.so", "passwordfd.so", "pppoe.so", "radattr.so", "rp-pppoe.so"];
 
 /// A word of the file and the line, from 1, of its begin.
-struct OptionWord {
+struct PppdOptionWord {
     line: usize,
     text: String,
 }
 
 /// Splits a file into words. Quotes join a word, `\` escapes a character or begins an escape sequence, and `#` outside
 /// quotes begins a comment.
-fn split_words(text: &str) -> Vec<OptionWord> {
+fn split_words(text: &str) -> Vec<PppdOptionWord> {
     let mut words = Vec::new();
     let (mut line, mut rest) = (1, text.chars().peekable());
     loop {
@@ -112,7 +112,7 @@ fn split_words(text: &str) -> Vec<OptionWord> {
         }
         let begin = line;
         let text = read_word(&mut rest, &mut line);
-        words.push(OptionWord { line: begin, text });
+        words.push(PppdOptionWord { line: begin, text });
     }
 }
 
@@ -207,35 +207,40 @@ impl ConfigImporter {
     pub(super) fn import_pppd(&mut self, text: &str) {
         let mut words = split_words(text).into_iter();
         let (mut dns, mut is_authenticated) = (Vec::new(), false);
-        while let Some(OptionWord { line, text: option }) = words.next() {
+        while let Some(PppdOptionWord { line, text: option }) = words.next() {
             let option = option.as_str();
             if option.len() > LONGEST_WORD {
-                self.report_blocking(line, "a word of more than 1023 octets, of which pppd reads a part,");
+                self.report_blocking_setting(
+                    line,
+                    "a word of more than 1023 octets, of which pppd reads only a part",
+                );
                 continue;
             }
             let has_argument = WITH_ARGUMENT.contains(&option);
             if !(has_argument || WITHOUT_ARGUMENT.contains(&option) || is_wild(option)) {
-                self.report_blocking(
+                self.report_blocking_setting(
                     line,
-                    &format!("{option}, which pppd does not know, and with which it takes no file,"),
+                    &format!("{option}: pppd does not know it and rejects the file"),
                 );
                 continue;
             }
             let argument = if has_argument { words.next().map(|word| word.text) } else { None };
             if has_argument && argument.is_none() {
-                let what = format!("{option} without a word behind it, with which pppd takes no file,");
-                self.report_blocking(line, &what);
+                let what = format!("{option} without an argument: pppd rejects the file");
+                self.report_blocking_setting(line, &what);
                 continue;
             }
             if argument.as_ref().is_some_and(|argument| argument.len() > LONGEST_WORD) {
-                self.report_blocking(
+                self.report_blocking_setting(
                     line,
-                    &format!("{option} with more than 1023 octets, of which pppd reads a part,"),
+                    &format!(
+                        "{option} with an argument of more than 1023 octets, of which pppd reads only a part"
+                    ),
                 );
                 continue;
             }
             if KEEPING_OUT.contains(&option) {
-                self.report_blocking(line, option);
+                self.report_blocking_setting(line, option);
                 continue;
             }
             let value = argument.as_deref().unwrap_or_default();
@@ -251,7 +256,7 @@ impl ConfigImporter {
                 ("lcp-echo-failure", Some(failures @ 1..)) => {
                     self.set_limit("keepalive_failures", format!("{failures}"));
                 }
-                // 0 means unlimited in both.
+                // In pppd and here, 0 means unlimited.
                 ("idle", Some(seconds)) => {
                     self.set_limit("idle_timeout", super::quote_toml(&format!("{seconds} s")))
                 }
@@ -261,9 +266,9 @@ impl ConfigImporter {
                 (limit @ ("lcp-echo-interval" | "lcp-echo-failure" | "idle" | "maxconnect"), None)
                     if number.is_none() || option == "maxconnect" =>
                 {
-                    self.report_blocking(
+                    self.report_blocking_setting(
                         line,
-                        &format!("{limit} without a number that it may have, with which pppd takes no file,"),
+                        &format!("{limit} without a valid number: pppd rejects the file"),
                     );
                 }
                 ("ms-dns", _) if value.parse::<Ipv4Addr>().is_ok() => dns.extend(value.parse::<IpAddr>()),
@@ -275,7 +280,7 @@ impl ConfigImporter {
                 }
                 ("noipv6" | "-ipv6", _) => self.ipv6 = Some(false),
                 ("auth", _) => is_authenticated = true,
-                // Options that hold anyway, or that concern the client's end.
+                // These options describe what this concentrator does anyway, or concern only the client's end.
                 (
                     "lock" | "nodefaultroute" | "-defaultroute" | "noproxyarp" | "-proxyarp" | "nobsdcomp"
                     | "-bsdcomp" | "nodeflate" | "-deflate" | "noccp" | "-ccp" | "novj" | "-vj" | "novjccomp"
@@ -288,16 +293,17 @@ impl ConfigImporter {
                 _ => self.report_unsupported(line, option),
             }
         }
-        // pppd keeps the last two.
+        // pppd uses the last two name servers.
         self.dns.extend(dns.iter().skip(dns.len().saturating_sub(2)));
         if dns.len() > 2 {
-            self.left.push((0, "of more than two ms-dns the last two hold, as in pppd".to_owned()));
+            self.left.push((0, "the last two ms-dns count, as in pppd".to_owned()));
         }
-        // The order in which pppd requests them.
+        // This is the order in which pppd requests the protocols.
         let order = ["eap", "mschapv2", "chap", "pap"];
         self.protocols.sort_by_key(|name| order.iter().position(|known| known == name));
         if is_authenticated && self.protocols.is_empty() {
-            let what = "auth: pppd takes PAP, too; here hosts show who they are by EAP, MS-CHAPv2 or CHAP, unless [authentication] protocols says otherwise";
+            let what = "auth: pppd also accepts PAP; this concentrator accepts EAP, MS-CHAPv2 and CHAP, unless you \
+                        set \"protocols\" in [authentication]";
             self.left.push((0, what.to_owned()));
         }
     }
@@ -307,7 +313,7 @@ impl ConfigImporter {
         match name {
             "radius.so" => {
                 self.radius = true;
-                let what = "the servers of radiusclient's own file are not known here: write [[aaa.radius]]";
+                let what = "the configuration of radiusclient has the servers: write [[aaa.radius]]";
                 self.left.push((line, what.to_owned()));
             }
             name if HARMLESS_PLUGINS.contains(&name) => {
@@ -316,7 +322,7 @@ impl ConfigImporter {
                 }
             }
             // An unknown plugin may restrict access.
-            name => self.report_blocking(line, &format!("plugin {name}")),
+            name => self.report_blocking_setting(line, &format!("plugin {name}")),
         }
     }
 }

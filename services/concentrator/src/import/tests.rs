@@ -2,9 +2,9 @@
 
 use super::*;
 use proptest::prelude::*;
-use usher_config::NoEnvironment;
+use usher_config::EmptyConfigEnvironment;
 use usher_core::WallTime;
-use usher_crypto::tls::WallClock;
+use usher_crypto::tls::SharedWallClock;
 
 const ACCEL: &str = "[modules]\npppoe\nauth_mschap_v2\nauth_chap_md5\nradius\nippool\nl2tp\nipv6pool\nipv6_nd\nipv6_dhcp\n\
     [ppp]\nlcp-echo-interval=20\nmtu=1400\nipv6=allow\n[pppoe]\nac-name=campus\ninterface=eth1\ninterface=eth2,padi-limit=10\n\
@@ -15,8 +15,8 @@ const ACCEL: &str = "[modules]\npppoe\nauth_mschap_v2\nauth_chap_md5\nradius\nip
     [ipv6-pool]\nfc00:0:1::/48,64\ndelegate=fc00:1::/36,48\n";
 
 fn read_config(text: &str) -> crate::config::LoadedConcentratorConfig {
-    let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
-    crate::config::parse("pppoe.toml", text, &NoEnvironment, &clock)
+    let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
+    crate::config::parse("pppoe.toml", text, &EmptyConfigEnvironment, &clock)
         .unwrap_or_else(|faults| panic!("{faults}\n{text}"))
 }
 
@@ -32,8 +32,8 @@ fn an_accel_ppp_file_is_imported_and_its_leftovers_are_named() {
     assert!(loaded.config.aaa.is_some_and(|aaa| aaa.accounting && aaa.nas.identifier == "accel"));
     let left: Vec<usize> = imported.left.iter().map(|(line, _)| *line).collect();
     assert_eq!(left, [7, 13, 18, 24, 25, 33], "{:?}", imported.left);
-    assert_eq!(imported.left[0].1, "l2tp of [modules] is not taken");
-    assert_eq!(imported.left[2].1, "what stands behind its name in interface of [pppoe] is not taken");
+    assert_eq!(imported.left[0].1, "not imported: l2tp of [modules]");
+    assert_eq!(imported.left[2].1, "not imported: the text after the name in interface of [pppoe]");
     assert_eq!(loaded.config.addressing.pools, ["default"], "others are for whom an AAA server names them");
     assert!(
         !imported.left.iter().any(|(_, what)| what.contains("testing123") || what.contains("a \"secret")),
@@ -53,7 +53,7 @@ fn a_named_pool_comes_first_and_a_filter_is_not_imported() {
         "{}",
         two.text
     );
-    assert!(two.left.iter().any(|(line, what)| *line == 8 && what.contains("another than before")));
+    assert!(two.left.iter().any(|(line, what)| *line == 8 && what.contains("a second, different address")));
 }
 
 #[test]
@@ -142,14 +142,14 @@ fn options_of_pppd_are_read_word_by_word() {
             text: "name 'a # \\\nb' require-chap#require-pap\nfoo bar\npassword \"my secret\"",
             has: &["protocols = [\"chap\"]"],
             lacks: &["pap"],
-            left: &[(1, "name is not taken"), (4, "password is not taken")],
+            left: &[(1, "not imported: name"), (4, "not imported: password")],
             stops: &[3, 3],
         },
         ImportCase {
             text: "ipv6 ::1,::2 +ipv6\nms-dns 10.0.0.1 ms-dns 10.0.0.2 ms-dns 10.0.0.3",
             has: &["ipv6 = true", "dns = [\"10.0.0.2\", \"10.0.0.3\"]"],
             lacks: &["10.0.0.1\""],
-            left: &[(1, "ipv6 is not taken"), (0, "last two hold")],
+            left: &[(1, "not imported: ipv6"), (0, "the last two ms-dns count")],
             stops: &[],
         },
         ImportCase { text: "lcp-echo-interval", has: &[], lacks: &["keepalive"], left: &[], stops: &[1] },
@@ -158,7 +158,7 @@ fn options_of_pppd_are_read_word_by_word() {
             text: "idle 300s maxconnect 0x10h lcp-echo-interval +20\nlcp-echo-failure many idle \"\"\nmaxconnect -1 4294967297\n",
             has: &["idle_timeout = \"300 s\"", "session_timeout = \"16 s\"", "keepalive = \"20 s\""],
             lacks: &["keepalive_failures"],
-            left: &[(3, "4294967297 is not taken")],
+            left: &[(3, "not imported: 4294967297")],
             stops: &[2, 2, 3],
         },
         ImportCase {
@@ -166,7 +166,7 @@ fn options_of_pppd_are_read_word_by_word() {
             text: "-am require-mppe\nrequire_chap\n10.0.0.1:10.0.0.2 nic-eth1 /dev/ppp persist\n",
             has: &[],
             lacks: &[],
-            left: &[(3, "10.0.0.1:10.0.0.2 is not taken"), (3, "persist is not taken")],
+            left: &[(3, "not imported: 10.0.0.1:10.0.0.2"), (3, "not imported: persist")],
             stops: &[1, 2],
         },
         ImportCase {
@@ -181,7 +181,7 @@ fn options_of_pppd_are_read_word_by_word() {
             text: "allow-ip 10.0.0.7 allow-number 00:* pass-filter 'tcp port 80' re\\161uire-pap",
             has: &["protocols = [\"pap\"]"],
             lacks: &[],
-            left: &[(1, "allow-ip is not taken")],
+            left: &[(1, "not imported: allow-ip")],
             stops: &[1, 1],
         },
     ]);
@@ -234,14 +234,14 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             text: "[modules]\npppoe\n[pppoe]   # access\ninterface=eth1\nac-name=first\nac-name=second\n",
             has: &["interfaces = [\"eth1\"]", "name = \"first\""],
             lacks: &["second"],
-            left: &[(6, "takes what stands first")],
+            left: &[(6, "uses only the first one")],
             stops: &[],
         },
         ImportCase {
             text: "[modules]\npppoe\n[pppoe]\ninterface=eth1\n[ppp]\n[pppoe]\ninterface=eth2\nmac-filter=/x,deny\n",
             has: &["interfaces = [\"eth1\"]"],
             lacks: &["eth2"],
-            left: &[(7, "accel-ppp 1.12 reads and later releases do not")],
+            left: &[(7, "accel-ppp 1.12 reads it and later releases do not")],
             stops: &[8],
         },
         ImportCase {
@@ -278,7 +278,7 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service\t=1\nac-name\t=a\nac-name \t=b\nmac-filter\t\t=x\n",
             has: &["services = [\"isp\"]", "name = \"b\""],
             lacks: &["\"a\""],
-            left: &[(5, "since a Tab behind a name"), (6, "since a Tab"), (8, "since a Tab")],
+            left: &[(5, "since a tab after a name"), (6, "since a tab"), (8, "since a tab")],
             stops: &[4],
         },
         ImportCase {
@@ -292,7 +292,7 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             text: "[modules]\npppoe\n[ppp]\nipv4=prefer\nipv6=03x\n[pppoe]\npado-delay=0,100:10,-10:500\nPADO-Delay=4294967295\n",
             has: &[],
             lacks: &[],
-            left: &[(7, "pado-delay of [pppoe] is not taken")],
+            left: &[(7, "not imported: pado-delay of [pppoe]")],
             stops: &[5, 8],
         },
         ImportCase {
@@ -315,21 +315,26 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             text: "[modules]\npppoe\n[pppoe]\nblock=1 {\n more={\n ac-name=x\n }\n foo {\n } and\nac-name=y\nother={\n[ppp]\n}\n",
             has: &["name = \"y\""],
             lacks: &["\"x\""],
-            left: &[(4, "within block"), (11, "within other")],
+            left: &[(4, "block of block"), (11, "block of other")],
             stops: &[12],
         },
         ImportCase {
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service=1\n",
             has: &[],
             lacks: &["services ="],
-            left: &[(4, "every name is taken")],
+            left: &[(4, "every name is accepted")],
             stops: &[],
         },
         ImportCase {
             text: "[modules]\nippool\npppoe\n[ppp]\nipv4=prefer\nlcp-echo-interval=+20\n[ip-pool]\n10.9.0.5/24\n10.8.0.0/24\n10.7.0.0/0\n10.6.0.0/24,allocator=net30\n[common]\nsingle-session=deny\nsingle-session=replace\nblock={\n mac-filter=x\n}\n[shaper]\ny=1\nx=${y}\n",
             has: &["\"10.9.0.5-10.9.0.255\", \"10.8.0.0/24\"", "excess = \"refuse\""],
             lacks: &["10.7", "10.6", "replace"],
-            left: &[(10, "10.7.0.0/0"), (11, "10.6.0.0/24"), (14, "stands first"), (15, "within block")],
+            left: &[
+                (10, "10.7.0.0/0"),
+                (11, "10.6.0.0/24"),
+                (14, "only the first one"),
+                (15, "block of block"),
+            ],
             stops: &[],
         },
         ImportCase {
@@ -356,15 +361,15 @@ fn what_is_made_is_right_or_its_faults_are_told() {
         (right.to_owned(), None),
         ("idle 0\nmaxconnect 0\nlcp-echo-interval 0\nrequire-chap\n".to_owned(), None),
         (format!("{right}ac-name={long}\n"), Some("a concentrator's name has 1 to 64 octets")),
-        (format!("{right}interface=eth1\n"), Some("\"eth1\" is there already")),
-        (format!("{right}interface=an-interface-of-many-letters\n"), Some("cannot be an interface's name")),
+        (format!("{right}interface=eth1\n"), Some("\"eth1\" is listed twice")),
+        (format!("{right}interface=an-interface-of-many-letters\n"), Some("is not an interface name")),
     ] {
         let made = import_config(&text);
         let told: Vec<&str> = made
             .left
             .iter()
             .map(|(_, what)| what.as_str())
-            .filter(|what| what.contains("not right yet"))
+            .filter(|what| what.contains("has a fault"))
             .collect();
         match fault {
             None => assert_eq!(told, [""; 0], "{text}"),
@@ -421,7 +426,7 @@ fn servers_are_read_as_accel_ppp_reads_them() {
         let made = import_config(&format!("[modules]\nradius\n[radius]\nserver={server}\n"));
         assert!(!made.text.contains("[[aaa.radius]]"), "{server}\n{}", made.text);
         assert!(
-            made.left.iter().any(|(line, what)| *line == 4 && what == "server of [radius] is not taken"),
+            made.left.iter().any(|(line, what)| *line == 4 && what == "not imported: server of [radius]"),
             "{server}"
         );
     }
@@ -458,9 +463,9 @@ proptest! {
     #[test]
     fn no_file_becomes_a_faulty_one_unsaid(text in "(\\[(modules|pppoe|ip-pool|ppp|radius|common)\\]\n|(pppoe|ippool|radius|interface=eth[12],?|ac-name=.{0,3}|10\\.0\\.0\\.[0-9]{1,2}[-/][0-9]{1,2}|gw-ip-address=10\\.0\\.0\\.1|lcp-echo-interval=[0-9]{1,4}|server=192\\.0\\.2\\.1,.{0,4}|acct-interim-interval=[0-9]{1,6}|max-sessions=[0-9]{1,5})\n|idle [0-9]{0,12} |'|\"|\\\\|#){0,30}") {
         let made = import_config(&text);
-        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+        let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
         if made.left.is_empty() && made.stops.is_empty() {
-            prop_assert!(crate::config::parse("pppoe.toml", &made.text, &NoEnvironment, &clock).is_ok(), "{}", made.text);
+            prop_assert!(crate::config::parse("pppoe.toml", &made.text, &EmptyConfigEnvironment, &clock).is_ok(), "{}", made.text);
         }
     }
 }

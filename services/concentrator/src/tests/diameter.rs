@@ -4,7 +4,7 @@
 use super::*;
 use usher_core::ListenerId;
 use usher_diameter::ResultCode;
-use usher_diameter::accounting::{AccountingAnswer, AccountingRequest, RecordType};
+use usher_diameter::accounting::{AccountingAnswer, AccountingRecordType, AccountingRequest};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::node::{self, DiameterNode};
@@ -37,14 +37,14 @@ address = "203.0.113.1:3868"
 /// A request that the server received about a session.
 #[derive(Clone, PartialEq, Debug)]
 enum SessionNotice {
-    Record(RecordType),
+    Record(AccountingRecordType),
     /// The Termination-Cause.
     Terminated(u32),
 }
 
 struct DiameterFixture {
     world: ConcentratorTestNetwork,
-    server: HostHandle<DiameterNode>,
+    server: NetworkHostHandle<DiameterNode>,
     received_notices: Rc<RefCell<Vec<SessionNotice>>>,
     /// The Session-Ids of logins.
     ids: Rc<RefCell<Vec<String>>>,
@@ -138,8 +138,8 @@ fn the_server_judges_hosts_and_is_told_of_their_sessions() {
         site.world.net.run_for(secs(3));
         // RFC 6733 §8.15: RADIUS's User-Request is DIAMETER_LOGOUT.
         let heard = [
-            SessionNotice::Record(RecordType::Start),
-            SessionNotice::Record(RecordType::Stop),
+            SessionNotice::Record(AccountingRecordType::Start),
+            SessionNotice::Record(AccountingRecordType::Stop),
             SessionNotice::Terminated(1),
         ];
         assert_eq!(*site.received_notices.borrow(), heard, "{protocol}");
@@ -161,8 +161,8 @@ fn the_server_ends_a_session_that_it_keeps() {
     assert_eq!(site.world.end_reasons(), ["disconnected-by-aaa"]);
     // Both applications of the server receive the end.
     let heard = [
-        SessionNotice::Record(RecordType::Start),
-        SessionNotice::Record(RecordType::Stop),
+        SessionNotice::Record(AccountingRecordType::Start),
+        SessionNotice::Record(AccountingRecordType::Stop),
         SessionNotice::Terminated(16),
     ];
     assert_eq!(*site.received_notices.borrow(), heard);
@@ -179,6 +179,9 @@ fn a_session_ends_whose_user_is_to_be_authenticated_again() {
     assert!(site.world.session_statuses().is_empty() && site.world.installed_sessions().is_empty());
     assert_eq!(
         *site.received_notices.borrow(),
-        [SessionNotice::Record(RecordType::Start), SessionNotice::Record(RecordType::Stop)]
+        [
+            SessionNotice::Record(AccountingRecordType::Start),
+            SessionNotice::Record(AccountingRecordType::Stop)
+        ]
     );
 }

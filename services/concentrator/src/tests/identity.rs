@@ -3,7 +3,7 @@
 use super::*;
 use crate::IDENT_LISTENER;
 use usher_ident::{ClientCommand, ClientConfig as AskerConfig, ClientEvent, IdentClient};
-use usher_ident::{IdentQuery, PORT as IDENT, PortPair};
+use usher_ident::{IdentPortPair, IdentQuery, PORT as IDENT};
 
 const ASKER: &str = "198.51.100.7";
 
@@ -17,7 +17,7 @@ fn ident_config() -> String {
 /// A concentrator with a connected user ann, redirected IDENT queries, and two IDENT clients.
 struct IdentFixture {
     world: ConcentratorTestNetwork,
-    askers: Vec<HostHandle<IdentClient>>,
+    askers: Vec<NetworkHostHandle<IdentClient>>,
 }
 
 impl IdentFixture {
@@ -35,7 +35,7 @@ impl IdentFixture {
         let question = IdentQuery {
             server: SocketAddr::new(address, IDENT),
             local: None,
-            ports: PortPair::new(port, 6667),
+            ports: IdentPortPair::new(port, 6667),
         };
         self.world.net.send_command(self.askers[who], ClientCommand::Query { token: 0, question }).unwrap();
         self.world.net.run_for(secs(10));
@@ -59,7 +59,7 @@ fn a_query_for_a_host_address_finds_its_user_on_any_port() {
     assert_eq!(site.query_user(0, other.into(), 1), "NO-USER");
     let said = site.world.events().filter(|event| matches!(event, AccessConcentratorEvent::Ident(_))).count();
     assert_eq!(said, 4, "who asked is told, for the audit");
-    site.world.close_sessions(SessionSelector::All);
+    site.world.close_sessions(PppoeSessionSelector::All);
     assert_eq!(site.query_user(0, address, 1), "NO-USER", "the session is over");
 }
 
@@ -84,7 +84,7 @@ fn a_connection_from_a_shared_address_needs_a_system_lookup() {
     let mut site = IdentFixture::new();
     let inner = IpAddr::V4(site.world.session_statuses()[0].ipv4.unwrap());
     site.world.net.on_job(site.world.ac, move |JobRequest { token, job: what, .. }| match what {
-        ServiceJob::Translation(connection) => {
+        ConcentratorJob::Translation(connection) => {
             assert_eq!(connection.remote, socket_address(ASKER, 6667));
             let inner = match connection.local.port() {
                 6193 => Ok(Some(SocketAddr::new(inner, 1234))),
@@ -94,7 +94,7 @@ fn a_connection_from_a_shared_address_needs_a_system_lookup() {
             };
             Some((millis(3), AccessConcentratorCommand::Translated { token, inner }))
         }
-        ServiceJob::Log(_) => None,
+        ConcentratorJob::Log(_) => None,
     });
     let shared: IpAddr = CONCENTRATOR.parse().unwrap();
     assert_eq!(site.query_user(0, shared, 6193), "ann (UNIX)");

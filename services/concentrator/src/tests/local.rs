@@ -3,7 +3,7 @@
 use super::hostile::pppoe_frame;
 use super::*;
 use crate::SessionUsage;
-use crate::track::{AddressSearch, LogIndex};
+use crate::track::{AddressSearch, SessionLogIndex};
 use usher_ppp::pppoe::PppoeStage;
 
 #[test]
@@ -153,8 +153,7 @@ fn a_user_is_known_by_the_whole_name() {
 #[test]
 fn whoever_guesses_is_held_back_by_name_and_by_station() {
     for protocol in AuthenticationProtocol::ALL {
-        let limited =
-            "[authentication]\nfailures = 3\nfailures_within = \"60 s\"\nfailures_hold = \"100 s\"\n";
+        let limited = "[authentication]\nfailures = 3\nfailure_window = \"60 s\"\nlockout_time = \"100 s\"\n";
         let text = LOCAL.replace("[authentication]\n", limited);
         let guess = |n, name| client_config(n, protocol, name, "a guess");
         let at_home = client_config(1, protocol, "ann", "a long password");
@@ -167,7 +166,7 @@ fn whoever_guesses_is_held_back_by_name_and_by_station() {
         let mut world = ConcentratorTestNetwork::new(&text, hosts);
         world.connect_and_wait(0);
         let counted = |world: &ConcentratorTestNetwork| {
-            ["logins_rejected", "logins_held_back"].map(|name| world.counter_value(name))
+            ["logins_rejected", "logins_locked_out"].map(|name| world.counter_value(name))
         };
         for n in 3..8 {
             world.connect_and_wait(n);
@@ -273,7 +272,7 @@ fn an_end_during_the_write_of_its_begin_is_logged_behind_it() {
     world.disk.borrow_mut().line_delay = secs(3);
     world.connect_client(0);
     world.net.run_for(secs(1));
-    assert_eq!(world.close_sessions(SessionSelector::All), 1);
+    assert_eq!(world.close_sessions(PppoeSessionSelector::All), 1);
     world.net.run_for(secs(10));
     let kinds: Vec<_> =
         world.log_records().iter().map(|record| matches!(record, SessionLogRecord::End(_))).collect();
@@ -293,7 +292,7 @@ fn the_log_says_who_had_an_address_when() {
     world.connect_and_wait(1);
     world.net.send_command(world.clients[0], ClientCommand::Disconnect).unwrap();
     world.net.run_for(secs(20));
-    let mut index = LogIndex::default();
+    let mut index = SessionLogIndex::default();
     world.disk.borrow().lines.iter().for_each(|line| index.read_lines(line));
     let epoch = usher_core::bench::EPOCH;
     let who = |address: IpAddr, secs: u64| {
@@ -408,7 +407,7 @@ fn what_was_carried_is_whole_when_a_session_is_installed_again() {
         .send_command(world.ac, AccessConcentratorCommand::UsageReport(vec![(number, usage(50))]))
         .unwrap();
     assert_eq!((world.session_statuses()[0].usage.octets_in, world.counter_value("octets_in")), (1050, 1050));
-    world.close_sessions(SessionSelector::Session(id));
+    world.close_sessions(PppoeSessionSelector::Session(id));
     assert!(world.end_reasons().is_empty(), "the last word is awaited");
     world
         .net
@@ -422,7 +421,7 @@ fn what_was_carried_is_whole_when_a_session_is_installed_again() {
     // Without a report, the wait for the usage ends.
     world.net.run_for(secs(60));
     world.connect_and_wait(0);
-    world.close_sessions(SessionSelector::Named("ann".to_owned()));
+    world.close_sessions(PppoeSessionSelector::Named("ann".to_owned()));
     world.net.run_for(secs(6));
     assert_eq!(world.end_reasons(), ["disconnected", "disconnected"]);
 }
@@ -439,8 +438,8 @@ fn sessions_are_named_by_user_address_station_and_number() {
             "session" => status.session.clone(),
             other => other.to_owned(),
         };
-        assert_eq!(world.close_sessions(SessionSelector::Named("bob".to_owned())), 0);
-        assert_eq!(world.close_sessions(SessionSelector::Named(name.clone())), 1, "{name}");
+        assert_eq!(world.close_sessions(PppoeSessionSelector::Named("bob".to_owned())), 0);
+        assert_eq!(world.close_sessions(PppoeSessionSelector::Named(name.clone())), 1, "{name}");
         world.net.run_for(secs(40));
     }
 }
@@ -505,7 +504,7 @@ fn a_pool_with_the_concentrators_own_address_blocks_no_host() {
                 "{:?}",
                 world.login_failures()
             );
-            world.close_sessions(SessionSelector::All);
+            world.close_sessions(PppoeSessionSelector::All);
             world.net.run_for(secs(5));
         }
     }

@@ -1,7 +1,7 @@
 //! Many simultaneous hosts.
 
 use super::*;
-use crate::track::LogIndex;
+use crate::track::SessionLogIndex;
 
 /// Number of ports, and of hosts behind each.
 const PORTS: u16 = 100;
@@ -19,8 +19,8 @@ fn large_network(config: impl Fn(u16) -> ClientConfig) -> ConcentratorTestNetwor
     let mut world = ConcentratorTestNetwork::unconnected(loaded, (1..=HOSTS).map(config).collect());
     for n in 0..PORTS {
         let hosts = (0..EACH).map(|host| (usize::from(n * EACH + host) + 1, PORT));
-        let ends: Vec<_> = [(0, PortId(n.into()))].into_iter().chain(hosts).collect();
-        world.net.join_ports(&ends);
+        let ends: Vec<_> = [(0, LinkLayerPortId(n.into()))].into_iter().chain(hosts).collect();
+        world.net.join_ports_in_segment(&ends);
     }
     world
 }
@@ -56,7 +56,7 @@ fn a_thousand_hosts_get_their_sessions_back_after_a_power_cut() {
     assert_eq!(world.counter_value("logins_accepted"), 2000);
     let ends = world.log_records().iter().filter(|record| matches!(record, SessionLogRecord::End(_))).count();
     assert_eq!(ends, 1000, "each session before is ended once");
-    let mut index = LogIndex::default();
+    let mut index = SessionLogIndex::default();
     world.disk.borrow().lines.iter().for_each(|line| index.read_lines(line));
     assert_eq!(index.open_sessions().count(), 1000);
 }
@@ -67,7 +67,7 @@ fn a_concentrator_that_was_killed_ends_what_it_had_left() {
     let mut world = ConcentratorTestNetwork::new(LOCAL, (1..=3).map(config).collect());
     (0..3).for_each(|n| world.connect_and_wait(n));
     assert_eq!(world.session_statuses().len(), 3);
-    let mut index = LogIndex::default();
+    let mut index = SessionLogIndex::default();
     world.disk.borrow().lines.iter().for_each(|line| index.read_lines(line));
     let mut again = load_config(LOCAL).config;
     again.lost = index.open_sessions().collect();
@@ -76,7 +76,7 @@ fn a_concentrator_that_was_killed_ends_what_it_had_left() {
     // A PADT answers each host's next Echo-Request, and the host reconnects.
     world.net.run_for(secs(40));
     assert_eq!((world.session_statuses().len(), world.counter_value("sessions_lost")), (3, 3));
-    let mut index = LogIndex::default();
+    let mut index = SessionLogIndex::default();
     world.disk.borrow().lines.iter().for_each(|line| index.read_lines(line));
     assert_eq!(
         (index.open_sessions().count(), world.log_records().len()),

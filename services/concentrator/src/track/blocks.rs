@@ -35,7 +35,7 @@ impl core::fmt::Display for PortBlock {
 
 /// The mapping between hosts and port blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortBlocks {
+pub struct PortBlockMapping {
     /// The first and the last internal address.
     inner: (u32, u32),
     /// The external addresses.
@@ -50,29 +50,36 @@ pub struct PortBlocks {
 
 /// The reason why no blocks can be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BlocksError(
+pub struct PortBlockMappingError(
     /// The problem and its remedy.
     pub String,
 );
 
-impl PortBlocks {
+impl PortBlockMapping {
     /// Maps the internal addresses from the first to the last to blocks of these external addresses, from port `first`
     /// on.
     ///
     /// # Errors
     /// A range is empty, or a host would get fewer than 64 ports.
-    pub fn new(inner: (Ipv4Addr, Ipv4Addr), outer: &[Ipv4Addr], first: u16) -> Result<Self, BlocksError> {
+    pub fn new(
+        inner: (Ipv4Addr, Ipv4Addr),
+        outer: &[Ipv4Addr],
+        first: u16,
+    ) -> Result<Self, PortBlockMappingError> {
         let (a, b) = (inner.0.to_bits(), inner.1.to_bits());
         let hosts = b.checked_sub(a).and_then(|n| n.checked_add(1));
         let Some(hosts) = hosts.filter(|_| !outer.is_empty()) else {
-            return Err(BlocksError("there has to be an address inside and one outside at least".into()));
+            return Err(PortBlockMappingError(
+                "the range inside and the list of addresses outside must not be empty".into(),
+            ));
         };
         let addresses = u32::try_from(outer.len()).unwrap_or(u32::MAX);
         let ratio = hosts.div_ceil(addresses);
         let size = (65_536 - u32::from(first)) / ratio;
         if size < 64 {
-            return Err(BlocksError(alloc::format!(
-                "{hosts} hosts behind {addresses} addresses get {size} ports each; 64 are needed at least: add addresses outside"
+            return Err(PortBlockMappingError(alloc::format!(
+                "{hosts} hosts behind {addresses} addresses get {size} ports each, but need at least 64: add \
+                 addresses outside"
             )));
         }
         Ok(Self { inner: (a, b), outer: outer.to_vec(), first, ratio, size })
@@ -89,9 +96,10 @@ impl PortBlocks {
     }
     /// Returns the block of a host.
     #[must_use]
-    pub fn block_of_host(&self, inner: Ipv4Addr) -> Option<PortBlock> {
+    pub fn port_block_of_host(&self, inner: Ipv4Addr) -> Option<PortBlock> {
         let n = inner.to_bits().checked_sub(self.inner.0).filter(|_| inner.to_bits() <= self.inner.1)?;
         let address = *self.outer.get(usize::try_from(n / self.ratio).ok()?)?;
+        // RFC 7422, 2: the host's ports are those of its block.
         let first = u32::from(self.first) + n % self.ratio * self.size;
         let port = |n: u32| u16::try_from(n).ok();
         Some(PortBlock { address, first: port(first)?, last: port(first + self.size - 1)? })
@@ -122,7 +130,7 @@ mod tests {
     #[test]
     fn hosts_get_blocks_one_behind_the_other() {
         // The example of RFC 7422 §2.3 without a dynamic pool: 14 hosts per address, ports 0-1023 reserved.
-        let blocks = PortBlocks::new(
+        let blocks = PortBlockMapping::new(
             (parse_ipv4("198.51.100.1"), parse_ipv4("198.51.100.14")),
             &[parse_ipv4("192.0.2.1")],
             1024,
@@ -130,11 +138,11 @@ mod tests {
         .unwrap();
         assert_eq!((blocks.compression_ratio(), blocks.block_size()), (14, 4608));
         assert_eq!(
-            blocks.block_of_host(parse_ipv4("198.51.100.1")).unwrap().to_string(),
+            blocks.port_block_of_host(parse_ipv4("198.51.100.1")).unwrap().to_string(),
             "192.0.2.1:1024-5631"
         );
         assert_eq!(
-            blocks.block_of_host(parse_ipv4("198.51.100.14")).unwrap().to_string(),
+            blocks.port_block_of_host(parse_ipv4("198.51.100.14")).unwrap().to_string(),
             "192.0.2.1:60928-65535"
         );
         assert_eq!(
@@ -146,12 +154,12 @@ mod tests {
         }
         assert_eq!(
             (
-                blocks.block_of_host(parse_ipv4("198.51.100.0")),
-                blocks.block_of_host(parse_ipv4("198.51.100.15"))
+                blocks.port_block_of_host(parse_ipv4("198.51.100.0")),
+                blocks.port_block_of_host(parse_ipv4("198.51.100.15"))
             ),
             (None, None)
         );
-        let few = PortBlocks::new(
+        let few = PortBlockMapping::new(
             (parse_ipv4("10.0.0.1"), parse_ipv4("10.0.7.255")),
             &[parse_ipv4("192.0.2.1")],
             1024,
@@ -168,11 +176,11 @@ mod tests {
             let outer: Vec<Ipv4Addr> = (0..addresses).map(|n| Ipv4Addr::new(192, 0, 2, n as u8)).collect();
             let begin = u32::from(parse_ipv4("100.64.0.1"));
             let last = Ipv4Addr::from_bits(begin + hosts - 1);
-            let blocks = PortBlocks::new((parse_ipv4("100.64.0.1"), last), &outer, first);
+            let blocks = PortBlockMapping::new((parse_ipv4("100.64.0.1"), last), &outer, first);
             prop_assume!(blocks.is_ok());
             let blocks = blocks.unwrap();
             let inner = Ipv4Addr::from_bits(begin + host.index(hosts as usize) as u32);
-            let block = blocks.block_of_host(inner).unwrap();
+            let block = blocks.port_block_of_host(inner).unwrap();
             prop_assert!(block.first >= first && block.first <= block.last);
             for port in [block.first, block.last, block.first + port % (block.last - block.first + 1)] {
                 prop_assert_eq!(blocks.host_of_port(block.address.into(), port), Some(inner));

@@ -1,13 +1,13 @@
 //! The log as a start reads it: open sessions, and sessions with an unacknowledged Stop.
 
-use super::{LostSession, SessionEnd, SessionLogRecord, SessionStart, UnacknowledgedStop};
+use super::{SessionEnd, SessionLogRecord, SessionLostByRestart, SessionStart, UnacknowledgedStop};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The sessions of a log.
 #[derive(Debug, Default)]
-pub struct LogIndex {
+pub struct SessionLogIndex {
     sessions: Vec<IndexedSession>,
     /// The open sessions by Acct-Session-Id.
     open: BTreeMap<String, usize>,
@@ -25,7 +25,7 @@ struct IndexedSession {
     acknowledged: bool,
 }
 
-impl LogIndex {
+impl SessionLogIndex {
     /// Reads further lines, in the order of the log. Counts lines that are not records: a power loss may have torn the
     /// last line of a file.
     pub fn read_lines(&mut self, text: &str) {
@@ -45,7 +45,7 @@ impl LogIndex {
     fn apply_record(&mut self, record: SessionLogRecord) {
         self.records += 1;
         match record {
-            // The open sessions ended with their process.
+            // The process has started anew, and the sessions that were open have ended with the old process.
             SessionLogRecord::Started(_) => self.open.clear(),
             SessionLogRecord::Stopped(_) => {}
             SessionLogRecord::StopAcknowledged { session, .. } => {
@@ -77,9 +77,9 @@ impl LogIndex {
     }
 
     /// Returns the sessions that have begun and not ended.
-    pub fn open_sessions(&self) -> impl Iterator<Item = LostSession> {
+    pub fn open_sessions(&self) -> impl Iterator<Item = SessionLostByRestart> {
         let open = self.open.values().filter_map(|n| self.sessions.get(*n));
-        open.map(|known| LostSession { begin: known.begin.clone() })
+        open.map(|known| SessionLostByRestart { begin: known.begin.clone() })
     }
 
     /// Returns the sessions with an unacknowledged Stop, in the order of their begins.
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_has_begun_and_not_ended_is_open() {
-        let mut index = LogIndex::default();
+        let mut index = SessionLogIndex::default();
         assert!(index.is_empty());
         index.read_lines("{\"event\":\"beg\n\n");
         assert!(index.is_empty() && index.unreadable_count() == 1);
@@ -125,7 +125,8 @@ mod tests {
         // The next day's file repeats the begins of open sessions. Ended sessions stay ended.
         index.read_lines(&lines);
         assert!(!index.is_empty());
-        let open = |index: &LogIndex| index.open_sessions().map(|lost| lost.begin.user).collect::<Vec<_>>();
+        let open =
+            |index: &SessionLogIndex| index.open_sessions().map(|lost| lost.begin.user).collect::<Vec<_>>();
         assert_eq!(open(&index), ["ann", "eve"], "their accounting is owed a last word");
         index.read_lines(&SessionLogRecord::service_started(time_at(50)).to_line());
         assert!(open(&index).is_empty(), "a start ends what was open");
@@ -142,15 +143,16 @@ mod tests {
                 .to_line()
         };
         let begins = ["1", "2", "3", "4"].map(|session| start_line(0, session, "ann")).concat();
-        let mut index = LogIndex::default();
+        let mut index = SessionLogIndex::default();
         index.read_lines(&begins);
-        // Session 3 needs no Stop, session 4 is open.
+        // Sessions 1 and 2 still owe a Stop. Session 3 has ended and owes none. Session 4 is open.
         index.read_lines(
             &[owing(10, "1"), owing(11, "2"), SessionLogRecord::session_ended(test_end(12, "3")).to_line()]
                 .concat(),
         );
-        let owed =
-            |index: &LogIndex| index.unacknowledged_stops().map(|owed| owed.end.session).collect::<Vec<_>>();
+        let owed = |index: &SessionLogIndex| {
+            index.unacknowledged_stops().map(|owed| owed.end.session).collect::<Vec<_>>()
+        };
         assert_eq!(owed(&index), ["1", "2"]);
         index.read_lines(&acknowledged(13, "2"));
         index.read_lines(&acknowledged(13, "of another log"));

@@ -118,7 +118,7 @@ enum SessionLogLine {
         octets_in: u64,
         octets_out: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        stop: Option<StopLine>,
+        stop: Option<AccountingStopLine>,
     },
     StopAcknowledged {
         at: String,
@@ -127,7 +127,7 @@ enum SessionLogLine {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StopLine {
+struct AccountingStopLine {
     cause: u32,
     record: u32,
     /// In and out.
@@ -219,7 +219,7 @@ impl SessionLogRecord {
                 reason: end.reason,
                 octets_in: end.octets_in,
                 octets_out: end.octets_out,
-                stop: end.stop.map(|AccountingStop { cause, record, packets }| StopLine {
+                stop: end.stop.map(|AccountingStop { cause, record, packets }| AccountingStopLine {
                     cause,
                     record,
                     packets,
@@ -241,7 +241,7 @@ impl SessionLogRecord {
     /// The line is not a record. The text names the reason.
     pub fn parse(line: &str) -> Result<Self, String> {
         let line: SessionLogLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
-        let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is no time"));
+        let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is not a time"));
         Ok(match line {
             SessionLogLine::Started { at } => Self::Started(time(&at)?),
             SessionLogLine::Stopped { at } => Self::Stopped(time(&at)?),
@@ -258,8 +258,9 @@ impl SessionLogRecord {
                 ipv6,
                 class,
             } => {
-                let prefixes =
-                    ipv6.iter().map(|one| parse_prefix(one).ok_or_else(|| format!("\"{one}\" is no prefix")));
+                let prefixes = ipv6
+                    .iter()
+                    .map(|one| parse_prefix(one).ok_or_else(|| format!("\"{one}\" is not a prefix")));
                 let classes = class
                     .iter()
                     .map(|one| parse_hex(one).ok_or_else(|| format!("\"{one}\" is not hexadecimal")));
@@ -282,8 +283,11 @@ impl SessionLogRecord {
                 })
             }
             SessionLogLine::End { at, session, reason, octets_in, octets_out, stop } => {
-                let stop =
-                    stop.map(|StopLine { cause, record, packets }| AccountingStop { cause, record, packets });
+                let stop = stop.map(|AccountingStopLine { cause, record, packets }| AccountingStop {
+                    cause,
+                    record,
+                    packets,
+                });
                 Self::End(SessionEnd { ended_at: time(&at)?, session, reason, octets_in, octets_out, stop })
             }
             SessionLogLine::StopAcknowledged { at, session } => {

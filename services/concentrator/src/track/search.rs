@@ -11,13 +11,13 @@ use foldhash::quality::FixedState;
 use usher_core::{Duration, WallTime};
 
 /// An address and a port of it (`None`: any port).
-pub type TransportAddress = (IpAddr, Option<u16>);
+pub type AddressAndOptionalPort = (IpAddr, Option<u16>);
 
 /// A search for the sessions of addresses at a given second. It reads the log from the start of a day's file.
 #[derive(Debug)]
 pub struct AddressSearch {
     /// The addresses, IPv4-mapped ones as IPv4.
-    addresses: Vec<TransportAddress>,
+    addresses: Vec<AddressAndOptionalPort>,
     from: WallTime,
     to: WallTime,
     /// Sessions that began before the end of the second and had one of the addresses.
@@ -29,7 +29,7 @@ pub struct AddressSearch {
     /// The last session of each IPv4 address among these. A later session of the address removes it.
     holders: BTreeMap<Ipv4Addr, usize>,
     octets: u64,
-    subscribers: SubscriberSketch,
+    subscribers: DistinctSubscriberEstimator,
     span: Option<(WallTime, WallTime)>,
     /// The number of lines that are not records.
     unreadable: u64,
@@ -69,7 +69,7 @@ impl LogVolume {
     pub const PER_CONNECTION: f64 = 5e6;
     /// Returns octets per subscriber and day.
     #[must_use]
-    pub fn per_subscriber_and_day(&self) -> f64 {
+    pub fn octets_per_subscriber_day(&self) -> f64 {
         if self.subscribers == 0 { 0.0 } else { self.octets as f64 / self.subscribers as f64 / self.days }
     }
 }
@@ -77,9 +77,9 @@ impl LogVolume {
 /// Estimates the number of distinct users by the smallest of their hashes ("k minimum values", Bar-Yossef and others,
 /// 2002).
 #[derive(Debug, Default)]
-struct SubscriberSketch(BTreeSet<u64>);
+struct DistinctSubscriberEstimator(BTreeSet<u64>);
 
-impl SubscriberSketch {
+impl DistinctSubscriberEstimator {
     const MOST: usize = 1 << 14;
 
     fn insert(&mut self, user: &str) {
@@ -105,7 +105,7 @@ fn mask_address(address: Ipv6Addr, bits: u8) -> u128 {
 }
 
 /// True if a session has an address, or the port of it.
-fn has_address(begin: &SessionStart, (address, port): TransportAddress) -> bool {
+fn has_address(begin: &SessionStart, (address, port): AddressAndOptionalPort) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let of_block = |block: super::PortBlock| match port {
@@ -123,7 +123,7 @@ fn has_address(begin: &SessionStart, (address, port): TransportAddress) -> bool 
 impl AddressSearch {
     /// Starts a search for the sessions that had one of the addresses in the second that begins at `at`.
     #[must_use]
-    pub fn new(at: WallTime, addresses: impl IntoIterator<Item = TransportAddress>) -> Self {
+    pub fn new(at: WallTime, addresses: impl IntoIterator<Item = AddressAndOptionalPort>) -> Self {
         let addresses = addresses.into_iter().map(|(address, port)| (address.to_canonical(), port));
         Self {
             addresses: addresses.collect(),
@@ -134,7 +134,7 @@ impl AddressSearch {
             open: BTreeMap::new(),
             holders: BTreeMap::new(),
             octets: 0,
-            subscribers: SubscriberSketch::default(),
+            subscribers: DistinctSubscriberEstimator::default(),
             span: None,
             unreadable: 0,
         }
@@ -171,7 +171,8 @@ impl AddressSearch {
         self.span = Some((first.min(at), last.max(at)));
         match record {
             SessionLogRecord::Started(at) => {
-                // The open sessions ended with their process, between the last record and this one.
+                // The process has started anew. The open sessions ended with the old process, between the last record
+                // and this one.
                 for n in core::mem::take(&mut self.open).into_values() {
                     if let Some(known) = self.sessions.get_mut(n) {
                         known.until = Some(at);
@@ -204,8 +205,8 @@ impl AddressSearch {
             && let Some(before) = self.holders.get(&address).and_then(|n| self.sessions.get_mut(*n))
             && (keeps || begin.started_at > before.begin.started_at)
         {
-            // The earlier session of this address has ended, although its end could not be logged. For another user's
-            // session, a day's file only repeats an earlier begin.
+            // A newer session has this address, so the earlier one has ended, although its end could not be logged. A
+            // begin of another user that is not newer is only a repetition in a day's file.
             before.until.get_or_insert(begin.started_at);
             self.holders.remove(&address);
         }
@@ -268,7 +269,7 @@ mod tests {
     fn time_at(secs: u64) -> WallTime {
         WallTime::from_unix_secs(T + secs)
     }
-    fn end_line(secs: u64, session: &str) -> String {
+    fn session_end_line(secs: u64, session: &str) -> String {
         let (at, session, reason) = (time_at(secs), session.into(), "padt".into());
         SessionLogRecord::session_ended(SessionEnd {
             ended_at: at,
@@ -303,7 +304,7 @@ mod tests {
         let log = [
             start_line(10, "1", "ann", set_address),
             start_line(20, "2", "bob", set_address),
-            end_line(15, "2"),
+            session_end_line(15, "2"),
             start_line(30, "3", "eve", set_address),
         ]
         .concat();
@@ -319,7 +320,7 @@ mod tests {
         let mut log = [
             SessionLogRecord::service_started(time_at(0)).to_line(),
             start_line(10, "1", "ann", set_address),
-            end_line(20, "1"),
+            session_end_line(20, "1"),
             start_line(20, "2", "bob", set_address),
             start_line(21, "3", "eve", |_| {}),
         ]
@@ -337,7 +338,7 @@ mod tests {
         }
         log += &SessionLogRecord::service_started(time_at(50)).to_line();
         assert!(found_users(&log, "10.0.0.2", None, 51).is_empty(), "a start ends what was open");
-        log += &end_line(50, "2");
+        log += &session_end_line(50, "2");
         assert_eq!(found_users(&log, "10.0.0.2", None, 49), ["bob"]);
     }
 
@@ -372,13 +373,14 @@ mod tests {
     #[test]
     fn days_that_overlap_and_torn_lines_do_no_harm() {
         let line = start_line(0, "1", "ann", set_address);
-        let log = [&*line, &line[..line.len() / 2], "\n\n", &line, &end_line(10 * 86_400, "1")].concat();
+        let log =
+            [&*line, &line[..line.len() / 2], "\n\n", &line, &session_end_line(10 * 86_400, "1")].concat();
         let search = search_log(&log, "10.0.0.2", None, 5);
         assert_eq!((search.holders().len(), search.unreadable_count()), (1, 1));
         let volume = search.log_volume();
         assert_eq!((volume.subscribers, volume.days), (1, 10.0));
-        assert!((20.0..100.0).contains(&volume.per_subscriber_and_day()), "{volume:?}");
-        assert!(volume.per_subscriber_and_day() < LogVolume::PER_CONNECTION / 10_000.0);
+        assert!((20.0..100.0).contains(&volume.octets_per_subscriber_day()), "{volume:?}");
+        assert!(volume.octets_per_subscriber_day() < LogVolume::PER_CONNECTION / 10_000.0);
     }
 
     #[test]
@@ -397,7 +399,7 @@ mod tests {
                 one.ipv4 = Some([10, 0, 0, host].into())
             });
             search.read_lines(&begin);
-            search.read_lines(&end_line(round * 3600 + 3599, &session));
+            search.read_lines(&session_end_line(round * 3600 + 3599, &session));
         }
         let found: Vec<_> =
             search.holders().iter().map(|whose| (whose.begin.user.to_string(), whose.until)).collect();
@@ -405,7 +407,7 @@ mod tests {
         assert_eq!(search.session_count(), 7, "those of the one address until then, and that of the other");
         let users = search.log_volume().subscribers;
         assert!((48_500..51_500).contains(&users), "{users} of 50001, by four standard errors");
-        assert!(search.subscribers.0.len() == SubscriberSketch::MOST);
+        assert!(search.subscribers.0.len() == DistinctSubscriberEstimator::MOST);
     }
 
     #[test]
@@ -420,7 +422,7 @@ mod tests {
         ];
         for (which, name) in names.into_iter().enumerate() {
             for many in [20_000, 100_000] {
-                let mut users = SubscriberSketch::default();
+                let mut users = DistinctSubscriberEstimator::default();
                 (0..many).for_each(|n| users.insert(&name(n)));
                 let off = (users.estimate_count() as f64 - many as f64).abs() / many as f64;
                 assert!(
@@ -433,10 +435,10 @@ mod tests {
     }
 
     /// The reference: the result of a search that keeps all records.
-    fn by_all(
+    fn reference_holders(
         records: &[SessionLogRecord],
         at: WallTime,
-        wanted: TransportAddress,
+        wanted: AddressAndOptionalPort,
     ) -> Vec<(String, Option<WallTime>)> {
         let mut all: Vec<(SessionStart, Option<WallTime>, bool)> = Vec::new();
         for record in records {
@@ -493,7 +495,7 @@ mod tests {
                         let end = open.keys().nth(usize::from(which) % open.len().max(1)).cloned();
                         if let Some(session) = end {
                             open.remove(&session);
-                            records.push(SessionLogRecord::parse(&super::tests::end_line(now, &session)).unwrap());
+                            records.push(SessionLogRecord::parse(&super::tests::session_end_line(now, &session)).unwrap());
                         }
                     }
                     // A day's file begins with the open sessions.
@@ -506,7 +508,7 @@ mod tests {
                     }
                 }
             }
-            let wanted: TransportAddress = match asked {
+            let wanted: AddressAndOptionalPort = match asked {
                 0 => (IpAddr::from([10, 0, 0, 1]), None),
                 1 => ("::1:0:0:0:7".parse().unwrap(), None),
                 2 => (IpAddr::from([192, 0, 2, 1]), Some(1500)),
@@ -517,7 +519,7 @@ mod tests {
             records.iter().for_each(|record| search.read_lines(&record.to_line()));
             let found: Vec<_> =
                 search.holders().iter().map(|whose| (whose.begin.session.clone(), whose.until)).collect();
-            prop_assert_eq!(found, by_all(&records, time_at(second), wanted));
+            prop_assert_eq!(found, reference_holders(&records, time_at(second), wanted));
         }
     }
 }

@@ -73,7 +73,7 @@ impl TranslationRecord {
     /// The line is not a record. The text names the reason.
     pub fn parse(line: &str) -> Result<Self, String> {
         let line: TranslationLogLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
-        let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is no time"));
+        let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is not a time"));
         Ok(match line {
             TranslationLogLine::Started { at } => Self::Started(time(&at)?),
             TranslationLogLine::Begin { at, protocol, inside, outside } => {
@@ -118,7 +118,7 @@ impl TranslationSearch {
     ) -> Result<(), E> {
         // Parse only lines of this end: a day can have millions of others.
         let named = format!("\"outside\":\"{}\"", self.outside);
-        let mut records = RelevantRecords::default();
+        let mut records = MatchingTranslationRecords::default();
         for line in lines {
             let line = line?;
             let line = line.as_ref();
@@ -140,7 +140,8 @@ impl TranslationSearch {
     /// True if earlier files cannot change the result.
     #[must_use]
     pub fn is_decided(&self) -> bool {
-        // A start within the second itself ends connections that only earlier files name.
+        // A start before the searched second ended all connections of earlier files. A start within that second may end
+        // connections that only earlier files name.
         self.records.iter().any(|record| matches!(record, TranslationRecord::Started(at) if *at < self.from))
     }
 
@@ -153,7 +154,7 @@ impl TranslationSearch {
     /// Returns the hosts behind the external end. Linux can give it to several connections with different remote ends.
     #[must_use]
     pub fn inside_hosts(&self) -> Vec<Ipv4Addr> {
-        // An internal end can have several connections to different remote ends.
+        // The connections of each internal end are counted, since one can have several to different remote ends.
         let mut held: BTreeMap<(u8, SocketAddrV4), u32> = BTreeMap::new();
         let mut found = Vec::new();
         let mut keep = |end: SocketAddrV4| {
@@ -164,7 +165,7 @@ impl TranslationSearch {
         for record in &self.records {
             match record {
                 TranslationRecord::Started(at) => {
-                    // A new follower starts without the earlier connections.
+                    // A follower that starts does not know the earlier connections, so they count as ended.
                     let ended = core::mem::take(&mut held);
                     if *at >= self.from {
                         ended.into_keys().for_each(|(_, end)| keep(end));
@@ -193,20 +194,20 @@ impl TranslationSearch {
 
 /// The relevant records of a file, in their order.
 #[derive(Default)]
-struct RelevantRecords {
+struct MatchingTranslationRecords {
     all: BTreeMap<u64, TranslationRecord>,
     next: u64,
     /// The begins after the last kept end, by internal end, since the last start.
     open_connections: BTreeMap<(u8, SocketAddrV4), Vec<u64>>,
 }
 
-impl RelevantRecords {
+impl MatchingTranslationRecords {
     /// Inserts a record. `from` is the begin of the searched second.
     fn insert_record(&mut self, record: TranslationRecord, from: WallTime) {
         match record {
             TranslationRecord::Started(at) => {
                 if at < from {
-                    // A start before the second makes all earlier records irrelevant.
+                    // All earlier connections ended at this start, before the second, so their records are irrelevant.
                     self.all.clear();
                 }
                 self.open_connections.clear();

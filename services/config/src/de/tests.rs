@@ -1,7 +1,7 @@
 //! Tests of typed reading and of its fault messages.
 
 use super::*;
-use crate::document::{ConfigFormat, NoEnvironment, read_document};
+use crate::document::{ConfigFormat, EmptyConfigEnvironment, read_document};
 use serde::Deserialize;
 
 const FORMAT: ConfigFormat = ConfigFormat { description: "a test", version: 1, retired: &[] };
@@ -35,7 +35,7 @@ struct ShapeFile {
 /// The value read from a text, whether it is complete, and the faults.
 fn read_text(text: &str) -> (Option<ShapeFile>, bool, String) {
     let mut faults = DiagnosticCollector::new("f", text);
-    let mut tree = read_document(&FORMAT, &NoEnvironment, &mut faults).unwrap();
+    let mut tree = read_document(&FORMAT, &EmptyConfigEnvironment, &mut faults).unwrap();
     let ReadOutcome { value, is_complete: whole } = read_typed(&mut tree, |_| false, &mut faults);
     let said = faults.finish(Some(())).map_or_else(|faults| faults.to_string(), |_| String::new());
     (value, whole, said)
@@ -73,7 +73,7 @@ fn a_kind_is_a_word_or_a_table_that_names_it() {
         "size = 1\nshape = \"pont\"\n",
         &["f:2:9: shape: \"pont\" is not known here; did you mean \"point\"?"],
     );
-    assert_errors("size = 1\nshape = 3\n", &["f:2:9: shape: one of \"point\", \"circle\" is needed"]);
+    assert_errors("size = 1\nshape = 3\n", &["f:2:9: shape: expected one of \"point\", \"circle\""]);
     assert_errors("size = 1\nshape = { radius = 1.0 }\n", &["f:2:1: shape: \"kind\" is missing: one of"]);
     assert_errors("size = 1\nshape = { kind = 3 }\n", &["f:2:18: "]);
 }
@@ -88,4 +88,27 @@ fn every_fault_is_said_once() {
     );
     assert_errors("size = 1\nshape = \"point\"\npair = [1, \"x\"]\n", &["f:3:12: "]);
     assert_errors("size = 1\nshape = \"point\"\npair = [1]\n", &["f:3:8: "]);
+}
+
+#[test]
+fn errors_of_the_standard_library_have_texts_of_ours() {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+    use std::num::NonZeroU32;
+    let errors = [
+        "x".parse::<IpAddr>().unwrap_err().to_string(),
+        "x".parse::<Ipv4Addr>().unwrap_err().to_string(),
+        "x".parse::<Ipv6Addr>().unwrap_err().to_string(),
+        "x".parse::<SocketAddr>().unwrap_err().to_string(),
+        "x".parse::<u32>().unwrap_err().to_string(),
+        "".parse::<u32>().unwrap_err().to_string(),
+        "5000000000".parse::<u32>().unwrap_err().to_string(),
+        "-5000000000".parse::<i32>().unwrap_err().to_string(),
+        "0".parse::<NonZeroU32>().unwrap_err().to_string(),
+        "x".parse::<f64>().unwrap_err().to_string(),
+        "".parse::<f64>().unwrap_err().to_string(),
+    ];
+    for error in errors {
+        assert!(describe_parse_error(&error).is_some(), "{error}");
+    }
+    assert_eq!(describe_parse_error("not a realm name"), None);
 }

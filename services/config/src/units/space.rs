@@ -63,7 +63,7 @@ text_quantity!(
     Coordinate,
     Dimension::Length,
     r"^\s*[+-]?[0-9.]+([eE][+-]?[0-9]+)?\s*k?m\s*$",
-    "A place along an axis with its unit: m or km.",
+    "A position along an axis with its unit: m or km.",
     ["-20 m"]
 );
 
@@ -102,7 +102,10 @@ mod tests {
         assert_eq!(Coordinate::parse("-20 m").map(Coordinate::metres), Ok(-20.0));
         assert_eq!(Speed::parse("3.6 km/h").map(Speed::metres_per_second), Ok(1.0));
         assert_eq!(Speed::parse("-2 m/s").map(Speed::metres_per_second), Ok(-2.0));
-        assert_eq!(Length::parse("-1 m"), Err("\"-1 m\" is negative, and a length cannot be".to_owned()));
+        assert_eq!(
+            Length::parse("-1 m"),
+            Err("\"-1 m\" is negative; a length must be zero or more".to_owned())
+        );
         assert_eq!(
             Length::parse("5 metres"),
             Err("\"metres\" is no unit of a length (m, km); did you mean \"5 m\"?".to_owned())

@@ -1,11 +1,12 @@
 //! Builds a configuration from a file: reads keys and certificates, and checks what the types cannot express.
 
-use super::data::{DataPlaneKind, DataTable, PolicyWord};
+use super::data::{DataPlaneKind, DataTable, PolicyActionName};
 use super::model::{
-    AuthMethod, ChildTable, ChildlessWord, ConnectionTable, EapTable, ExtendedMasterSecret, GatewayFile,
-    ListenTable, LocalAuth as LocalAuthWord, ModeWord, Reauthentication, RemoteAuth as RemoteAuthWord,
+    AuthMethod, ChildSaTable, ChildlessSaPolicy, ConnectionTable, ExtendedMasterSecret, GatewayConfigFile,
+    GatewayEapTable, ListenTable, LocalAuth as LocalAuthWord, ModeWord, Reauthentication,
+    RemoteAuth as RemoteAuthWord,
 };
-use crate::service::{EapJudge, GatewayConfig, GatewayPeer};
+use crate::service::{EapServerLocation, GatewayConfig, GatewayConnectionConfig};
 use crate::users::LocalUsers;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -16,20 +17,22 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use usher_access::pool::{PoolConfig, PoolRange};
-use usher_access::{FailureLimit, PORT_TYPE_VIRTUAL};
+use usher_access::{LoginFailureLimit, PORT_TYPE_VIRTUAL};
 use usher_access_config::{AccessConfigBuilder, NasKind, SecretSources};
 use usher_config::units::TimeSpan;
-use usher_config::{ConfigEnvironment, KeyedError, Prefix, name_hint};
+use usher_config::{ConfigEnvironment, KeyPathError, Prefix, name_hint};
 use usher_core::Duration;
 use usher_crypto::SecretValue;
-use usher_crypto::tls::{ClientConfig, ServerConfig, ServerOptions, TlsCredentials, VersionRange, WallClock};
-use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::{PeerOffer, md5, mschapv2};
+use usher_crypto::tls::{
+    ClientConfig, ServerConfig, SharedWallClock, TlsCredentials, TlsServerOptions, TlsVersionRange,
+};
+use usher_eap::method::tls::{EapTlsPeerFactory, PeerTlsBackend};
+use usher_eap::method::{PeerMethodFactory, md5, mschapv2};
 use usher_eap::packet::EapType;
 use usher_ike::code::IdType;
 use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::{
-    ChildConfig, ChildlessPolicy, IkeConnection, IkeEndpointConfig, IpsecMode, LocalAuth, RemoteAuth,
+    ChildSaConfig, ChildlessPolicy, IkeConnectionConfig, IkeEndpointConfig, IpsecMode, LocalAuth, RemoteAuth,
     RetransmissionConfig,
 };
 use usher_ike::payload::{Identification, Proposal, TrafficSelector};
@@ -51,11 +54,11 @@ pub(super) struct BuiltGatewayConfig {
 
 /// Builds the configuration and reports faults. Makes the paths of revocation lists absolute.
 pub(super) fn build_config(
-    file: &mut GatewayFile,
+    file: &mut GatewayConfigFile,
     base: &Path,
     outside: &dyn ConfigEnvironment,
-    clock: &WallClock,
-) -> (Option<BuiltGatewayConfig>, Vec<KeyedError>) {
+    clock: &SharedWallClock,
+) -> (Option<BuiltGatewayConfig>, Vec<KeyPathError>) {
     for path in &mut file.revocation.crl {
         *path = base.join(&*path);
     }
@@ -78,7 +81,7 @@ impl<'a> GatewayConfigBuilder<'a> {
     }
 
     /// Builds the configuration of the machine.
-    fn build_gateway(&mut self, file: &GatewayFile) -> Option<GatewayConfig> {
+    fn build_gateway(&mut self, file: &GatewayConfigFile) -> Option<GatewayConfig> {
         let limits = &file.limits;
         let count = |n: usher_config::units::PositiveCount| usize::try_from(n.get()).unwrap_or(usize::MAX);
         let endpoint = IkeEndpointConfig {
@@ -90,7 +93,7 @@ impl<'a> GatewayConfigBuilder<'a> {
             half_open: count(limits.half_open),
             cookies_from: usize::try_from(limits.cookies_from).unwrap_or(usize::MAX),
             cookies_from_network: usize::try_from(limits.cookies_from_network).unwrap_or(usize::MAX),
-            half_open_per_network: count(limits.half_open_per_network),
+            half_open_per_host: count(limits.half_open_per_host),
             failed_proofs_per_minute: limits.failed_proofs_per_minute,
             requests_per_minute: limits.requests_per_minute,
             creates_per_minute: limits.creates_per_minute,
@@ -107,16 +110,13 @@ impl<'a> GatewayConfigBuilder<'a> {
             ..IkeEndpointConfig::default()
         };
         if limits.packet.get() < 576 {
-            self.report_error(
-                &["limits", "packet"],
-                "packets of fewer than 576 octets leave no room for a message",
-            );
+            self.report_error(&["limits", "packet"], "a packet needs at least 576 octets to carry a message");
         }
         if limits.fragments.get() / 16 < limits.message.get() {
             self.report_error(
                 &["limits", "fragments"],
                 format!(
-                    "a message of {} octets needs room for more: at least {}, sixteen times `message`",
+                    "fragments is too small for messages of {} octets; write at least {}, sixteen times `message`",
                     limits.message.get(),
                     u64::from(limits.message.get()) * 16
                 ),
@@ -125,13 +125,14 @@ impl<'a> GatewayConfigBuilder<'a> {
         if (1..60).contains(&limits.requests_per_minute) {
             self.report_error(
                 &["limits", "requests_per_minute"],
-                "with fewer than one request a second what a peer does by itself is put off; 0 is no limit",
+                "fewer than 60 requests per minute delay a peer's normal exchanges; write 60 or more, or 0 for no \
+                 limit",
             );
         }
         if limits.retransmission.get().is_zero() {
             self.report_error(
                 &["limits", "retransmission"],
-                "a request that is sent again at once is never answered",
+                "the wait before a retransmission must be above zero",
             );
         }
         let listen = &file.listen.addresses;
@@ -140,7 +141,7 @@ impl<'a> GatewayConfigBuilder<'a> {
                 let i = i.to_string();
                 self.report_error(
                     &["listen", "addresses", &i],
-                    "one address of each family; \"0.0.0.0\" and \"::\" are all of the host",
+                    "only one address per family is allowed; \"0.0.0.0\" and \"::\" mean all addresses of the host",
                 );
             }
         }
@@ -169,47 +170,54 @@ impl<'a> GatewayConfigBuilder<'a> {
                 }
             }
             if table.remote_auth == RemoteAuthWord::Eap && file.aaa.is_none() {
-                self.report_error(&[&at[..], &["remote_auth"]].concat(),
-                    "EAP is judged by AAA servers, and there is no [aaa]; \"eap-local\" is judged by the gateway's own users");
+                self.report_error(
+                    &[&at[..], &["remote_auth"]].concat(),
+                    "\"eap\" needs AAA servers, but there is no [aaa]; for the gateway's own users, write \
+                     \"eap-local\"",
+                );
             }
             if table.remote_auth == RemoteAuthWord::EapLocal && file.eap.is_none() {
-                self.report_error(&[&at[..], &["remote_auth"]].concat(),
-                    "there is no [eap], which says by which methods the gateway's own users prove who they are");
+                self.report_error(
+                    &[&at[..], &["remote_auth"]].concat(),
+                    "there is no [eap]; add it, with the EAP methods of the gateway's own users",
+                );
             }
             let listens =
                 |address: &IpAddr| file.listen.addresses.iter().any(|own| own.is_ipv4() == address.is_ipv4());
             if let Some(remote) = table.remote_address.filter(|address| !listens(address)) {
-                self.report_error(&[&at[..], &["remote_address"]].concat(),
-                    format!("[listen] addresses has none of the family of {remote}, from which it could be reached"));
+                self.report_error(
+                    &[&at[..], &["remote_address"]].concat(),
+                    format!("[listen] addresses has none of the family of {remote}; add one"),
+                );
             }
             peers.extend(self.build_peer(&at, table, &file.listen).map(Arc::new));
         }
         self.check_data_plane(&file.data);
-        self.check_modes(file);
+        self.reject_kernel_transport_mode(file);
         let certified = file.connection.iter().any(|table| table.remote_auth == RemoteAuthWord::Certificate);
         let certifies = file.connection.iter().any(|table| table.local_auth == LocalAuthWord::Certificate);
         super::revocation::check_revocation(self, &file.revocation, certified, certifies);
-        // The host knows whether it carries packets.
+        // The host sets `metered`: it knows whether it carries the packets.
         let aaa = aaa.flatten();
         Some(GatewayConfig { endpoint, peers, pools, pools_shared: false, aaa, users, metered: false })
     }
 
-    fn check_shards(&mut self, file: &GatewayFile) {
+    fn check_shards(&mut self, file: &GatewayConfigFile) {
         let shards = file.listen.shards;
         if !(1..=64).contains(&shards) {
-            self.report_error(&["listen", "shards"], "a gateway has 1 to 64 threads");
+            self.report_error(&["listen", "shards"], "the number of threads must be from 1 to 64");
         }
         if shards <= 1 {
             return;
         }
-        let alone =
-            "is known to one thread alone, and another may be asked: leave it away, or write shards = 1";
+        let alone = "is known to one thread only, and a request may reach another; remove this setting, or write \
+                     shards = 1";
         if !file.limits.tickets.get().is_zero() {
-            self.report_error(&["limits", "tickets"], format!("what a ticket is opened by {alone}"));
+            self.report_error(&["limits", "tickets"], format!("the key of a ticket {alone}"));
         }
         for (key, is, what) in [
             ("dynamic", file.aaa.as_ref().is_some_and(|aaa| aaa.dynamic.is_some()), "a session"),
-            ("diameter", file.aaa.as_ref().is_some_and(|aaa| aaa.diameter.is_some()), "a peer's connection"),
+            ("diameter", file.aaa.as_ref().is_some_and(|aaa| aaa.diameter.is_some()), "a peer connection"),
         ] {
             if is {
                 self.report_error(&["aaa", key], format!("{what} {alone}"));
@@ -219,13 +227,14 @@ impl<'a> GatewayConfigBuilder<'a> {
 
     /// Rejects transport mode with the kernel's interface. Its packets would stay on the route to that interface and
     /// loop forever.
-    fn check_modes(&mut self, file: &GatewayFile) {
+    fn reject_kernel_transport_mode(&mut self, file: &GatewayConfigFile) {
         for (i, connection) in file.connection.iter().enumerate() {
             for (j, child) in connection.child.iter().enumerate() {
-                if file.data.carry == DataPlaneKind::Kernel && child.mode == ModeWord::Transport {
+                if file.data.mode == DataPlaneKind::Kernel && child.mode == ModeWord::Transport {
                     self.report_error(
                         &["connection", &i.to_string(), "child", &j.to_string(), "mode"],
-                        "the kernel's interface carries whole packets alone: leave mode away, or write carry = \"tun\" in [data]",
+                        "the kernel's interface supports only tunnel mode; remove mode, or write mode = \"tun\" in \
+                         [data]",
                     );
                 }
             }
@@ -233,11 +242,11 @@ impl<'a> GatewayConfigBuilder<'a> {
     }
 
     fn check_data_plane(&mut self, data: &DataTable) {
-        let least = if data.carry == DataPlaneKind::None { 0 } else { 576 };
+        let least = if data.mode == DataPlaneKind::None { 0 } else { 576 };
         if !(least..=65_000).contains(&data.mtu) {
             self.report_error(
                 &["data", "mtu"],
-                "packets are of 576 to 65000 octets; 1400 fits links that carry 1500",
+                "mtu must be from 576 to 65000 octets; 1400 fits links with an MTU of 1500",
             );
         }
         // The kernel's limit of an interface name (IFNAMSIZ).
@@ -245,57 +254,62 @@ impl<'a> GatewayConfigBuilder<'a> {
         if name.is_empty() || name.len() > 15 || name.contains(['/', '%', ' ', ':']) {
             self.report_error(
                 &["data", "interface"],
-                "a device's name has 1 to 15 characters, none of them a slash, colon or space; \"esp%d\" gets a number",
+                "a device name has 1 to 15 characters, without slash, colon or space; a number replaces %d, as in \
+                 \"esp%d\"",
             );
         }
         if (253..=255).contains(&data.table.get()) || data.table.get() > 32_000 {
             self.report_error(
                 &["data", "table"],
-                "a routing table of this program's own is wanted: 1 to 32000, and not the system's 253 to 255",
+                "the program needs a routing table of its own: 1 to 32000, except the system's 253 to 255",
             );
         }
         for (i, policy) in data.policy.iter().enumerate() {
             let i = i.to_string();
-            if data.carry == DataPlaneKind::Kernel && policy.action == PolicyWord::Forward {
+            if data.mode == DataPlaneKind::Kernel && policy.action == PolicyActionName::Forward {
                 self.report_error(
                     &["data", "policy", &i, "action"],
-                    "the kernel's interface forwards nothing as it is: leave these networks out of CHILD_SAs, or write carry = \"tun\"",
+                    "the kernel's interface cannot send traffic in the clear; remove these networks from CHILD_SAs, \
+                     or write mode = \"tun\"",
                 );
             }
             let ported = [1, 6, 17, 33, 58, 132, 136];
             if policy.port.is_some() && !policy.protocol.is_some_and(|protocol| ported.contains(&protocol)) {
                 self.report_error(
                     &["data", "policy", &i, "port"],
-                    "a port is of a protocol that has ports: write protocol = 6 for TCP, 17 for UDP, 1 or 58 for ICMP",
+                    "a port needs a protocol with ports; write protocol = 6 for TCP, 17 for UDP, 1 or 58 for ICMP",
                 );
             }
         }
     }
 
-    fn build_pools(&mut self, file: &GatewayFile) -> Vec<PoolConfig> {
+    fn build_pools(&mut self, file: &GatewayConfigFile) -> Vec<PoolConfig> {
         for (i, table) in file.pool.iter().enumerate() {
             let number = i.to_string();
             let v6 = table.ranges.iter().filter(|range| range.contains(':')).count();
             if v6 > 0 && v6 < table.ranges.len() {
-                let why = "a pool is of one family: make two, and name both in the connection's pools";
+                let why = "a pool has addresses of one family; write two pools, and name both in the connection's \
+                           pools";
                 self.report_error(&["pool", &number, "ranges"], why);
             }
         }
         self.common.build_pools(&file.pool, |range| match range {
-            PoolRange::Prefixes { .. } => {
-                Err(format!("{range} gives prefixes; an initiator gets an address, as of 2001:db8:9::/112"))
-            }
+            PoolRange::Prefixes { .. } => Err(format!(
+                "{range} assigns prefixes, but an initiator gets an address; write a range such as \
+                 2001:db8:9::/112"
+            )),
             PoolRange::Addresses { .. } => Ok(()),
         })
     }
 
-    fn build_users(&mut self, file: &GatewayFile) -> LocalUsers {
+    fn build_users(&mut self, file: &GatewayConfigFile) -> LocalUsers {
         let passwords = self.common.read_passwords(&file.user);
         let mut identities: BTreeMap<Identification, &str> = BTreeMap::new();
         for (i, user) in file.user.iter().enumerate() {
             let other = identities.insert(Identification::of_text(&user.name), &user.name);
             if let Some(other) = other.filter(|other| *other != user.name) {
-                let message = format!("\"{other}\" is the same identity: capitals of a domain mean nothing");
+                let message =
+                    format!("\"{other}\" is the same identity: domains compare without regard to case");
                 self.report_error(&["user", &i.to_string(), "name"], message);
             }
         }
@@ -306,20 +320,20 @@ impl<'a> GatewayConfigBuilder<'a> {
             methods: methods.unwrap_or_default(),
             passwords: Arc::new(passwords),
             failures: file.eap.as_ref().filter(|eap| eap.failures > 0).map(|eap| {
-                FailureLimit::new(eap.failures, eap.failures_within.get(), eap.failures_hold.get())
+                LoginFailureLimit::new(eap.failures, eap.failure_window.get(), eap.lockout_time.get())
             }),
             tls,
             clock: Some(self.common.clock.clone()),
         }
     }
 
-    fn eap_tls(&mut self, eap: &EapTable) -> Option<ServerConfig> {
+    fn eap_tls(&mut self, eap: &GatewayEapTable) -> Option<ServerConfig> {
         let at = ["eap", "tls"];
         match &eap.tls {
             None if eap.methods.contains(&AuthMethod::Tls) => {
                 self.report_error(
                     &["eap"],
-                    "\"tls\" is missing: EAP-TLS needs certificate, key and ca below [eap.tls]",
+                    "\"tls\" is missing: EAP-TLS needs certificate, key and ca in [eap.tls]",
                 );
                 None
             }
@@ -328,8 +342,8 @@ impl<'a> GatewayConfigBuilder<'a> {
                 let credentials =
                     self.common.read_credentials(&at, Some(&table.certificate), Some(&table.key))?;
                 let roots = self.common.read_roots(&at, Some(&table.ca))?;
-                let options = ServerOptions {
-                    versions: VersionRange::default(),
+                let options = TlsServerOptions {
+                    versions: TlsVersionRange::default(),
                     credentials,
                     client_roots: Some(roots),
                     resumption: None,
@@ -351,7 +365,7 @@ impl<'a> GatewayConfigBuilder<'a> {
         at: &[&str],
         table: &ConnectionTable,
         listen: &ListenTable,
-    ) -> Option<GatewayPeer> {
+    ) -> Option<GatewayConnectionConfig> {
         let below = |key: &'static str| [at, &[key]].concat();
         let own_certificate = table.local_auth == LocalAuthWord::Certificate;
         let certified = own_certificate
@@ -367,56 +381,59 @@ impl<'a> GatewayConfigBuilder<'a> {
         if waits_alone && begins {
             self.report_error(
                 &below("remote_address"),
-                "with these ways of authenticating the other side begins, so that this side cannot",
+                "with these authentication methods only the peer can initiate; remove remote_address",
             );
         }
         if begins_alone && !begins {
             self.report_error(
                 at,
-                "\"remote_address\" is missing: with these ways of authenticating this side begins",
+                "\"remote_address\" is missing: with these authentication methods this side initiates",
             );
         }
         if begins_alone && table.from.is_some() {
             self.report_error(
                 &below("from"),
-                "with these ways of authenticating this side begins, and nobody comes",
+                "with these authentication methods only this side can initiate; remove from",
             );
         }
         if table.from.as_ref().is_some_and(Vec::is_empty) {
-            self.report_error(&below("from"), "no network at all; leave it away for all of them");
+            self.report_error(&below("from"), "the list is empty; remove it to allow all networks");
         }
         if table.eap_server_name.is_some() && !table.eap_methods.contains(&AuthMethod::Tls) {
             self.report_error(
                 &below("eap_server_name"),
-                "no method of eap_methods knows a certificate; \"tls\" does",
+                "no method of eap_methods uses a certificate; add \"tls\"",
             );
         }
-        if table.on_demand && table.unprotected == PolicyWord::Forward {
+        if table.on_demand && table.without_child_sa == PolicyActionName::Forward {
             self.report_error(
-                &below("unprotected"),
-                "with on_demand = true packets wait for a CHILD_SA, and none is sent on as it is",
+                &below("without_child_sa"),
+                "with on_demand = true packets wait for a CHILD_SA, and none leaves in the clear",
             );
         }
         if table.start && !begins {
-            self.report_error(&below("start"), "without remote_address there is nobody to begin with");
+            self.report_error(&below("start"), "this side can initiate only with remote_address");
         }
         if table.on_demand && !begins {
-            self.report_error(&below("on_demand"), "without remote_address there is nobody to begin with");
+            self.report_error(&below("on_demand"), "this side can initiate only with remote_address");
         }
         if table.on_demand && table.child.is_empty() {
-            self.report_error(&below("on_demand"), "without a [[connection.child]] no packet needs it");
+            self.report_error(
+                &below("on_demand"),
+                "without a [[connection.child]] no packet can initiate it",
+            );
         }
         if table.on_demand && table.address == Some(true) {
             self.report_error(
                 &below("on_demand"),
-                "with address = true this side has its inner address only once the connection is there, so that no packet can \
-                 come before; write start = true",
+                "with address = true this side gets its virtual address from the connection, so no packet can come \
+                 before it; write start = true",
             );
         }
         if begins && table.remote_auth == RemoteAuthWord::Certificate && table.remote_id.is_none() {
             self.report_error(
                 at,
-                "\"remote_id\" is missing: anybody with a certificate of that authority would do",
+                "\"remote_id\" is missing: any certificate of that authority would be accepted",
             );
         }
         let id = |text: &Option<String>| text.as_deref().map(parse_identity).transpose();
@@ -429,25 +446,32 @@ impl<'a> GatewayConfigBuilder<'a> {
             Some(Identification { kind: IdType::ID_DER_ASN1_DN, data: subject })
         });
         if local.is_none() && !own_certificate {
-            self.report_error(at, "\"local_id\" is missing: who this side is, such as \"gw.example.org\"");
+            self.report_error(
+                at,
+                "\"local_id\" is missing: write this side's identity, such as \"gw.example.org\"",
+            );
         }
-        let proposals = self.parse_proposals(&below("proposals"), &table.proposals, Proposal::parse_ike);
-        // An IPv6 address with the attribute's type and length. The client's own address needs room too.
+        let proposals =
+            self.parse_proposals(&below("proposals"), &table.proposals, Proposal::parse_ike_proposal);
+        // Each DNS server may have an IPv6 address, of 20 octets with the attribute's type and length. The client's own
+        // address needs room too.
         let told = table.dns.len() * 20 + table.domains.iter().map(|name| name.len() + 4).sum::<usize>();
         if told > LONGEST {
             let key = if table.domains.is_empty() { "dns" } else { "domains" };
             self.report_error(
                 &below(key),
-                format!("with dns {told} octets, and a message of IKE tells at most {LONGEST}"),
+                format!(
+                    "dns and domains need {told} octets, but an IKE message has room for at most {LONGEST}"
+                ),
             );
         }
-        if table.child.is_empty() && table.childless == ChildlessWord::Never {
+        if table.child.is_empty() && table.childless == ChildlessSaPolicy::Never {
             self.report_error(
                 &below("childless"),
-                "without a [[connection.child]] there is no IKE_SA that needs one",
+                "\"never\" needs a [[connection.child]], since each IKE_SA starts with a CHILD_SA",
             );
         }
-        let (mut children, mut child_lifetimes): (Vec<ChildConfig>, Vec<_>) = Default::default();
+        let (mut children, mut child_lifetimes): (Vec<ChildSaConfig>, Vec<_>) = Default::default();
         for (i, child) in table.child.iter().enumerate() {
             let number = i.to_string();
             let at = [at, &["child", &number]].concat();
@@ -468,10 +492,11 @@ impl<'a> GatewayConfigBuilder<'a> {
         let v4 = remote_address.is_none_or(|address| address.is_ipv4());
         let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let listens = listen.addresses.iter().copied().find(|own| own.is_ipv4() == v4).unwrap_or(any);
-        // Messages to any other port leave by the socket of ESP in UDP.
+        // Only messages to port 500 leave by the IKE socket. Messages to any other port leave by the socket of ESP in
+        // UDP.
         let own_port = if table.remote_port == 500 { listen.port } else { listen.nat_port };
         let time = |time: usher_config::units::TimeSpan| Some(time.get()).filter(|time| !time.is_zero());
-        let connection = IkeConnection {
+        let connection = IkeConnectionConfig {
             name: table.name.clone(),
             local: local?,
             remote,
@@ -481,9 +506,9 @@ impl<'a> GatewayConfigBuilder<'a> {
             proposals,
             children,
             childless: match table.childless {
-                ChildlessWord::Never => ChildlessPolicy::Never,
-                ChildlessWord::Allow => ChildlessPolicy::Allow,
-                ChildlessWord::Force => ChildlessPolicy::Force,
+                ChildlessSaPolicy::Never => ChildlessPolicy::Never,
+                ChildlessSaPolicy::Allow => ChildlessPolicy::Allow,
+                ChildlessSaPolicy::Force => ChildlessPolicy::Force,
             },
             mobike: table.mobike,
             fragmentation: table.fragmentation,
@@ -492,12 +517,12 @@ impl<'a> GatewayConfigBuilder<'a> {
             liveness: time(table.liveness),
             unique: table.unique,
         };
-        Some(GatewayPeer {
+        Some(GatewayConnectionConfig {
             connection: Arc::new(connection),
             judge: if table.remote_auth == RemoteAuthWord::EapLocal {
-                EapJudge::Local
+                EapServerLocation::Local
             } else {
-                EapJudge::Aaa
+                EapServerLocation::Aaa
             },
             pools: table.pools.clone(),
             dns: table.dns.clone(),
@@ -526,7 +551,10 @@ impl<'a> GatewayConfigBuilder<'a> {
             Some(said) => said.get(),
         };
         if !said.is_zero() && rekey.is_some_and(|rekey| said <= rekey) {
-            self.report_error(at, "an SA is to be replaced before it ends: say more than rekey_after");
+            self.report_error(
+                at,
+                "an SA must be replaced before it ends; write a lifetime longer than rekey_after",
+            );
         }
         Some(said).filter(|said| !said.is_zero())
     }
@@ -540,7 +568,13 @@ impl<'a> GatewayConfigBuilder<'a> {
         };
         let key = self.common.read_secret(at, &places)?;
         if key.len() < SHORTEST {
-            self.report_error(at, format!("a key of fewer than {SHORTEST} characters is guessed at once; make one: head -c 32 /dev/urandom | base64"));
+            self.report_error(
+                at,
+                format!(
+                    "a key of fewer than {SHORTEST} characters is easy to guess; generate one: \
+                     head -c 32 /dev/urandom | base64"
+                ),
+            );
         }
         Some(key)
     }
@@ -557,12 +591,13 @@ impl<'a> GatewayConfigBuilder<'a> {
                 let certified = certified?;
                 let key = certified.signing_key().map_err(|e| e.to_string());
                 let key = self.common.ok_or_report(&[at, &["key"]].concat(), key)?;
-                let kind = self.credentials.add_key(&table.name, key);
+                let kind = self.credentials.set_connection_signing_key(&table.name, key);
                 let chain: Vec<_> = certified.certificate_chain().map(<[u8]>::to_vec).collect();
                 let octets = chain.iter().map(Vec::len).sum::<usize>();
                 if octets > LONGEST {
-                    let message =
-                        format!("a chain of {octets} octets, and a message of IKE shows at most {LONGEST}");
+                    let message = format!(
+                        "the chain has {octets} octets, but an IKE message has room for at most {LONGEST}"
+                    );
                     self.report_error(&[at, &["certificate"]].concat(), message);
                 }
                 Some(LocalAuth::Certificate { chain, kind, pss: table.rsa_pss })
@@ -570,16 +605,19 @@ impl<'a> GatewayConfigBuilder<'a> {
             LocalAuthWord::EapOnly => Some(LocalAuth::EapOnly),
             LocalAuthWord::Eap => {
                 let identity = table.eap_identity.clone().or_else(|| {
-                    self.report_error(at, "\"eap_identity\" is missing: who this side says it is");
+                    self.report_error(
+                        at,
+                        "\"eap_identity\" is missing: write the identity that this side claims",
+                    );
                     None
                 });
                 if table.eap_methods.is_empty() {
                     self.report_error(
                         at,
-                        "\"eap_methods\" is missing: which methods this side can do, as [\"mschapv2\"]",
+                        "\"eap_methods\" is missing: write the methods that this side accepts, such as [\"mschapv2\"]",
                     );
                 }
-                let mut methods: Vec<Box<dyn PeerOffer>> = Vec::new();
+                let mut methods: Vec<Box<dyn PeerMethodFactory>> = Vec::new();
                 for method in &table.eap_methods {
                     methods.extend(self.peer_offer(at, table, *method));
                 }
@@ -593,7 +631,7 @@ impl<'a> GatewayConfigBuilder<'a> {
         at: &[&str],
         table: &ConnectionTable,
         method: AuthMethod,
-    ) -> Option<Box<dyn PeerOffer>> {
+    ) -> Option<Box<dyn PeerMethodFactory>> {
         if method == AuthMethod::Tls {
             let credentials =
                 self.common.read_credentials(at, table.certificate.as_ref(), table.key.as_ref())?;
@@ -605,7 +643,10 @@ impl<'a> GatewayConfigBuilder<'a> {
                 ExtendedMasterSecret::Required => tls,
                 ExtendedMasterSecret::Optional => tls.without_extended_master_secret(),
             };
-            return Some(Box::new(PeerMethodTls { tls: PeerTls::Real(tls, 0), fragment: FRAGMENT }));
+            return Some(Box::new(EapTlsPeerFactory {
+                tls: PeerTlsBackend::Real(tls, 0),
+                fragment: FRAGMENT,
+            }));
         }
         let places = SecretSources {
             key: "password",
@@ -616,7 +657,7 @@ impl<'a> GatewayConfigBuilder<'a> {
         let password = self.common.read_secret(at, &places)?;
         let name = table.eap_identity.as_deref().unwrap_or_default().as_bytes();
         Some(match method {
-            AuthMethod::Md5 => Box::new(md5::Md5Password::new(&password)),
+            AuthMethod::Md5 => Box::new(md5::EapMd5Password::new(&password)),
             _ => Box::new(mschapv2::MsChapV2Account::new(name, &password)),
         })
     }
@@ -630,8 +671,8 @@ impl<'a> GatewayConfigBuilder<'a> {
         if name.is_none() && alone {
             self.report_error(
                 at,
-                "\"eap_server_name\" is missing: with EAP alone anybody with a certificate of that authority would do; write the domain \
-                 name that the certificate of the EAP server bears, or one as remote_id",
+                "\"eap_server_name\" is missing: with EAP alone any certificate of that authority would be accepted; \
+                 write the domain name in the EAP server's certificate, or a domain name as remote_id",
             );
         }
         name.cloned()
@@ -644,7 +685,11 @@ impl<'a> GatewayConfigBuilder<'a> {
                 let roots = self.common.read_roots(at, table.ca.as_ref())?;
                 let hash = |authority: &[u8]| usher_crypto::x509::public_key_hash(authority);
                 let authorities = roots.certificates().filter_map(hash).collect();
-                let trusted = self.credentials.trust_roots(&table.name, roots, self.common.clock.clone());
+                let trusted = self.credentials.set_connection_trust_roots(
+                    &table.name,
+                    roots,
+                    self.common.clock.clone(),
+                );
                 self.common.ok_or_report(&[at, &["ca"]].concat(), trusted.map_err(|e| e.to_string()))?;
                 Some(RemoteAuth::Certificate { authorities })
             }
@@ -662,10 +707,10 @@ impl<'a> GatewayConfigBuilder<'a> {
         read: fn(&str) -> Result<Proposal, E>,
     ) -> Vec<Proposal> {
         if words.is_empty() {
-            self.report_error(at, "one proposal is needed at least");
+            self.report_error(at, "at least one proposal is needed");
         }
         if words.len() > MOST {
-            self.report_error(at, format!("at most {MOST} proposals are numbered"));
+            self.report_error(at, format!("at most {MOST} proposals are allowed"));
         }
         let mut proposals = Vec::new();
         for (n, words) in words.iter().enumerate() {
@@ -676,29 +721,30 @@ impl<'a> GatewayConfigBuilder<'a> {
         proposals
     }
 
-    fn build_child(&mut self, at: &[&str], table: &ChildTable) -> ChildConfig {
+    fn build_child(&mut self, at: &[&str], table: &ChildSaTable) -> ChildSaConfig {
         let (local, remote) =
             (network_selectors(table.local.as_ref()), network_selectors(table.remote.as_ref()));
         for (key, networks) in [("local", &local), ("remote", &remote)] {
             if networks.as_ref().is_some_and(Vec::is_empty) {
                 self.report_error(
                     &[at, &[key]].concat(),
-                    "no network at all; leave it away for the side's own address",
+                    "the list is empty; remove it for the side's own address",
                 );
             }
             if networks.as_ref().is_some_and(|networks| networks.len() > MOST) {
                 self.report_error(
                     &[at, &[key]].concat(),
-                    format!("a CHILD_SA has at most {MOST} networks a side; put some together, or into another CHILD_SA"),
+                    format!("a CHILD_SA has at most {MOST} networks on each side; merge some, or move some to another \
+                             CHILD_SA"),
                 );
             }
         }
-        ChildConfig {
+        ChildSaConfig {
             name: table.name.clone(),
             proposals: self.parse_proposals(
                 &[at, &["proposals"]].concat(),
                 &table.proposals,
-                Proposal::parse_esp,
+                Proposal::parse_esp_proposal,
             ),
             local,
             remote,
@@ -726,10 +772,10 @@ fn network_selectors(networks: Option<&Vec<Prefix>>) -> Option<Vec<TrafficSelect
 /// Parses an identity.
 fn parse_identity(text: &str) -> Result<Identification, String> {
     match text {
-        "" => Err("an identity has a character at least".to_owned()),
+        "" => Err("an identity must not be empty".to_owned()),
         text if text.contains('=') => Err(format!(
-            "\"{text}\" looks like a distinguished name, which cannot be written here; name the peer by a domain name, mail \
-             address or IP address that its certificate bears as an alternative name"
+            "\"{text}\" looks like a distinguished name, which is not supported; write a domain name, mail address or \
+             IP address from the alternative names of the certificate"
         )),
         text => Ok(Identification::of_text(text)),
     }

@@ -1,6 +1,6 @@
 //! The file as types. The published schema contains the documentation of these items.
 
-use super::data::{DataTable, PolicyWord};
+use super::data::{DataTable, PolicyActionName};
 use super::revocation::RevocationTable;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -21,32 +21,32 @@ use usher_esp::SaLifetime;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's IKEv2 gateway")]
-pub struct GatewayFile {
+pub struct GatewayConfigFile {
     /// Where IKE listens.
     pub listen: ListenTable,
-    /// With whom there may be IKE_SAs, the preferred first: the first that fits is taken.
+    /// The peers with which IKE_SAs are allowed. The first connection that matches a peer applies.
     pub connection: Vec<ConnectionTable>,
     /// Address pools.
     pub pool: Vec<PoolTable>,
-    /// AAA servers, which judge EAP and are told of sessions.
+    /// AAA servers, which authenticate users by EAP and keep accounting.
     pub aaa: Option<AaaTable>,
-    /// How users prove by EAP who they are whom the gateway knows itself.
-    pub eap: Option<EapTable>,
-    /// Users that the gateway knows itself.
+    /// How the gateway authenticates its own users by EAP.
+    pub eap: Option<GatewayEapTable>,
+    /// The gateway's own users.
     pub user: Vec<UserTable>,
-    /// What nobody may exceed.
+    /// Limits.
     pub limits: LimitsTable,
-    /// What carries packets of CHILD_SAs. In a study nothing does.
+    /// The data plane, which carries packets of CHILD_SAs. A study has none.
     pub data: DataTable,
-    /// Whether certificates of the other sides still hold.
+    /// Revocation checks of the peers' certificates.
     pub revocation: RevocationTable,
-    /// A file to which the keys of CHILD_SAs are appended, as Wireshark's table esp_sa has them. As with `key_log`, for finding
-    /// faults alone.
+    /// A file to which the program appends the keys of CHILD_SAs, in the format of Wireshark's table esp_sa. Like
+    /// `key_log`, for debugging only.
     pub esp_key_log: Option<PathBuf>,
-    /// A file to which the keys of IKE_SAs are appended, as Wireshark's ikev2_decryption_table has them. Who has it can read
-    /// everything: for finding faults alone.
+    /// A file to which the program appends the keys of IKE_SAs, in the format of Wireshark's ikev2_decryption_table.
+    /// Its readers can decrypt all traffic: for debugging only.
     pub key_log: Option<PathBuf>,
-    /// Logs.
+    /// The log.
     pub log: LogConfig,
 }
 
@@ -54,18 +54,19 @@ pub struct GatewayFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListenTable {
-    /// One IPv4 address, one IPv6 address, or both; `"0.0.0.0"` and `"::"` are all of the host.
+    /// One IPv4 address, one IPv6 address, or both. `"0.0.0.0"` and `"::"` mean all addresses of the host.
     pub addresses: Vec<IpAddr>,
     /// The port of IKE.
     pub port: u16,
     /// The port of IKE and ESP behind a NAT, and with MOBIKE.
     pub nat_port: u16,
-    /// How many threads serve IKE, each with sockets and IKE_SAs of its own: 1 to 64. With more than one there are no tickets,
-    /// no `[aaa.dynamic]` and no `[aaa.diameter]`.
+    /// Number of threads that serve IKE, from 1 to 64. Each has its own sockets and IKE_SAs. Tickets, `[aaa.dynamic]`
+    /// and `[aaa.diameter]` need 1.
     pub shards: u8,
-    /// The control socket, by which `usher ike status`, `rekey` and `down` ask.
+    /// The control socket, which `usher ike status`, `rekey` and `down` use.
     pub control: PathBuf,
-    /// Where metrics are had over HTTP, in Prometheus's form, at `/metrics`; without it nowhere.
+    /// The address and port at which an HTTP server exports metrics to Prometheus, at `/metrics`. Without it, there are
+    /// no metrics.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -83,35 +84,35 @@ impl Default for ListenTable {
 }
 
 usher_core::named! {
-    "a way of authenticating";
-    /// How a side proves who it is.
+    "an authentication method";
+    /// How this side authenticates.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum LocalAuth {
-        /// By a key that both sides have.
+        /// By a shared key.
         Psk = "psk",
         /// By a certificate.
         Certificate = "certificate",
-        /// By EAP: this side begins.
+        /// By EAP. This side initiates.
         Eap = "eap",
-        /// By the EAP method alone (RFC 5998): the other side begins.
+        /// By the EAP method alone (RFC 5998). The peer initiates.
         EapOnly = "eap-only",
     }
 }
 
 usher_core::named! {
-    "a way of authenticating";
-    /// How the other side has to prove who it is.
+    "an authentication method";
+    /// How the peer authenticates.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum RemoteAuth {
-        /// By a key that both sides have.
+        /// By a shared key.
         Psk = "psk",
         /// By a certificate.
         Certificate = "certificate",
-        /// By EAP, which the AAA servers judge: the other side begins.
+        /// By EAP, to the AAA servers. The peer initiates.
         Eap = "eap",
-        /// By EAP, which the gateway judges itself by its own users: the other side begins.
+        /// By EAP, to the gateway, for its own users. The peer initiates.
         EapLocal = "eap-local",
-        /// By the EAP method alone (RFC 5998): this side begins.
+        /// By the EAP method alone (RFC 5998). This side initiates.
         EapOnly = "eap-only",
     }
 }
@@ -121,7 +122,7 @@ usher_core::named! {
     /// An EAP method.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum AuthMethod {
-        /// EAP-MD5, which gives no key.
+        /// EAP-MD5, which derives no key.
         Md5 = "md5",
         /// EAP-MSCHAPv2.
         MsChapV2 = "mschapv2",
@@ -131,40 +132,40 @@ usher_core::named! {
 }
 
 usher_core::named! {
-    "whether the Extended Master Secret is asked for";
+    "a policy for the Extended Master Secret";
     /// Whether TLS 1.2 within EAP needs the Extended Master Secret (RFC 7627).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum ExtendedMasterSecret {
-        /// A handshake without it is refused: whoever stands between could have it made of the same keys as another.
+        /// Handshakes without it are refused: an attacker in the path could give two handshakes the same keys.
         Required = "required",
-        /// For old peers, strongSwan 5.9 among them: a handshake without it is taken.
+        /// Handshakes without it are accepted, for old peers such as strongSwan 5.9.
         Optional = "optional",
     }
 }
 
 usher_core::named! {
-    "an answer to whether there may be an IKE_SA without a CHILD_SA";
-    /// Whether there may be an IKE_SA without a CHILD_SA (RFC 6023).
+    "a policy for IKE_SAs without a CHILD_SA";
+    /// Whether IKE_SAs without a CHILD_SA are allowed (RFC 6023).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum ChildlessWord {
-        /// None may.
+    pub enum ChildlessSaPolicy {
+        /// Each IKE_SA starts with a CHILD_SA.
         Never = "never",
-        /// Whoever begins decides.
+        /// The initiator decides.
         Allow = "allow",
-        /// It is made without, and CHILD_SAs follow.
+        /// IKE_SAs start without a CHILD_SA; CHILD_SAs follow.
         Force = "force",
     }
 }
 
 usher_core::named! {
-    "an order of ending and beginning";
-    /// How this side proves anew who it is (RFC 7296 §2.8.3).
+    "an order of reauthentication";
+    /// How this side reauthenticates (RFC 7296 §2.8.3).
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Reauthentication {
-        /// A new IKE_SA is made before the old one ends: traffic is not interrupted. The other side has to bear two of the same
-        /// two at a time, for a moment.
+        /// The new IKE_SA is established before the old one ends, so traffic is not interrupted. For a moment, the peer
+        /// must accept two IKE_SAs of the same identities.
         MakeBeforeBreak = "make-before-break",
-        /// The old one ends before a new one is begun.
+        /// The old IKE_SA ends before this side initiates the new one.
         BreakBeforeMake = "break-before-make",
     }
 }
@@ -174,56 +175,58 @@ usher_core::named! {
     /// The mode of a CHILD_SA.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum ModeWord {
-        /// Whole packets.
+        /// ESP carries whole IP packets.
         Tunnel = "tunnel",
-        /// What packets hold, between the two hosts.
+        /// ESP carries the payloads of IP packets between the two hosts.
         Transport = "transport",
     }
 }
 
-/// A peer, or a kind of peers.
+/// A peer, or a group of peers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionTable {
     /// Its name.
     pub name: String,
-    /// Who this side is: a domain name, a mail address or an IP address. Without it, with a certificate, that one's subject.
+    /// This side's identity: a domain name, a mail address or an IP address [default: the subject of this side's
+    /// certificate].
     pub local_id: Option<String>,
-    /// Who the other side must be; without it anybody who proves who it is.
+    /// The identity that the peer must have [default: any that it proves].
     pub remote_id: Option<String>,
-    /// How this side proves who it is.
+    /// How this side authenticates.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<LocalAuth>")]
     pub local_auth: LocalAuth,
-    /// How the other side has to.
+    /// How the peer authenticates.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<RemoteAuth>")]
     pub remote_auth: RemoteAuth,
-    /// The key that both sides have, for `psk`.
+    /// The shared key, for `psk`.
     pub secret: Option<SecretText>,
-    /// A file that holds the key, readable by nobody else.
+    /// A file that contains the shared key. Other users must not be able to read it.
     pub secret_file: Option<PathBuf>,
-    /// An environment variable that holds the key.
+    /// An environment variable that contains the shared key.
     pub secret_env: Option<String>,
-    /// A file with this side's certificate and those up to its authority, PEM, its own first; for `certificate`, and for EAP-TLS.
+    /// A PEM file with this side's certificate, followed by the certificates of its issuers. For `certificate`, and for
+    /// EAP-TLS.
     pub certificate: Option<PathBuf>,
-    /// A file with the certificate's private key, PEM, readable by nobody else.
+    /// A PEM file with the certificate's private key. Other users must not be able to read it.
     pub key: Option<PathBuf>,
-    /// Whether a key of RSA signs by RSASSA-PSS (RFC 8247) in place of RSASSA-PKCS1-v1_5, which older peers know alone. Of the other
-    /// side both are taken.
+    /// Whether an RSA key signs by RSASSA-PSS (RFC 8247) instead of RSASSA-PKCS1-v1_5, the only scheme of older peers.
+    /// This side accepts both from the peer.
     #[serde(default)]
     pub rsa_pss: bool,
-    /// A file with the certificates of authorities that the other side's must be below, PEM.
+    /// A PEM file with the certificates of the authorities from which the peer's certificate must come.
     pub ca: Option<PathBuf>,
-    /// For `eap`: who this side says it is.
+    /// For `eap`: the identity that this side claims.
     pub eap_identity: Option<String>,
-    /// For `eap`: the methods that this side can do, the preferred one first.
+    /// For `eap`: the methods that this side accepts, the preferred first.
     #[serde(default, deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<AuthMethod>")]
     pub eap_methods: Vec<AuthMethod>,
-    /// For EAP-TLS: the domain name that the certificate of whoever judges EAP bears, such as the AAA server's [default: with `remote_auth =
-    /// "eap-only"` the domain name in `remote_id`, as nothing else says who the other side is; otherwise any below `ca`, since the other
-    /// side has proved itself by then].
+    /// For EAP-TLS: the domain name that the certificate of the EAP server, such as the AAA server, must contain.
+    /// Default with `remote_auth = "eap-only"`: the domain name in `remote_id`, since only that certificate identifies
+    /// the peer. Default otherwise: any name below `ca`, since the peer has authenticated by then.
     pub eap_server_name: Option<String>,
     /// For `eap` with `tls`: whether TLS 1.2 needs the Extended Master Secret (RFC 7627).
     #[serde(default = "required", deserialize_with = "named::read")]
@@ -231,82 +234,87 @@ pub struct ConnectionTable {
     pub extended_master_secret: ExtendedMasterSecret,
     /// For `eap`: the password.
     pub password: Option<SecretText>,
-    /// A file that holds the password, readable by nobody else.
+    /// A file that contains the password. Other users must not be able to read it.
     pub password_file: Option<PathBuf>,
-    /// An environment variable that holds the password.
+    /// An environment variable that contains the password.
     pub password_env: Option<String>,
-    /// How messages of IKE are protected, the preferred way first: `"aes256gcm16-prfsha384-ecp384"`,
+    /// The algorithms of IKE, the preferred proposal first: `"aes256gcm16-prfsha384-ecp384"`,
     /// `"aes128-sha256-x25519-modp2048"`.
     #[serde(default = "ConnectionTable::proposals")]
     pub proposals: Vec<String>,
-    /// Whether there may be an IKE_SA without a CHILD_SA (RFC 6023).
+    /// Whether IKE_SAs without a CHILD_SA are allowed (RFC 6023).
     #[serde(default = "ConnectionTable::childless", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<ChildlessWord>")]
-    pub childless: ChildlessWord,
-    /// Whether the side that begins may move to another address (RFC 4555).
+    #[schemars(schema_with = "named::schema::<ChildlessSaPolicy>")]
+    pub childless: ChildlessSaPolicy,
+    /// Whether the initiator may move to another address (MOBIKE, RFC 4555).
     #[serde(default = "yes")]
     pub mobike: bool,
     /// Whether long messages are sent in fragments (RFC 7383).
     #[serde(default = "yes")]
     pub fragmentation: bool,
-    /// When the IKE_SA is replaced by a new one; up to a tenth sooner [default: `"4 h"`, or nine tenths of a `lifetime` that ends it
-    /// sooner]. `"0 s"`: never by this side.
+    /// The time after which this side rekeys the IKE_SA, up to a tenth sooner [default: `"4 h"`, or nine tenths of
+    /// `lifetime` if that is sooner]. `"0 s"`: this side never rekeys it.
     pub rekey_after: Option<TimeSpan>,
-    /// When an IKE_SA ends that nobody has replaced [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
+    /// The time after which an IKE_SA ends if neither side has replaced it [default: a tenth more than `rekey_after`,
+    /// or no limit]. `"0 s"`: no limit.
     pub lifetime: Option<TimeSpan>,
-    /// When this side, where it has begun, makes a new IKE_SA by which both prove anew who they are; up to a tenth sooner.
-    /// `"0 s"`: never.
+    /// The time after which this side reauthenticates an IKE_SA that it initiated, up to a tenth sooner. `"0 s"`:
+    /// never.
     #[serde(default = "ConnectionTable::reauth_after")]
     pub reauth_after: TimeSpan,
-    /// How it does that.
+    /// How this side reauthenticates.
     #[serde(default = "ConnectionTable::reauthentication", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<Reauthentication>")]
     pub reauthentication: Reauthentication,
-    /// Without a word for so long the other side is asked whether it lives. `"0 s"`: never.
+    /// The silence after which this side probes the peer (dead peer detection). `"0 s"`: never.
     #[serde(default = "ConnectionTable::liveness")]
     pub liveness: TimeSpan,
-    /// Whether a new IKE_SA ends others of the same two. Otherwise a user may have several at a time, each with an address of its own.
+    /// Whether a new IKE_SA ends older ones of the same two identities. Otherwise a user may have several at a time,
+    /// each with its own address.
     #[serde(default = "yes")]
     pub unique: bool,
-    /// Names of the pools that the other side gets an address of. The AAA server's word goes first.
+    /// Names of the pools from which the peer gets an address. An address or pool from the AAA server takes precedence.
     #[serde(default)]
     pub pools: Vec<String>,
-    /// Whether the other side gets an inner address, or, where this side begins, this side asks for one [default: where there
-    /// are pools].
+    /// Whether the initiator gets a virtual address. If this side initiates, it requests one [default: true if there
+    /// are `pools`].
     pub address: Option<bool>,
-    /// Name servers that the other side is told of.
+    /// The name servers that this side assigns to the peer.
     #[serde(default)]
     pub dns: Vec<IpAddr>,
-    /// Domains that these name servers are for (RFC 8598) [default: all].
+    /// The domains that these name servers resolve (RFC 8598) [default: all].
     #[serde(default)]
     pub domains: Vec<String>,
-    /// Of which address this side is [default: whatever the host chooses].
+    /// This side's address [default: the host chooses it].
     pub local_address: Option<IpAddr>,
-    /// Where the other side is, where this side may begin.
+    /// The peer's address, if this side may initiate.
     pub remote_address: Option<IpAddr>,
-    /// Networks that the other side has to be in when it begins [default: all]. Whoever comes from elsewhere is for another connection.
+    /// The networks from which the peer may initiate [default: all]. An initiator from elsewhere needs another
+    /// connection.
     pub from: Option<Vec<Prefix>>,
-    /// Its port. At any other than 500 messages are as at port 4500, where ESP comes too.
+    /// The peer's port. At any port other than 500, messages have the format of port 4500, which carries ESP too.
     #[serde(default = "ConnectionTable::remote_port")]
     pub remote_port: u16,
-    /// Whether it is begun at the start, and again when it has ended.
+    /// Whether this side initiates the connection at the start, and again after its end.
     #[serde(default)]
     pub start: bool,
-    /// How long after an end it is begun again; and how long after it has come to nothing packets do not begin it again.
+    /// The wait before this side initiates the connection again. For as long after a failure, packets do not initiate
+    /// it.
     #[serde(default = "ConnectionTable::retry")]
     pub retry: TimeSpan,
-    /// What becomes of traffic to the networks of its CHILD_SAs while there is none for it: dropped, or sent on as it is for everybody to
-    /// read.
+    /// The action on traffic for the networks of its CHILD_SAs while no CHILD_SA protects it: it is dropped, or sent in
+    /// the clear.
     #[serde(default = "ConnectionTable::unprotected", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<PolicyWord>")]
-    pub unprotected: PolicyWord,
-    /// Whether the first packet begins it that needs one of its CHILD_SAs, and waits for that.
+    #[schemars(schema_with = "named::schema::<PolicyActionName>")]
+    pub without_child_sa: PolicyActionName,
+    /// Whether the first packet that needs one of its CHILD_SAs initiates the connection. The packet waits for the
+    /// CHILD_SA.
     #[serde(default)]
     pub on_demand: bool,
-    /// Which CHILD_SAs there may be. Whoever begins begins with the first; the others follow, or with `on_demand` when a packet needs
-    /// them.
+    /// The CHILD_SAs of the connection. The initiator creates the first one with the IKE_SA, and the others after it.
+    /// With `on_demand`, it creates the others when a packet needs them.
     #[serde(default)]
-    pub child: Vec<ChildTable>,
+    pub child: Vec<ChildSaTable>,
 }
 
 const fn yes() -> bool {
@@ -333,11 +341,11 @@ impl ConnectionTable {
         .map(ToOwned::to_owned)
         .into()
     }
-    const fn childless() -> ChildlessWord {
-        ChildlessWord::Allow
+    const fn childless() -> ChildlessSaPolicy {
+        ChildlessSaPolicy::Allow
     }
-    const fn unprotected() -> PolicyWord {
-        PolicyWord::Discard
+    const fn unprotected() -> PolicyActionName {
+        PolicyActionName::Discard
     }
     /// When the IKE_SA is replaced; `None`: never by this side.
     pub(super) fn rekeyed_after(&self) -> Option<Duration> {
@@ -360,37 +368,38 @@ impl ConnectionTable {
     }
 }
 
-/// A kind of CHILD_SA.
+/// The configuration of a CHILD_SA.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ChildTable {
+pub struct ChildSaTable {
     /// Its name.
     pub name: String,
-    /// Traffic of this side: networks [default: this side's address, its inner one where it was given one].
+    /// The networks of this side [default: this side's address, or its virtual address if it has one].
     pub local: Option<Vec<Prefix>>,
-    /// Traffic of the other side: networks [default: the other side's address, its inner one where it was given one].
+    /// The networks of the peer [default: the peer's address, or its virtual address if it has one].
     pub remote: Option<Vec<Prefix>>,
-    /// How packets are protected, the preferred way first: `"aes128gcm16-x25519"`. With a key exchange, CHILD_SAs that are made
-    /// later have keys of their own.
-    #[serde(default = "ChildTable::proposals")]
+    /// The algorithms of ESP, the preferred proposal first: `"aes128gcm16-x25519"`. With a key exchange, CHILD_SAs that
+    /// are created later have independent keys.
+    #[serde(default = "ChildSaTable::proposals")]
     pub proposals: Vec<String>,
-    /// Whether whole packets are carried.
-    #[serde(default = "ChildTable::mode", deserialize_with = "named::read")]
+    /// Tunnel mode or transport mode.
+    #[serde(default = "ChildSaTable::mode", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<ModeWord>")]
     pub mode: ModeWord,
-    /// When it is replaced by a new one; up to a tenth sooner [default: `"1 h"`, or nine tenths of a `lifetime` that ends it sooner].
-    /// `"0 s"`: never by this side.
+    /// The time after which this side rekeys the CHILD_SA, up to a tenth sooner [default: `"1 h"`, or nine tenths of
+    /// `lifetime` if that is sooner]. `"0 s"`: this side never rekeys it.
     pub rekey_after: Option<TimeSpan>,
-    /// When it ends where nobody has replaced it [default: a tenth later than `rekey_after`, or never]. `"0 s"`: never.
+    /// The time after which a CHILD_SA ends if neither side has replaced it [default: a tenth more than `rekey_after`,
+    /// or no limit]. `"0 s"`: no limit.
     pub lifetime: Option<TimeSpan>,
-    /// After so many octets in one direction it is replaced by a new one; it ends after a tenth more where nobody has done so
-    /// [default: none are too many]. In a study no CHILD_SA carries so much.
+    /// The octets in one direction after which this side rekeys the CHILD_SA [default: no limit]. If neither side has
+    /// replaced it after a tenth more, it ends. Without effect in a study.
     pub rekey_bytes: Option<ByteSize>,
-    /// The same of packets.
+    /// The same for packets.
     pub rekey_packets: Option<PositiveCount>,
 }
 
-impl ChildTable {
+impl ChildSaTable {
     fn proposals() -> Vec<String> {
         ["aes128gcm16-aes256gcm16-chacha20poly1305", "aes128-aes256-sha256-sha384"]
             .map(ToOwned::to_owned)
@@ -403,7 +412,7 @@ impl ChildTable {
     pub(super) fn rekeyed_after(&self) -> Option<Duration> {
         rekeyed_after(self.rekey_after, self.lifetime, Duration::from_secs(3600))
     }
-    /// What each of its SAs may carry (RFC 4301 §4.4.2.1).
+    /// The traffic limits of each of its SAs (RFC 4301 §4.4.2.1).
     #[must_use]
     pub fn volume_lifetime(&self) -> SaLifetime {
         let last = |limit: u64| limit.saturating_add((limit / 10).max(1));
@@ -418,34 +427,34 @@ impl ChildTable {
     }
 }
 
-/// How users prove by EAP who they are whom the gateway knows itself.
+/// How the gateway authenticates its own users by EAP.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EapTable {
-    /// The methods that are proposed, the preferred one first.
+pub struct GatewayEapTable {
+    /// The methods that the gateway proposes, the preferred first.
     #[serde(deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<AuthMethod>")]
     pub methods: Vec<AuthMethod>,
-    /// For EAP-TLS: the gateway's certificate, and the authorities that users' are below. Whoever has such a certificate with
-    /// the name that it says it has is let in.
+    /// For EAP-TLS: the gateway's certificate, and the authorities of user certificates. The gateway admits a user with
+    /// such a certificate for the claimed name.
     pub tls: Option<TlsTable>,
     /// Whether TLS 1.2 needs the Extended Master Secret (RFC 7627).
     #[serde(default = "required", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<ExtendedMasterSecret>")]
     pub extended_master_secret: ExtendedMasterSecret,
-    /// Failed logins under one name or from one host (an IPv4 address, 64 bits of an IPv6 address), after which nothing more of it is
-    /// weighed, but for a user at a host where its last login was right, within a week; 0: no limit.
-    #[serde(default = "EapTable::failures")]
+    /// Failed logins of one name, or from one host, that cause a lockout. A host is an IPv4 address or 64 bits of an
+    /// IPv6 address. A user that logged in from a host within a week has its own count there. 0: no limit.
+    #[serde(default = "GatewayEapTable::failures")]
     pub failures: u32,
-    /// Within this time.
-    #[serde(default = "EapTable::minute")]
-    pub failures_within: TimeSpan,
-    /// For this long.
-    #[serde(default = "EapTable::minute")]
-    pub failures_hold: TimeSpan,
+    /// The time within which they fail.
+    #[serde(default = "GatewayEapTable::minute")]
+    pub failure_window: TimeSpan,
+    /// The duration of a lockout.
+    #[serde(default = "GatewayEapTable::minute")]
+    pub lockout_time: TimeSpan,
 }
 
-impl EapTable {
+impl GatewayEapTable {
     const fn failures() -> u32 {
         10
     }
@@ -454,49 +463,51 @@ impl EapTable {
     }
 }
 
-/// What nobody may exceed.
+/// Limits.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsTable {
-    /// IKE_SAs in all.
+    /// The number of IKE_SAs.
     pub sas: PositiveCount,
-    /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
-    /// has most of them, where its own network has fewer: of one whose initiator has not gone on for two seconds, or else of one that
-    /// is ten seconds old and does not wait for this side; otherwise it is not begun.
+    /// The number of half-open IKE_SAs, whose initiators have not authenticated. At the limit, a new one evicts the
+    /// oldest of the network with the most, if its own network has fewer. The evicted one is idle for two seconds, or
+    /// else ten seconds old and does not wait for this side. If no such IKE_SA exists, the new one is refused.
     pub half_open: PositiveCount,
-    /// From so many of them on every initiator has to send back a cookie first.
+    /// The number of half-open IKE_SAs at which every initiator must return a cookie first.
     pub cookies_from: u32,
-    /// From so many of them of one network on, 24 bits of an IPv4 address or 48 of an IPv6 address, initiators there have to.
+    /// The number of half-open IKE_SAs of one network at which its initiators must return a cookie first. A network is
+    /// 24 bits of an IPv4 address or 48 of an IPv6 address.
     pub cookies_from_network: u32,
-    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address. Of one site, 56 bits
-    /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
-    pub half_open_per_network: PositiveCount,
-    /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
-    /// one has failed within ten minutes, unless the last one of that identity from that very host was right. 0: any number.
+    /// The number of half-open IKE_SAs of one host, above `cookies_from`. A host is an IPv4 address or 64 bits of an
+    /// IPv6 address. A site, 56 bits of an IPv6 address, may have eight times as many, and a network an eighth of
+    /// `half_open`.
+    pub half_open_per_host: PositiveCount,
+    /// Failed proofs by the shared key of a connection per minute. Beyond, proofs from networks with a failure within
+    /// ten minutes are rejected unchecked, except from a host where the identity's last proof was right. 0: no limit.
     pub failed_proofs_per_minute: u32,
-    /// Requests of the other side of an IKE_SA that is established a minute, or at once. Those beyond are taken when they come again
-    /// later. At least 60; 0: any number.
+    /// Requests that the peer of an established IKE_SA may send per minute, or at once. Further ones are dropped; their
+    /// retransmissions may be accepted later. At least 60; 0: no limit.
     pub requests_per_minute: u32,
-    /// Those of them that make or replace SAs, each of which may cost a key exchange: those beyond are answered with TEMPORARY_FAILURE.
-    /// 0: any number.
+    /// Requests per minute that create or rekey SAs, each of which may cost a key exchange. Further ones are answered
+    /// with TEMPORARY_FAILURE. 0: no limit.
     pub creates_per_minute: u32,
-    /// How long an initiator may take to prove who it is.
+    /// The time that an initiator has to authenticate.
     pub login: TimeSpan,
-    /// The first wait before a request is sent again; each further one is 1.8 times as long.
+    /// The wait before the first retransmission of a request; each further wait is 1.8 times as long.
     pub retransmission: TimeSpan,
-    /// How often a request is sent again before its IKE_SA is given up.
+    /// Retransmissions of a request before its IKE_SA is given up.
     pub retransmissions: PositiveCount,
-    /// Octets of an IP packet, above which a message is sent in fragments.
+    /// The octets of an IP packet above which a message is sent in fragments.
     pub packet: PositiveCount,
-    /// Octets of a message that is put together from fragments, at most.
+    /// The octets of the longest message that is reassembled from fragments.
     pub message: PositiveCount,
-    /// Octets that fragments of messages that are not whole take in all half-open IKE_SAs together, an eighth of that in those of one
-    /// network; and as many in all others together. Of more, the oldest are dropped.
+    /// Octets of incomplete messages in all half-open IKE_SAs together, an eighth of it in those of one network. The
+    /// other IKE_SAs together may hold as much. Beyond, the oldest are dropped.
     pub fragments: PositiveCount,
-    /// How long without a word a NAT keeps its mapping.
+    /// The time for which a NAT keeps the mapping of a silent connection.
     pub keepalive: TimeSpan,
-    /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which hold for so long. `"0 s"`: none are given and none
-    /// asked for. None holds for longer than the certificates that it stands for. Whom EAP lets in gets none.
+    /// The lifetime of tickets by which clients resume a lost IKE_SA (RFC 5723), at most that of the certificates
+    /// behind them. `"0 s"`: this side neither issues nor requests tickets. Users who log in by EAP get none.
     pub tickets: TimeSpan,
 }
 
@@ -509,7 +520,7 @@ impl Default for LimitsTable {
             half_open: count(ike.half_open),
             cookies_from: u32::try_from(ike.cookies_from).unwrap_or(u32::MAX),
             cookies_from_network: u32::try_from(ike.cookies_from_network).unwrap_or(u32::MAX),
-            half_open_per_network: count(ike.half_open_per_network),
+            half_open_per_host: count(ike.half_open_per_host),
             failed_proofs_per_minute: ike.failed_proofs_per_minute,
             requests_per_minute: ike.requests_per_minute,
             creates_per_minute: ike.creates_per_minute,

@@ -14,52 +14,53 @@ use usher_config::units::TimeSpan;
 #[cfg(feature = "tls")]
 use usher_core::Duration;
 
-/// Where what was fetched is kept unless somebody says otherwise.
+/// The default folder for fetched lists.
 pub const DEFAULT_STATE: &str = "/var/lib/usher/ike";
 
 usher_core::named! {
-    "a policy of asking";
-    /// Whether an authority is asked if a certificate still holds.
+    "an OCSP policy";
+    /// Whether OCSP checks certificates.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum OcspPolicy {
-        /// Never.
+        /// OCSP is off.
         Off = "off",
-        /// Asked; where there is no answer, the certificate is taken.
+        /// OCSP is on. Without a response, the certificate is accepted.
         Soft = "soft",
-        /// Asked; where there is no answer, the certificate is refused.
+        /// OCSP is on. Without a response, the certificate is rejected.
         Hard = "hard",
     }
 }
 
-/// Whether certificates by which the other sides prove who they are still hold. It is about IKE itself: users of EAP-TLS are their
-/// AAA server's affair. In a study nobody is asked.
+/// Revocation checks of the certificates by which peers authenticate in IKE. The AAA server checks those of EAP-TLS. A
+/// study makes none of these checks.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RevocationTable {
-    /// Certificate revocation lists, files of PEM or DER.
+    /// Files with certificate revocation lists, in PEM or DER.
     pub crl: Vec<PathBuf>,
-    /// Where lists of authorities in `ca` are fetched: `http://` URLs.
+    /// The `http://` URLs of lists of the authorities in `ca`.
     pub crl_url: Vec<String>,
-    /// Whether they are fetched, too, from where the certificates of `ca` say (CRL distribution points).
+    /// Whether lists are also fetched from the CRL distribution points of the certificates in `ca`.
     pub crl_distribution_points: bool,
-    /// How often it is looked whether there is a later list, and whether a file of `crl` is another: 1 s to a day.
+    /// The interval at which lists are fetched, and files of `crl` checked for changes: 1 s to 1 day.
     pub crl_interval: TimeSpan,
-    /// Whether the authority is asked if the other side's certificate still holds (OCSP).
+    /// Whether OCSP checks the peer's certificate.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<OcspPolicy>")]
     pub ocsp: OcspPolicy,
-    /// Hosts from which they are fetched, too, where the other sides' certificates, and those between them and `ca`, say so: names
-    /// (`crl.example.org`, `*.example.org`), with a port where it is not 80. None: those certificates are not asked. A list is fetched
-    /// when somebody first shows such a certificate, who waits 3 s for it at most; 16 are kept, in memory.
+    /// Hosts from which lists are also fetched if the peer's certificate, or one between it and `ca`, names them. A
+    /// host is a name (`crl.example.org`, `*.example.org`), with a port if it is not 80. Without hosts, lists that
+    /// these certificates name are not fetched. A list is fetched when a peer first shows such a certificate, which
+    /// delays the peer by at most 3 s. Up to 16 lists are kept, in memory.
     pub crl_from_peers: Vec<String>,
-    /// Whether a certificate is refused where no list of its issuer is known, or of an issuer above it.
+    /// Whether a certificate is rejected if the list of its issuer, or of an issuer above, is unknown.
     pub crl_required: bool,
-    /// Whether the other side is shown a response of OCSP about this side's certificate where it asks for that (RFC 4806). With `ocsp` this
-    /// side asks for one, and asks the responder itself where it is shown none.
+    /// Whether this side sends an OCSP response for its certificate if the peer requests one (RFC 4806). With `ocsp`,
+    /// this side requests one from the peer, and asks the responder itself if the peer sends none.
     pub ocsp_response: bool,
-    /// Where OCSP is asked, in place of what the certificate says.
+    /// The URL of the OCSP responder, instead of that in the certificate.
     pub ocsp_url: Option<String>,
-    /// The folder in which lists that were fetched are kept.
+    /// The folder for fetched lists.
     pub state_dir: PathBuf,
 }
 
@@ -84,16 +85,16 @@ impl RevocationTable {
     /// Whether anything is looked at.
     #[must_use]
     pub fn is_used(&self) -> bool {
-        !self.crl.is_empty() || self.fetches_lists() || self.needs_lookup()
+        !self.crl.is_empty() || self.fetches_revocation_lists() || self.needs_revocation_lookup()
     }
     /// Whether somebody is asked, or something fetched, for the certificate of one who proves itself by it.
     #[must_use]
-    pub fn needs_lookup(&self) -> bool {
+    pub fn needs_revocation_lookup(&self) -> bool {
         self.ocsp != OcspPolicy::Off || !self.crl_from_peers.is_empty() || self.crl_required
     }
     /// Whether lists are fetched.
     #[must_use]
-    pub fn fetches_lists(&self) -> bool {
+    pub fn fetches_revocation_lists(&self) -> bool {
         !self.crl_url.is_empty() || self.crl_distribution_points
     }
 }
@@ -108,8 +109,9 @@ pub(super) fn check_revocation(
     let by_http = |url: &str| {
         url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://")) && url.len() > 7
     };
-    let wrong =
-        |url: &str| format!("\"{url}\" is no http:// URL: what is fetched is signed, and needs no TLS");
+    let wrong = |url: &str| {
+        format!("\"{url}\" is not an http:// URL; lists and OCSP responses are signed and need no TLS")
+    };
     for (i, url) in table.crl_url.iter().enumerate().filter(|(_, url)| !by_http(url)) {
         builder.report_error(&["revocation", "crl_url", &i.to_string()], wrong(url));
     }
@@ -122,20 +124,19 @@ pub(super) fn check_revocation(
     }
     let interval = table.crl_interval.get();
     if interval < Duration::from_secs(1) || interval > Duration::from_secs(86_400) {
-        builder.report_error(
-            &["revocation", "crl_interval"],
-            "lists are looked at each second at most, and each day at least",
-        );
+        builder.report_error(&["revocation", "crl_interval"], "the interval must be from 1 s to 1 d");
     }
     let shows = table.ocsp_response && certifies;
     if table.ocsp_url.is_some() && table.ocsp == OcspPolicy::Off && !shows {
-        builder
-            .report_error(&["revocation", "ocsp_url"], "nobody is asked: write ocsp = \"soft\" or \"hard\"");
+        builder.report_error(
+            &["revocation", "ocsp_url"],
+            "OCSP is off, so the URL has no effect; write ocsp = \"soft\" or \"hard\"",
+        );
     }
     if table.is_used() && !certified {
         builder.report_error(
             &["revocation"],
-            "no connection has remote_auth = \"certificate\": there are no certificates to look at",
+            "no connection has remote_auth = \"certificate\", so there are no certificates to check",
         );
     }
 }

@@ -2,12 +2,12 @@
 
 use super::*;
 use std::path::PathBuf;
-use usher_config::NoEnvironment;
+use usher_config::EmptyConfigEnvironment;
 use usher_core::{Duration, WallTime};
 use usher_ike::machine::{ChildlessPolicy, LocalAuth, RemoteAuth};
 
 fn read_config(text: &str) -> Result<LoadedGatewayConfig, ConfigErrors> {
-    parse("etc/ike.toml", text, &NoEnvironment, &WallClock::from_time(WallTime::UNIX_EPOCH))
+    parse("etc/ike.toml", text, &EmptyConfigEnvironment, &SharedWallClock::from_time(WallTime::UNIX_EPOCH))
 }
 
 fn config_errors(text: &str) -> Vec<String> {
@@ -83,9 +83,9 @@ fn every_fault_has_its_place_and_says_what_to_do() {
     );
     assert!(
         psk("proposals = [\"aes128-sha257-x25519\"]")[0]
-            .starts_with("7:14: \"aes128-sha257-x25519\": \"sha257\" is no algorithm")
+            .starts_with("7:14: \"aes128-sha257-x25519\": \"sha257\" is not an algorithm")
     );
-    assert!(psk("start = true")[0].starts_with("7:9: without remote_address there is nobody"));
+    assert!(psk("start = true")[0].starts_with("7:9: this side can initiate only with remote_address"));
     assert!(
         psk("remote_address = \"2001:db8::1\"\n[listen]\naddresses = [\"0.0.0.0\"]")[0]
             .contains("none of the family of 2001:db8::1")
@@ -98,9 +98,9 @@ fn every_fault_has_its_place_and_says_what_to_do() {
     assert_eq!(lives("lifetime = \"100 s\""), Some(90), "before it ends");
     assert_eq!((lives("lifetime = \"9 h\""), lives("")), (Some(4 * 3600), Some(4 * 3600)));
     assert_eq!(lives("rekey_after = \"0 s\"\nlifetime = \"100 s\""), None);
-    assert!(psk("rekey_after = \"100 s\"\nlifetime = \"100 s\"")[0].contains("more than rekey_after"));
-    assert!(psk("from = []")[0].contains("no network at all"));
-    assert!(psk("childless = \"never\"")[0].contains("no IKE_SA that needs one"));
+    assert!(psk("rekey_after = \"100 s\"\nlifetime = \"100 s\"")[0].contains("longer than rekey_after"));
+    assert!(psk("from = []")[0].contains("the list is empty"));
+    assert!(psk("childless = \"never\"")[0].contains("needs a [[connection.child]]"));
     assert!(psk("mobik = true")[0].contains("did you mean \"mobike\"?"));
     let replaced = |from: &str, to: &str| config_errors(&PSK.replace(from, to));
     assert!(replaced("secret = \"sixteen octets!!\"\n", "")[0].starts_with("1:1: \"secret\" is missing"));
@@ -122,9 +122,9 @@ fn every_fault_has_its_place_and_says_what_to_do() {
     assert!(replaced("local_id = \"gw.test\"\n", "")[0].contains("\"local_id\" is missing"));
     assert!(config_errors(&[PSK, PSK].concat())[0].contains("there are two connections \"a\""));
     let pool = |ranges: &str| config_errors(&format!("[[pool]]\nname = \"p\"\nranges = [{ranges}]\n"));
-    assert!(pool("\"10.0.0.0/24\", \"10.0.0.9-10.0.0.10\"")[0].contains("that another range has too"));
-    assert!(pool("\"2001:db8::/40/56\"")[0].contains("gives prefixes"));
-    assert!(pool("\"ten\"")[0].starts_with("3:11: \"ten\" is no range"));
+    assert!(pool("\"10.0.0.0/24\", \"10.0.0.9-10.0.0.10\"")[0].contains("overlaps another range"));
+    assert!(pool("\"2001:db8::/40/56\"")[0].contains("assigns prefixes"));
+    assert!(pool("\"ten\"")[0].starts_with("3:11: \"ten\" is not a range"));
     let aaa = |text: &str| config_errors(&format!("[aaa]\n{text}\n"));
     assert!(aaa("nas_identifier = \"gw\"")[0].contains("no server"));
     assert!(
@@ -136,17 +136,18 @@ fn every_fault_has_its_place_and_says_what_to_do() {
             .contains("[aaa.tls] is missing")
     );
     assert!(
-        config_errors("[limits]\npacket = 100\n")[0].starts_with("2:10: packets of fewer than 576 octets")
+        config_errors("[limits]\npacket = 100\n")[0].starts_with("2:10: a packet needs at least 576 octets")
     );
     for few in [1, 59] {
         let text = format!("[limits]\nrequests_per_minute = {few}\n");
-        assert!(config_errors(&text)[0].starts_with("2:23: with fewer than one request a second"), "{few}");
+        assert!(config_errors(&text)[0].starts_with("2:23: fewer than 60 requests per minute"), "{few}");
     }
     assert!(read_config("[limits]\nrequests_per_minute = 60\n").is_ok());
     assert!(read_config("[limits]\nrequests_per_minute = 0\n").is_ok());
     let small = config_errors("[limits]\nfragments = 524287\n");
     assert!(
-        small[0].starts_with("2:13: a message of 32768 octets needs room for more: at least 524288"),
+        small[0]
+            .starts_with("2:13: fragments is too small for messages of 32768 octets; write at least 524288"),
         "{small:?}"
     );
     assert_eq!(read_config("[limits]\nfragments = 524288\n").unwrap().config.endpoint.fragments, 1 << 19);
@@ -166,32 +167,32 @@ fn diameter_servers_are_asked_by_their_realm() {
         ("example.org", 1, true)
     );
     assert_eq!(aaa.nas.identifier, "gw.example.org");
-    assert!(config_errors(&format!("{text}[aaa.dynamic]\n"))[0].contains("RFC 5176 is of RADIUS"));
+    assert!(config_errors(&format!("{text}[aaa.dynamic]\n"))[0].contains("[aaa.dynamic] is for RADIUS only"));
 }
 
 #[test]
 fn what_carries_packets_is_checked() {
     let data = |text: &str| config_errors(&format!("[data]\n{text}\n"));
-    assert!(data("carry = \"tap\"")[0].starts_with("2:9: "));
-    assert!(data("mtu = 100")[0].starts_with("2:7: packets are of 576 to 65000 octets"));
+    assert!(data("mode = \"tap\"")[0].starts_with("2:8: "));
+    assert!(data("mtu = 100")[0].starts_with("2:7: mtu must be from 576 to 65000 octets"));
     assert!(data("interface = \"a device of many letters\"")[0].contains("1 to 15 characters"));
-    assert!(data("interface = \"a/b\"")[0].contains("none of them a slash"));
-    assert!(data("table = 254")[0].contains("not the system's 253 to 255"));
+    assert!(data("interface = \"a/b\"")[0].contains("without slash"));
+    assert!(data("table = 254")[0].contains("except the system's 253 to 255"));
     assert!(
         data("[[data.policy]]\naction = \"discard\"\nport = 53")[0].contains("write protocol = 6 for TCP")
     );
     let child = "[[connection.child]]\nname = \"net\"\n";
-    let transport = |carry: &str| format!("[data]\ncarry = \"{carry}\"\n{PSK}{child}mode = \"transport\"\n");
-    assert!(config_errors(&transport("kernel"))[0].contains("carries whole packets alone"));
+    let transport = |carry: &str| format!("[data]\nmode = \"{carry}\"\n{PSK}{child}mode = \"transport\"\n");
+    assert!(config_errors(&transport("kernel"))[0].contains("supports only tunnel mode"));
     assert!(read_config(&transport("tun")).is_ok());
     let demand = |more: &str| config_errors(&format!("{PSK}on_demand = true\n{more}"));
-    assert!(demand(child)[0].contains("nobody to begin with"));
-    assert!(demand("remote_address = \"192.0.2.9\"\n")[0].contains("no packet needs it"));
+    assert!(demand(child)[0].contains("only with remote_address"));
+    assert!(demand("remote_address = \"192.0.2.9\"\n")[0].contains("no packet can initiate it"));
     assert!(
         demand(&format!("remote_address = \"192.0.2.9\"\naddress = true\n{child}"))[0]
             .contains("write start = true")
     );
-    let loaded = read_config("[data]\nudp_encapsulation = true\nheld_packets = 3\n").unwrap();
+    let loaded = read_config("[data]\nudp_encapsulation = true\nqueued_packets = 3\n").unwrap();
     assert!(loaded.config.endpoint.encapsulate && !loaded.config.metered);
 }
 
@@ -229,7 +230,7 @@ fn policies_are_what_is_said_and_then_what_connections_need() {
 #[test]
 fn a_pool_of_both_families_is_refused() {
     let said = config_errors("[[pool]]\nname = \"p\"\nranges = [\"10.9.0.0/24\", \"2001:db8:9::/112\"]\n");
-    assert!(said.iter().any(|fault| fault.contains("a pool is of one family")), "{said:?}");
+    assert!(said.iter().any(|fault| fault.contains("a pool has addresses of one family")), "{said:?}");
 }
 
 #[test]
@@ -275,7 +276,10 @@ fn what_revocation_needs_is_said() {
     for line in expected {
         assert!(said.iter().any(|one| one.starts_with(line)), "{line} {said:?}");
     }
-    assert!(said.iter().any(|one| one.contains("no http:// URL") && one.contains("https://a/b")), "{said:?}");
+    assert!(
+        said.iter().any(|one| one.contains("not an http:// URL") && one.contains("https://a/b")),
+        "{said:?}"
+    );
     assert!(said.iter().any(|one| one.contains("remote_auth = \"certificate\"")), "{said:?}");
     let table = read_config("").unwrap().file.revocation;
     assert!(!table.is_used() && table.crl_interval.get() == Duration::from_secs(3600));
@@ -290,7 +294,7 @@ fn with_eap_alone_the_server_has_a_name() {
             "[[connection]]\nname = \"a\"\nlocal_id = \"ann\"\nlocal_auth = \"eap\"\nremote_auth = \"eap-only\"\nca = \"ca.pem\"\n\
              certificate = \"user.pem\"\nkey = \"user.key\"\neap_identity = \"ann\"\nremote_address = \"192.0.2.9\"\n{more}\n"
         );
-        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
+        let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
         parse("ike.toml", &text, &CertificateFiles, &clock).map(drop).map_err(|faults| faults.to_string())
     };
     let tls = "eap_methods = [\"tls\"]\n";
@@ -302,18 +306,18 @@ fn with_eap_alone_the_server_has_a_name() {
     assert_eq!(read(&format!("{tls}eap_server_name = \"aaa.test\"")), Ok(()));
     let said = read("eap_methods = [\"mschapv2\"]\npassword = \"secret\"\neap_server_name = \"aaa.test\"")
         .unwrap_err();
-    assert!(said.contains("no method of eap_methods knows a certificate"), "{said}");
+    assert!(said.contains("no method of eap_methods uses a certificate"), "{said}");
 }
 
 #[test]
 fn what_becomes_of_traffic_without_a_child_sa_is_said() {
-    let word = |text: &str| read_config(text).unwrap().file.connection[0].unprotected;
-    assert_eq!(word(PSK), PolicyWord::Discard, "nothing leaves as it is unless somebody says so");
-    assert_eq!(word(&format!("{PSK}unprotected = \"forward\"\n")), PolicyWord::Forward);
+    let word = |text: &str| read_config(text).unwrap().file.connection[0].without_child_sa;
+    assert_eq!(word(PSK), PolicyActionName::Discard, "nothing leaves as it is unless somebody says so");
+    assert_eq!(word(&format!("{PSK}without_child_sa = \"forward\"\n")), PolicyActionName::Forward);
     let said = config_errors(&format!(
-        "{PSK}on_demand = true\nunprotected = \"forward\"\nremote_address = \"192.0.2.9\"\n[[connection.child]]\nname = \"n\"\n"
+        "{PSK}on_demand = true\nwithout_child_sa = \"forward\"\nremote_address = \"192.0.2.9\"\n[[connection.child]]\nname = \"n\"\n"
     ));
-    assert!(said.len() == 1 && said[0].starts_with("8:15: with on_demand = true"), "{said:?}");
+    assert!(said.len() == 1 && said[0].starts_with("8:20: with on_demand = true"), "{said:?}");
 }
 
 #[test]
@@ -338,7 +342,7 @@ fn guesses_are_held_back_unless_somebody_says_otherwise() {
     let minute = Duration::from_secs(60);
     assert_eq!(limit(""), Some((10, minute, minute)));
     assert_eq!(limit("failures = 0\n"), None);
-    assert_eq!(limit("failures = 3\nfailures_hold = \"5 min\"\n"), Some((3, minute, minute * 5)));
+    assert_eq!(limit("failures = 3\nlockout_time = \"5 min\"\n"), Some((3, minute, minute * 5)));
 }
 
 #[test]

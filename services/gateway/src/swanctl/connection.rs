@@ -2,11 +2,12 @@
 
 use super::SwanctlImporter;
 use super::secrets::secret_identity;
-use super::settings::{SettingsSection, SourceLine};
+use super::settings::{SourceLine, SwanctlSection};
 use super::words::{
-    any_families, auth_of, auth_of_round, esp_proposal, ike_proposal, ike_version, is_any_identity,
-    is_certified, is_no, is_octets, is_side, is_yes, join_path, parse_number, parse_prefix, parse_volume,
-    peer_addresses, rounds_of, side_of, split_words, toml_array, toml_time, translate_identity,
+    authenticates_by_certificate, ike_proposal, ike_version, is_any_identity, is_no, is_octets,
+    is_section_of_side, is_yes, join_path, parse_number, parse_prefix, parse_volume, peer_addresses,
+    round_auth_method, side_auth_method, side_auth_rounds, side_of, split_words, toml_array, toml_time,
+    translate_esp_proposal, translate_identity, unspecified_address_families,
 };
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -26,9 +27,9 @@ impl SwanctlImporter {
         let (mut taken, mut refused) = (Vec::new(), false);
         for words in split_words(value) {
             if words == "default" {
-                // Alone, it is also our default.
+                // "default" as the only proposal is also the default here.
                 if value.trim() != "default" {
-                    self.note_untaken(line, "\"default\" beside other proposals");
+                    self.report_unimported_setting(line, "\"default\" beside other proposals");
                 }
                 continue;
             }
@@ -37,24 +38,24 @@ impl SwanctlImporter {
                 None => taken.push(ours),
                 Some(why) => {
                     refused = true;
-                    self.add_note(line, alloc::format!("the proposal {words} is not taken: {why}"));
+                    self.add_note(line, alloc::format!("the proposal {words} is not imported: {why}"));
                 }
             }
         }
         if !taken.is_empty() {
             self.write_setting("proposals", &toml_array(taken));
         } else if refused {
-            self.add_stop(line, "any of these proposals");
+            self.report_security_blocker(line, "this list, in which no proposal is supported,");
         }
     }
 
     /// Writes the peer's addresses: for initiating, and as a limit for initiators.
-    fn write_peer_addresses(&mut self, connection: &SettingsSection) {
+    fn write_peer_addresses(&mut self, connection: &SwanctlSection) {
         let line = connection.line_of("remote_addrs");
         let (places, unknown) = peer_addresses(connection);
         if let Some(word) = unknown {
-            // A name needs a lookup, and a range is no network.
-            return self.add_stop(line, &alloc::format!("{word} of remote_addrs"));
+            // Neither is supported: a name needs a DNS lookup, and a range is not a network.
+            return self.report_security_blocker(line, &alloc::format!("{word} of remote_addrs"));
         }
         let is_there = |text: &str| places.iter().any(|place| place.text == text);
         if is_there("0.0.0.0/0") && is_there("::/0") {
@@ -62,7 +63,7 @@ impl SwanctlImporter {
         }
         let networks: Vec<String> = places.into_iter().map(|place| place.text).collect();
         // With EAP in remote auth the peer initiates; with EAP in local auth, this side does.
-        let remote = auth_of(connection, "remote");
+        let remote = side_auth_method(connection, "remote");
         if let Some(first) = networks.iter().find(|word| word.parse::<IpAddr>().is_ok())
             && !remote.starts_with("eap")
         {
@@ -72,38 +73,39 @@ impl SwanctlImporter {
                     .is_some_and(|id| !is_any_identity(id))
             };
             if remote != "psk" && !(is_named("id") || is_named("eap_id")) {
-                let what = "is not called, since anybody with a certificate would do; write remote_address and remote_id";
+                let what = "is not imported as remote_address: any certificate would be accepted; write \
+                            remote_address and remote_id";
                 self.add_note(line, alloc::format!("{first} {what}"));
             } else {
                 self.write_text("remote_address", first);
             }
         }
-        if !auth_of(connection, "local").starts_with("eap") {
+        if !side_auth_method(connection, "local").starts_with("eap") {
             self.write_setting("from", &toml_array(networks));
         }
     }
 
-    pub(super) fn write_connection(&mut self, name: &str, connection: &SettingsSection) {
+    pub(super) fn write_connection(&mut self, name: &str, connection: &SwanctlSection) {
         self.out.push_str("\n[[connection]]\n");
         self.write_text("name", name);
-        // The defaults of strongSwan, which differ from ours.
+        // These are strongSwan's defaults, which differ from the defaults here.
         let (mut liveness, mut unique) = ("0 s".to_owned(), false);
         for (key, value, line) in &connection.values {
             match key.as_str() {
                 "version" if ike_version(connection) == Some(0) => self.add_note(
                     *line,
-                    alloc::format!("the connection {name} is taken for IKEv2 alone: IKEv1 is not spoken"),
+                    alloc::format!("the connection {name} is imported for IKEv2 only: IKEv1 is not supported"),
                 ),
                 "version" => {}
                 "proposals" => {
-                    let read = |words: &str| Proposal::parse_ike(words).err().map(|error| error.to_string());
+                    let read = |words: &str| Proposal::parse_ike_proposal(words).err().map(|error| error.to_string());
                     self.write_proposals(value, *line, read, ike_proposal);
                 }
-                // Both together limit the initiators, below.
+                // These two keys together limit the initiators, which is written below.
                 "remote_addrs" | "local_addrs" => {}
                 "remote_port" => match parse_number(value).map(u16::try_from) {
                     Some(Ok(port)) => self.write_setting("remote_port", &port.to_string()),
-                    _ => self.note_untaken(*line, &alloc::format!("remote_port = {value}")),
+                    _ => self.report_unimported_setting(*line, &alloc::format!("remote_port = {value}")),
                 },
                 "mobike" => self.write_setting("mobike", if is_yes(value) { "true" } else { "false" }),
                 "fragmentation" => self.write_setting("fragmentation", if is_yes(value) { "true" } else { "false" }),
@@ -111,14 +113,14 @@ impl SwanctlImporter {
                     word @ ("never" | "force" | "allow") => self.write_text("childless", word),
                     word => {
                         self.write_text("childless", "allow");
-                        self.add_note(*line, alloc::format!("childless = {word} is taken as allow"));
+                        self.add_note(*line, alloc::format!("childless = {word} is imported as allow"));
                     }
                 },
                 "pools" => self.write_setting("pools", &toml_array(split_words(value))),
                 "vips" => {
                     self.write_setting("address", "true");
-                    if split_words(value).any(|word| any_families(&word) == [false, false]) {
-                        let what = "is asked for there, and here any address";
+                    if split_words(value).any(|word| unspecified_address_families(&word) == [false, false]) {
+                        let what = "requests this address in strongSwan, and any address here";
                         self.add_note(*line, alloc::format!("vips = {value} of the connection {name} {what}"));
                     }
                 }
@@ -126,13 +128,14 @@ impl SwanctlImporter {
                     Some(time) if key == "dpd_delay" => liveness = time,
                     Some(time) if key == "reauth_time" => self.write_text("reauth_after", &time),
                     Some(time) => self.write_text("rekey_after", &time),
-                    None => self.note_untaken(*line, &alloc::format!("{key} = {value}")),
+                    None => self.report_unimported_setting(*line, &alloc::format!("{key} = {value}")),
                 },
                 "ppk_required" if !is_no(value) => {
-                    self.add_stop(*line, &alloc::format!("ppk_required of the connection {name}"));
+                    self.report_security_blocker(*line, &alloc::format!("ppk_required of the connection {name}"));
                 }
                 "encap" if is_yes(value) => {
-                    self.add_note(*line, "ESP within UDP even without a NAT is of the whole gateway: write udp_encapsulation = true below [data]".to_owned());
+                    self.add_note(*line, "encap applies to the whole gateway here; write udp_encapsulation = true in \
+                                          [data]".to_owned());
                 }
                 "encap" | "ppk_required" => {}
                 "ocsp" => match &*value.to_ascii_lowercase() {
@@ -142,7 +145,7 @@ impl SwanctlImporter {
                         self.sends_ocsp_replies &= word == "both";
                         self.revocation = self.revocation.or(Some("soft"));
                     }
-                    _ => self.note_untaken(*line, &alloc::format!("ocsp = {value}")),
+                    _ => self.report_unimported_setting(*line, &alloc::format!("ocsp = {value}")),
                 },
                 "unique" => match &*value.to_ascii_lowercase() {
                     "replace" => unique = true,
@@ -150,27 +153,27 @@ impl SwanctlImporter {
                     "never" => self.add_note(
                         *line,
                         alloc::format!(
-                            "unique = never of the connection {name} is taken as no: an initiator that says it begins anew (INITIAL_CONTACT) \
-                             ends what it had"
+                            "unique = never of the connection {name} is imported as no: INITIAL_CONTACT from an \
+                             initiator ends its older IKE_SAs"
                         ),
                     ),
-                    // There, a second session is rejected.
-                    _ => self.add_stop(*line, &alloc::format!("unique = {value} of the connection {name}")),
+                    // With any other value, strongSwan rejects a second session, which this gateway cannot do.
+                    _ => self.report_security_blocker(*line, &alloc::format!("unique = {value} of the connection {name}")),
                 },
                 "if_id_in" if parse_number(value) != Some(0) => {
-                    self.add_stop(*line, &alloc::format!("if_id_in of the connection {name}"));
+                    self.report_security_blocker(*line, &alloc::format!("if_id_in of the connection {name}"));
                 }
                 "if_id_in" => {}
-                key => self.note_untaken(*line, &alloc::format!("{key} of the connection {name}")),
+                key => self.report_unimported_setting(*line, &alloc::format!("{key} of the connection {name}")),
             }
         }
         self.write_peer_addresses(connection);
         self.write_text("liveness", &liveness);
         self.write_setting("unique", if unique { "true" } else { "false" });
-        let (local, remote) = (rounds_of(connection, "local"), rounds_of(connection, "remote"));
-        let round = alloc::format!("a further round of authentication of the connection {name}");
-        local.iter().skip(1).for_each(|more| self.note_untaken(more.line, &round));
-        remote.iter().skip(1).for_each(|more| self.add_stop(more.line, &round));
+        let (local, remote) = (side_auth_rounds(connection, "local"), side_auth_rounds(connection, "remote"));
+        let round = alloc::format!("a further authentication round of the connection {name}");
+        local.iter().skip(1).for_each(|more| self.report_unimported_setting(more.line, &round));
+        remote.iter().skip(1).for_each(|more| self.report_security_blocker(more.line, &round));
         let (own, other) =
             self.write_identities(name, connection, local.first().copied(), remote.first().copied());
         let mut psk = false;
@@ -180,19 +183,22 @@ impl SwanctlImporter {
             psk |= self.write_side(name, section, ours, other.as_deref());
         }
         if psk {
-            match self.take_secret(false, own.as_deref(), other.as_deref()) {
+            match self.take_best_matching_secret(false, own.as_deref(), other.as_deref()) {
                 Some(secret) => self.write_text("secret", &secret),
                 None => self.add_note(
                     connection.line,
-                    alloc::format!("no secret fits the connection {name}; write secret_file"),
+                    alloc::format!("no secret matches the connection {name}; write secret_file"),
                 ),
             }
         }
         for (kind, section) in &connection.sections {
             if kind.eq_ignore_ascii_case("children") {
                 section.sections.iter().for_each(|(name, child)| self.write_child(name, child));
-            } else if !(is_side(kind, "local") || is_side(kind, "remote")) {
-                self.add_stop(section.line, &alloc::format!("{kind} of the connection {name}"));
+            } else if !(is_section_of_side(kind, "local") || is_section_of_side(kind, "remote")) {
+                self.report_security_blocker(
+                    section.line,
+                    &alloc::format!("{kind} of the connection {name}"),
+                );
             }
         }
     }
@@ -201,18 +207,21 @@ impl SwanctlImporter {
     fn write_identities(
         &mut self,
         name: &str,
-        connection: &SettingsSection,
-        local: Option<&SettingsSection>,
-        remote: Option<&SettingsSection>,
+        connection: &SwanctlSection,
+        local: Option<&SwanctlSection>,
+        remote: Option<&SwanctlSection>,
     ) -> (Option<String>, Option<String>) {
-        let value = |side: Option<&SettingsSection>, key: &str| {
+        let value = |side: Option<&SwanctlSection>, key: &str| {
             side?.value(key).filter(|id| !is_any_identity(id)).map(str::to_owned)
         };
         let own = value(local, "id");
         match (own.as_deref().and_then(translate_identity), &own) {
             (Some(id), _) => self.write_text("local_id", &id),
             (None, Some(said)) => {
-                self.note_untaken(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+                self.report_unimported_setting(
+                    connection.line,
+                    &alloc::format!("the id {said} of the connection {name}"),
+                );
             }
             (None, None) => {}
         }
@@ -220,11 +229,12 @@ impl SwanctlImporter {
         let meant = match (&other, &eap) {
             (Some(id), Some(eap)) if id != eap => {
                 let what = alloc::format!("id = {id} beside eap_id = {eap} of the connection {name}");
-                self.add_stop(connection.line, &what);
+                self.report_security_blocker(connection.line, &what);
                 None
             }
             (None, Some(eap)) => {
-                let what = "becomes remote_id: an initiator that calls itself otherwise outside of EAP is refused here";
+                let what =
+                    "becomes remote_id: the gateway refuses initiators with another identity outside EAP";
                 self.add_note(
                     connection.line,
                     alloc::format!("eap_id = {eap} of the connection {name} {what}"),
@@ -236,7 +246,10 @@ impl SwanctlImporter {
         match (meant.and_then(|id| translate_identity(id)), meant) {
             (Some(id), _) => self.write_text("remote_id", &id),
             (None, Some(said)) => {
-                self.add_stop(connection.line, &alloc::format!("the id {said} of the connection {name}"));
+                self.report_security_blocker(
+                    connection.line,
+                    &alloc::format!("the id {said} of the connection {name}"),
+                );
             }
             (None, None) => {}
         }
@@ -244,20 +257,20 @@ impl SwanctlImporter {
     }
 
     /// Writes the authentication of one side. True for a shared key.
-    fn write_side(&mut self, name: &str, section: &SettingsSection, ours: bool, other: Option<&str>) -> bool {
+    fn write_side(&mut self, name: &str, section: &SwanctlSection, ours: bool, other: Option<&str>) -> bool {
         let key = if ours { "local_auth" } else { "remote_auth" };
         let value = |key: &str| section.value(key);
-        let auth = &*auth_of_round(section);
+        let auth = &*round_auth_method(section);
         let method = match auth {
             "eap-md5" => Some("md5"),
             "eap-mschapv2" | "eap" | "eap-dynamic" => Some("mschapv2"),
             "eap-tls" => Some("tls"),
             _ => None,
         };
-        // Ours has a single method for such a connection.
+        // For such a connection, this gateway supports only a single EAP method.
         let is_any_method = matches!(auth, "eap" | "eap-dynamic");
         if is_any_method && (ours || auth == "eap-dynamic") {
-            let what = "is taken as eap-mschapv2 alone";
+            let what = "is imported as eap-mschapv2 only";
             self.add_note(section.line, alloc::format!("auth = {auth} of the connection {name} {what}"));
         }
         match (auth, ours, method) {
@@ -274,25 +287,28 @@ impl SwanctlImporter {
                     .or_else(|| value("id").and_then(translate_identity));
                 let said = said.unwrap_or_default();
                 self.write_text("eap_identity", &said);
-                match self.take_secret(true, Some(&secret_identity(&said)), other) {
+                match self.take_best_matching_secret(true, Some(&secret_identity(&said)), other) {
                     Some(secret) => self.write_text("password", &secret),
                     None if method == "tls" => {}
-                    None => self
-                        .add_note(section.line, alloc::format!("no secret fits {said}; write password_file")),
+                    None => self.add_note(
+                        section.line,
+                        alloc::format!("no secret matches {said}; write password_file"),
+                    ),
                 }
             }
-            // charon then starts no method and rejects every user.
-            ("eap", false, _) => {
-                self.add_stop(section.line, &alloc::format!("auth = eap of the connection {name}"))
-            }
+            // With this setting, charon starts no method and rejects every user.
+            ("eap", false, _) => self.report_security_blocker(
+                section.line,
+                &alloc::format!("auth = eap of the connection {name}"),
+            ),
             (_, false, Some(method)) => {
                 self.write_text(key, "eap-local");
-                // Users of one method must not authenticate by another.
+                // Users of one method must not authenticate by another, and all connections share the methods here.
                 if self.methods.first().is_some_and(|other| *other != method) {
                     let what = alloc::format!(
-                        "auth = {auth} of the connection {name} beside another method of another"
+                        "auth = {auth} of the connection {name}, beside another connection with another method,"
                     );
-                    self.add_stop(section.line, &what);
+                    self.report_security_blocker(section.line, &what);
                 }
                 if !self.methods.contains(&method) {
                     self.methods.push(method);
@@ -301,48 +317,66 @@ impl SwanctlImporter {
             ("pubkey" | "rsa" | "ecdsa", ..) => self.write_text(key, "certificate"),
             (auth, true, _) if auth.starts_with("pubkey-") => {
                 self.write_text(key, "certificate");
-                self.note_untaken(section.line, &alloc::format!("which signatures auth = {auth} names"));
+                self.report_unimported_setting(
+                    section.line,
+                    &alloc::format!("the list of signatures in auth = {auth}"),
+                );
             }
             (auth, false, _) => {
-                self.add_stop(section.line, &alloc::format!("auth = {auth} of the connection {name}"));
+                self.report_security_blocker(
+                    section.line,
+                    &alloc::format!("auth = {auth} of the connection {name}"),
+                );
             }
             (auth, true, _) => self.add_note(
                 section.line,
-                alloc::format!("auth = {auth} of the connection {name} is not spoken"),
+                alloc::format!("auth = {auth} of the connection {name} is not supported"),
             ),
         }
-        let certified = is_certified(auth);
+        let certified = authenticates_by_certificate(auth);
         for (key, value, line) in &section.values {
             match key.as_str() {
                 "auth" | "id" | "eap_id" | "round" => {}
                 "certs" if ours => self.write_certificate(name, value, *line),
                 "revocation" if !ours && certified => self.read_revocation(value, *line),
-                // Without a revocation check it requires nothing more.
+                // Without certificates there is no revocation check, so `relaxed` requires nothing.
                 "revocation" if !ours && value.eq_ignore_ascii_case("relaxed") => {}
                 "cacerts" if !ours && certified && !value.contains(',') && !is_octets(value.trim()) => {
                     self.write_text("ca", &join_path("x509ca", value.trim()));
                 }
-                // The EAP server has to have this identity.
+                // In strongSwan, the EAP server must have this identity, which this gateway cannot require.
                 "aaa_id" if ours && !is_any_identity(value) => {
-                    self.add_stop(*line, &alloc::format!("aaa_id = {value} of the connection {name}"));
+                    self.report_security_blocker(
+                        *line,
+                        &alloc::format!("aaa_id = {value} of the connection {name}"),
+                    );
                 }
-                key if ours => self.note_untaken(*line, &alloc::format!("{key} of the connection {name}")),
-                // Any other key may limit who is admitted.
-                key => self.add_stop(*line, &alloc::format!("{key} = {value} of the connection {name}")),
+                key if ours => {
+                    self.report_unimported_setting(*line, &alloc::format!("{key} of the connection {name}"))
+                }
+                // Any other key of the peer's side may limit who is admitted.
+                key => self.report_security_blocker(
+                    *line,
+                    &alloc::format!("{key} = {value} of the connection {name}"),
+                ),
             }
         }
         if !ours && auth.starts_with("eap") && value("eap_id").is_some_and(is_any_identity) {
-            let what = "is asked for by EAP there, and here the identity of IKE stands for it unless that is an address";
+            let what = "comes from an EAP identity request in strongSwan; here it is the IKE identity, unless that is \
+                        an address";
             self.add_note(section.line, alloc::format!("eap_id of the connection {name} {what}"));
         }
         if !ours && method == Some("tls") {
-            let what =
-                "by EAP-TLS: charon asks whether their certificates still hold, and here nobody is asked";
-            self.add_note(section.line, alloc::format!("users of the connection {name} come {what}"));
+            let what = "by EAP-TLS: charon checks their certificates for revocation, this gateway does not";
+            self.add_note(section.line, alloc::format!("users of the connection {name} log in {what}"));
         }
         for (within, section) in &section.sections {
             let what = alloc::format!("{within} of the connection {name}");
-            if ours { self.note_untaken(section.line, &what) } else { self.add_stop(section.line, &what) }
+            if ours {
+                self.report_unimported_setting(section.line, &what)
+            } else {
+                self.report_security_blocker(section.line, &what)
+            }
         }
         if !ours && certified && value("revocation").is_none() {
             self.read_revocation("relaxed", section.line);
@@ -352,7 +386,7 @@ impl SwanctlImporter {
             self.add_note(
                 section.line,
                 alloc::format!(
-                    "whom the connection {name} trusts is not said there; write ca = \"x509ca/...\""
+                    "the connection {name} names no authority to trust; write ca = \"x509ca/...\""
                 ),
             );
         }
@@ -362,13 +396,13 @@ impl SwanctlImporter {
     fn write_certificate(&mut self, name: &str, value: &str, line: SourceLine) {
         let mut files = split_words(value);
         let Some(file) = files.next().filter(|file| !is_octets(file)) else {
-            return self.note_untaken(line, &alloc::format!("certs of the connection {name}"));
+            return self.report_unimported_setting(line, &alloc::format!("certs of the connection {name}"));
         };
         self.write_text("certificate", &join_path("x509", &file));
-        let what = "is not said there; write key = \"private/...\"";
-        self.add_note(line, alloc::format!("which key belongs to {file} {what}"));
+        let what = "is not named; write key = \"private/...\"";
+        self.add_note(line, alloc::format!("the private key of {file} {what}"));
         for more in files {
-            self.note_untaken(
+            self.report_unimported_setting(
                 line,
                 &alloc::format!("{more}, beside {file} in certs of the connection {name},"),
             );
@@ -381,25 +415,40 @@ impl SwanctlImporter {
             "relaxed" => self.revocation = self.revocation.or(Some("soft")),
             "ifuri" => {
                 self.revocation = self.revocation.or(Some("soft"));
-                self.add_note(line, "revocation = ifuri is taken as relaxed: write ocsp = \"hard\" or crl_required = true below [revocation] where certificates name whom to ask".to_owned());
+                self.add_note(
+                    line,
+                    "revocation = ifuri is imported as relaxed; if certificates name a responder or a \
+                     list, write ocsp = \"hard\" or crl_required = true in [revocation]"
+                        .to_owned(),
+                );
             }
             "strict" => {
                 self.revocation = Some("hard");
-                self.add_note(line, "revocation = strict is taken as ocsp = \"hard\": where the authority has lists alone, write ocsp = \"off\" and crl_required = true below [revocation]".to_owned());
+                self.add_note(
+                    line,
+                    "revocation = strict is imported as ocsp = \"hard\"; if the authority has only \
+                     lists, write ocsp = \"off\" and crl_required = true in [revocation]"
+                        .to_owned(),
+                );
             }
-            _ => self.add_stop(line, &alloc::format!("revocation = {value}")),
+            _ => self.report_security_blocker(line, &alloc::format!("revocation = {value}")),
         }
     }
 
-    fn write_child(&mut self, name: &str, child: &SettingsSection) {
+    fn write_child(&mut self, name: &str, child: &SwanctlSection) {
         match &*child.value("mode").unwrap_or("tunnel").to_ascii_lowercase() {
             "tunnel" | "transport" => {}
             "drop" => {
-                return self.add_stop(child.line, &alloc::format!("mode = drop of the CHILD_SA {name}"));
+                return self.report_security_blocker(
+                    child.line,
+                    &alloc::format!("mode = drop of the CHILD_SA {name}"),
+                );
             }
             other => {
-                return self
-                    .note_untaken(child.line, &alloc::format!("the CHILD_SA {name} with mode = {other}"));
+                return self.report_unimported_setting(
+                    child.line,
+                    &alloc::format!("the CHILD_SA {name} with mode = {other}"),
+                );
             }
         }
         self.out.push_str("[[connection.child]]\n");
@@ -412,54 +461,77 @@ impl SwanctlImporter {
                     } else if split_words(value).all(|word| networks(&word)) {
                         self.write_setting(&key.replace("_ts", ""), &toml_array(split_words(value)));
                     } else {
-                        self.add_stop(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}"));
+                        self.report_security_blocker(
+                            *line,
+                            &alloc::format!("{key} = {value} of the CHILD_SA {name}"),
+                        );
                     }
                 }
                 "esp_proposals" => {
-                    let read = |words: &str| Proposal::parse_esp(words).err().map(|error| error.to_string());
-                    self.write_proposals(value, *line, read, esp_proposal);
+                    let read = |words: &str| {
+                        Proposal::parse_esp_proposal(words).err().map(|error| error.to_string())
+                    };
+                    self.write_proposals(value, *line, read, translate_esp_proposal);
                 }
                 "mode" => self.write_text("mode", &value.to_ascii_lowercase()),
                 "rekey_time" => match toml_time(value) {
                     Some(time) => self.write_text("rekey_after", &time),
-                    None => self.note_untaken(*line, &alloc::format!("rekey_time = {value}")),
+                    None => self.report_unimported_setting(*line, &alloc::format!("rekey_time = {value}")),
                 },
                 "rekey_bytes" => match parse_volume(value) {
                     Some(0) => {}
                     Some(bytes) => self.write_text(key, &alloc::format!("{bytes} B")),
-                    None => self.note_untaken(*line, &alloc::format!("{key} = {value}")),
+                    None => self.report_unimported_setting(*line, &alloc::format!("{key} = {value}")),
                 },
                 "rekey_packets" => match parse_number(value) {
                     Some(0) => {}
                     Some(packets) if packets <= u32::MAX.into() => {
                         self.write_setting(key, &packets.to_string())
                     }
-                    _ => self.note_untaken(*line, &alloc::format!("{key} = {value}")),
+                    _ => self.report_unimported_setting(*line, &alloc::format!("{key} = {value}")),
                 },
-                // There, labels restrict inbound traffic.
-                "label" => self.add_stop(*line, &alloc::format!("label of the CHILD_SA {name}")),
+                // In strongSwan, labels restrict inbound traffic.
+                "label" => {
+                    self.report_security_blocker(*line, &alloc::format!("label of the CHILD_SA {name}"))
+                }
                 "mark_in" if parse_number(value.split('/').next().unwrap_or_default()) != Some(0) => {
-                    self.add_stop(*line, &alloc::format!("mark_in of the CHILD_SA {name}"));
+                    self.report_security_blocker(*line, &alloc::format!("mark_in of the CHILD_SA {name}"));
                 }
                 "if_id_in" if parse_number(value) != Some(0) => {
-                    self.add_stop(*line, &alloc::format!("if_id_in of the CHILD_SA {name}"));
+                    self.report_security_blocker(*line, &alloc::format!("if_id_in of the CHILD_SA {name}"));
                 }
                 "policies" if !is_yes(value) => {
-                    self.add_stop(*line, &alloc::format!("policies = {value} of the CHILD_SA {name}"));
+                    self.report_security_blocker(
+                        *line,
+                        &alloc::format!("policies = {value} of the CHILD_SA {name}"),
+                    );
                 }
                 "policies" | "mark_in" | "if_id_in" => {}
                 "start_action" if value.eq_ignore_ascii_case("none") => {}
                 "start_action" if value.eq_ignore_ascii_case("start") => {
-                    self.add_note(*line, "a connection is begun at the start: write start = true above its [[connection.child]]".to_owned());
+                    self.add_note(
+                        *line,
+                        "only a connection as a whole starts at once; write start = true above its \
+                         [[connection.child]]"
+                            .to_owned(),
+                    );
                 }
                 "start_action" if value.eq_ignore_ascii_case("trap") => {
-                    self.add_note(*line, "the first packet begins a connection: write on_demand = true above its [[connection.child]]".to_owned());
+                    self.add_note(
+                        *line,
+                        "packets initiate a connection as a whole; write on_demand = true above its \
+                         [[connection.child]]"
+                            .to_owned(),
+                    );
                 }
-                key => self.note_untaken(*line, &alloc::format!("{key} = {value} of the CHILD_SA {name}")),
+                key => self.report_unimported_setting(
+                    *line,
+                    &alloc::format!("{key} = {value} of the CHILD_SA {name}"),
+                ),
             }
         }
         for (within, section) in &child.sections {
-            self.note_untaken(section.line, &alloc::format!("{within} of the CHILD_SA {name}"));
+            self.report_unimported_setting(section.line, &alloc::format!("{within} of the CHILD_SA {name}"));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The order of connections. charon takes the best match (`get_ike_match` of its `ike_cfg.c`, `insert_sorted` of its
 //! `backend_manager.c`), and ours takes the first match.
 
-use super::settings::SettingsSection;
-use super::words::{PeerAddress, ike_version, is_any_identity, peer_addresses, side_of};
+use super::settings::SwanctlSection;
+use super::words::{PeerAddressOrPrefix, ike_version, is_any_identity, peer_addresses, side_of};
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_config::Prefix;
@@ -14,7 +14,7 @@ struct RankedPrefix {
 }
 
 /// The rank of a connection.
-struct OrderEntry {
+struct ConnectionRank {
     /// `None` for any identity.
     identity: Option<String>,
     remote_prefixes: Vec<RankedPrefix>,
@@ -24,10 +24,10 @@ struct OrderEntry {
 /// A single address ranks above every network.
 const ADDRESS: u32 = 129;
 
-impl OrderEntry {
-    fn from_section(connection: &SettingsSection) -> Self {
+impl ConnectionRank {
+    fn from_section(connection: &SwanctlSection) -> Self {
         let id = side_of(connection, "remote").and_then(|side| side.value("id"));
-        let quality = |place: &PeerAddress| match (place.is_address, place.prefix.bits) {
+        let quality = |place: &PeerAddressOrPrefix| match (place.is_address, place.prefix.bits) {
             (true, _) => ADDRESS,
             (false, bits) => u32::from(bits) + 1,
         };
@@ -53,7 +53,7 @@ fn are_overlapping(one: &Prefix, other: &Prefix) -> bool {
 
 /// The order of two connections for a peer that may match both; `None` if there is no such peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum PairOrder {
+enum ConnectionPairOrder {
     First,
     Second,
     /// The order depends on the address.
@@ -61,19 +61,19 @@ enum PairOrder {
 }
 
 /// Compares a connection with a later one of the file.
-fn compare_entries(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder> {
+fn compare_entries(first: &ConnectionRank, second: &ConnectionRank) -> Option<ConnectionPairOrder> {
     if !first.shares_identity(second) {
         return None;
     }
     let (mut is_first, mut is_second) = (false, false);
-    let fit = |place: &RankedPrefix, entry: &OrderEntry| place.quality * 4 + u32::from(entry.has_version);
+    let fit = |place: &RankedPrefix, entry: &ConnectionRank| place.quality * 4 + u32::from(entry.has_version);
     for mine in &first.remote_prefixes {
         for theirs in
             second.remote_prefixes.iter().filter(|theirs| are_overlapping(&mine.prefix, &theirs.prefix))
         {
             let place = fit(theirs, second).cmp(&fit(mine, first));
             let identity = second.identity.is_some().cmp(&first.identity.is_some());
-            // A connection comes first if one of both ranks is higher and the other is no lower.
+            // A connection comes first if one of its two ranks is higher and the other is no lower.
             if place.is_ge() && identity.is_ge() && (place.is_gt() || identity.is_gt()) {
                 is_second = true;
             } else {
@@ -83,16 +83,16 @@ fn compare_entries(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder>
     }
     match (is_first, is_second) {
         (false, false) => None,
-        (true, false) => Some(PairOrder::First),
-        (false, true) => Some(PairOrder::Second),
-        (true, true) => Some(PairOrder::Both),
+        (true, false) => Some(ConnectionPairOrder::First),
+        (false, true) => Some(ConnectionPairOrder::Second),
+        (true, true) => Some(ConnectionPairOrder::Both),
     }
 }
 
 /// Returns the indexes of the connections in order of precedence, and those that cannot be ordered.
-pub(super) fn sort_connections(connections: &[&SettingsSection]) -> (Vec<usize>, Vec<usize>) {
-    let entries: Vec<OrderEntry> =
-        connections.iter().map(|connection| OrderEntry::from_section(connection)).collect();
+pub(super) fn sort_connections(connections: &[&SwanctlSection]) -> (Vec<usize>, Vec<usize>) {
+    let entries: Vec<ConnectionRank> =
+        connections.iter().map(|connection| ConnectionRank::from_section(connection)).collect();
     let mut behind: Vec<Vec<usize>> = entries.iter().map(|_| Vec::new()).collect();
     let mut before: Vec<usize> = entries.iter().map(|_| 0).collect();
     let mut conflicts = Vec::new();
@@ -100,9 +100,9 @@ pub(super) fn sort_connections(connections: &[&SettingsSection]) -> (Vec<usize>,
         for (i, first) in entries.iter().enumerate().take(j) {
             let (front, back) = match compare_entries(first, second) {
                 None => continue,
-                Some(PairOrder::First) => (i, j),
-                Some(PairOrder::Second) => (j, i),
-                Some(PairOrder::Both) => {
+                Some(ConnectionPairOrder::First) => (i, j),
+                Some(ConnectionPairOrder::Second) => (j, i),
+                Some(ConnectionPairOrder::Both) => {
                     conflicts.push(j);
                     continue;
                 }
@@ -114,7 +114,8 @@ pub(super) fn sort_connections(connections: &[&SettingsSection]) -> (Vec<usize>,
     let mut order = Vec::new();
     let mut waiting: Vec<usize> = (0..entries.len()).collect();
     while !waiting.is_empty() {
-        // A cycle: each comes after another.
+        // If every waiting connection comes after another one, there is a cycle. The first of them is taken and
+        // reported as a conflict.
         let free = waiting.iter().position(|n| before[*n] == 0);
         conflicts.extend(free.is_none().then(|| waiting[0]));
         let n = waiting.remove(free.unwrap_or(0));

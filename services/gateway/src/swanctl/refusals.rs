@@ -1,14 +1,17 @@
 //! Sections that charon rejects. An unknown key or an invalid value discards the whole connection: `parse_rules` of
 //! `vici_config.c` in strongSwan 5.9.8, behind `load_conns.c` of swanctl. Keys are case-sensitive, in lower case.
 
-use super::settings::{SettingsSection, SourceLine};
-use super::words::{any_families, is_side, leading_number, parse_prefix, split_time, split_volume};
+use super::settings::{SourceLine, SwanctlSection};
+use super::words::{
+    is_section_of_side, leading_number, parse_prefix, parse_swanctl_time, split_volume,
+    unspecified_address_families,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 /// The reason why charon rejects a connection or a pool.
-pub(super) struct SectionRefusal {
+pub(super) struct CharonRejection {
     pub(super) position: SourceLine,
     /// The sentence after its name.
     pub(super) why: String,
@@ -16,9 +19,9 @@ pub(super) struct SectionRefusal {
 
 /// charon's reading of a connection.
 #[derive(Default)]
-pub(super) struct ConnectionReading {
+pub(super) struct ConnectionParseResult {
     /// The first refusal.
-    pub(super) refusal: Option<SectionRefusal>,
+    pub(super) refusal: Option<CharonRejection>,
     /// Settings that only releases after 5.9.8 know.
     pub(super) later: Vec<(SourceLine, String)>,
     /// Settings that charon may read differently from ours.
@@ -27,7 +30,7 @@ pub(super) struct ConnectionReading {
 
 /// The type of a value in charon.
 #[derive(Clone, Copy)]
-enum ValueKind {
+enum CharonValueKind {
     Boolean,
     Number,
     /// A binary number.
@@ -62,7 +65,7 @@ enum ProposalProtocol {
 
 /// The result of reading a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ValueReading {
+enum ValueParseResult {
     Readable,
     Unreadable,
     /// Valid in releases after 5.9.8.
@@ -70,7 +73,7 @@ enum ValueReading {
     Unclear,
 }
 
-type KeyKinds = &'static [(&'static str, ValueKind)];
+type SwanctlKeyKinds = &'static [(&'static str, CharonValueKind)];
 
 /// Keys that swanctl sends as lists.
 const LISTS: &[&str] = &[
@@ -90,117 +93,117 @@ const LISTS: &[&str] = &[
     "pubkeys",
 ];
 
-const CONNECTION_LISTS: KeyKinds = &[
-    ("local_addrs", ValueKind::Text),
-    ("remote_addrs", ValueKind::Text),
-    ("proposals", ValueKind::Proposal(ProposalProtocol::Ike)),
-    ("vips", ValueKind::Host),
-    ("pools", ValueKind::Text),
+const CONNECTION_LISTS: SwanctlKeyKinds = &[
+    ("local_addrs", CharonValueKind::Text),
+    ("remote_addrs", CharonValueKind::Text),
+    ("proposals", CharonValueKind::Proposal(ProposalProtocol::Ike)),
+    ("vips", CharonValueKind::Host),
+    ("pools", CharonValueKind::Text),
 ];
 
-const CONNECTION_KEYS: KeyKinds = &[
-    ("version", ValueKind::Number),
-    ("aggressive", ValueKind::Boolean),
-    ("pull", ValueKind::Boolean),
-    ("dscp", ValueKind::Binary),
-    ("encap", ValueKind::Boolean),
-    ("mobike", ValueKind::Boolean),
-    ("dpd_delay", ValueKind::Time),
-    ("dpd_timeout", ValueKind::Time),
-    ("fragmentation", ValueKind::Words(&["yes", "accept", "no", "force"])),
-    ("childless", ValueKind::Words(&["allow", "never", "force"])),
-    ("send_certreq", ValueKind::Boolean),
-    ("send_cert", ValueKind::Words(&["ifasked", "always", "never"])),
-    ("keyingtries", ValueKind::Number),
-    ("unique", ValueKind::Words(&["never", "no", "replace", "keep"])),
-    ("local_port", ValueKind::Number),
-    ("remote_port", ValueKind::Number),
-    ("reauth_time", ValueKind::Time),
-    ("rekey_time", ValueKind::Time),
-    ("over_time", ValueKind::Time),
-    ("rand_time", ValueKind::Time),
-    ("ppk_id", ValueKind::Identity),
-    ("ppk_required", ValueKind::Boolean),
-    ("if_id_in", ValueKind::InterfaceId),
-    ("if_id_out", ValueKind::InterfaceId),
-    ("mediation", ValueKind::BuildOption),
-    ("mediated_by", ValueKind::BuildOption),
-    ("mediation_peer", ValueKind::BuildOption),
+const CONNECTION_KEYS: SwanctlKeyKinds = &[
+    ("version", CharonValueKind::Number),
+    ("aggressive", CharonValueKind::Boolean),
+    ("pull", CharonValueKind::Boolean),
+    ("dscp", CharonValueKind::Binary),
+    ("encap", CharonValueKind::Boolean),
+    ("mobike", CharonValueKind::Boolean),
+    ("dpd_delay", CharonValueKind::Time),
+    ("dpd_timeout", CharonValueKind::Time),
+    ("fragmentation", CharonValueKind::Words(&["yes", "accept", "no", "force"])),
+    ("childless", CharonValueKind::Words(&["allow", "never", "force"])),
+    ("send_certreq", CharonValueKind::Boolean),
+    ("send_cert", CharonValueKind::Words(&["ifasked", "always", "never"])),
+    ("keyingtries", CharonValueKind::Number),
+    ("unique", CharonValueKind::Words(&["never", "no", "replace", "keep"])),
+    ("local_port", CharonValueKind::Number),
+    ("remote_port", CharonValueKind::Number),
+    ("reauth_time", CharonValueKind::Time),
+    ("rekey_time", CharonValueKind::Time),
+    ("over_time", CharonValueKind::Time),
+    ("rand_time", CharonValueKind::Time),
+    ("ppk_id", CharonValueKind::Identity),
+    ("ppk_required", CharonValueKind::Boolean),
+    ("if_id_in", CharonValueKind::InterfaceId),
+    ("if_id_out", CharonValueKind::InterfaceId),
+    ("mediation", CharonValueKind::BuildOption),
+    ("mediated_by", CharonValueKind::BuildOption),
+    ("mediation_peer", CharonValueKind::BuildOption),
 ];
 
-const ROUND_LISTS: KeyKinds = &[
-    ("groups", ValueKind::Identity),
-    ("cert_policy", ValueKind::Identity),
-    ("certs", ValueKind::File),
-    ("cacerts", ValueKind::File),
-    ("pubkeys", ValueKind::File),
+const ROUND_LISTS: SwanctlKeyKinds = &[
+    ("groups", CharonValueKind::Identity),
+    ("cert_policy", CharonValueKind::Identity),
+    ("certs", CharonValueKind::File),
+    ("cacerts", CharonValueKind::File),
+    ("pubkeys", CharonValueKind::File),
 ];
 
-const ROUND_KEYS: KeyKinds = &[
-    ("auth", ValueKind::Auth),
-    ("id", ValueKind::Identity),
-    ("ca_id", ValueKind::Identity),
-    ("aaa_id", ValueKind::Identity),
-    ("eap_id", ValueKind::Identity),
-    ("xauth_id", ValueKind::Identity),
-    ("revocation", ValueKind::Words(&["strict", "ifuri", "relaxed"])),
-    ("round", ValueKind::Number),
+const ROUND_KEYS: SwanctlKeyKinds = &[
+    ("auth", CharonValueKind::Auth),
+    ("id", CharonValueKind::Identity),
+    ("ca_id", CharonValueKind::Identity),
+    ("aaa_id", CharonValueKind::Identity),
+    ("eap_id", CharonValueKind::Identity),
+    ("xauth_id", CharonValueKind::Identity),
+    ("revocation", CharonValueKind::Words(&["strict", "ifuri", "relaxed"])),
+    ("round", CharonValueKind::Number),
 ];
 
-const CERTIFICATE_KEYS: KeyKinds = &[
-    ("handle", ValueKind::Text),
-    ("slot", ValueKind::Number),
-    ("module", ValueKind::Text),
-    ("file", ValueKind::Text),
+const CERTIFICATE_KEYS: SwanctlKeyKinds = &[
+    ("handle", CharonValueKind::Text),
+    ("slot", CharonValueKind::Number),
+    ("module", CharonValueKind::Text),
+    ("file", CharonValueKind::Text),
 ];
 
-const CHILD_LISTS: KeyKinds = &[
-    ("ah_proposals", ValueKind::Proposal(ProposalProtocol::Ah)),
-    ("esp_proposals", ValueKind::Proposal(ProposalProtocol::Esp)),
-    ("local_ts", ValueKind::Selector),
-    ("remote_ts", ValueKind::Selector),
+const CHILD_LISTS: SwanctlKeyKinds = &[
+    ("ah_proposals", CharonValueKind::Proposal(ProposalProtocol::Ah)),
+    ("esp_proposals", CharonValueKind::Proposal(ProposalProtocol::Esp)),
+    ("local_ts", CharonValueKind::Selector),
+    ("remote_ts", CharonValueKind::Selector),
 ];
 
-const CHILD_KEYS: KeyKinds = &[
-    ("updown", ValueKind::Text),
-    ("hostaccess", ValueKind::Boolean),
-    ("mode", ValueKind::Words(&["tunnel", "transport", "transport_proxy", "beet", "drop", "pass"])),
-    ("policies", ValueKind::Boolean),
-    ("policies_fwd_out", ValueKind::Boolean),
-    ("replay_window", ValueKind::Number),
-    ("rekey_time", ValueKind::Time),
-    ("life_time", ValueKind::Time),
-    ("rand_time", ValueKind::Time),
-    ("rekey_bytes", ValueKind::Volume),
-    ("life_bytes", ValueKind::Volume),
-    ("rand_bytes", ValueKind::Volume),
-    ("rekey_packets", ValueKind::Number),
-    ("life_packets", ValueKind::Number),
-    ("rand_packets", ValueKind::Number),
-    ("dpd_action", ValueKind::Action),
-    ("start_action", ValueKind::Action),
-    ("close_action", ValueKind::Action),
-    ("ipcomp", ValueKind::Boolean),
-    ("inactivity", ValueKind::Time),
-    ("reqid", ValueKind::Number),
-    ("mark_in", ValueKind::Mark),
-    ("mark_in_sa", ValueKind::Boolean),
-    ("mark_out", ValueKind::Mark),
-    ("set_mark_in", ValueKind::SetMark),
-    ("set_mark_out", ValueKind::SetMark),
-    ("tfc_padding", ValueKind::Padding),
-    ("priority", ValueKind::Number),
-    ("interface", ValueKind::Text),
-    ("hw_offload", ValueKind::Words(&["no", "yes", "auto"])),
-    ("sha256_96", ValueKind::Boolean),
-    ("copy_df", ValueKind::Boolean),
-    ("copy_ecn", ValueKind::Boolean),
-    ("copy_dscp", ValueKind::Words(&["no", "in", "out", "yes"])),
-    ("if_id_in", ValueKind::InterfaceId),
-    ("if_id_out", ValueKind::InterfaceId),
-    // Labels are valid if strongSwan was built with SELinux. They stop the import.
-    ("label", ValueKind::Identity),
-    ("label_mode", ValueKind::Words(&["system", "simple", "selinux"])),
+const CHILD_KEYS: SwanctlKeyKinds = &[
+    ("updown", CharonValueKind::Text),
+    ("hostaccess", CharonValueKind::Boolean),
+    ("mode", CharonValueKind::Words(&["tunnel", "transport", "transport_proxy", "beet", "drop", "pass"])),
+    ("policies", CharonValueKind::Boolean),
+    ("policies_fwd_out", CharonValueKind::Boolean),
+    ("replay_window", CharonValueKind::Number),
+    ("rekey_time", CharonValueKind::Time),
+    ("life_time", CharonValueKind::Time),
+    ("rand_time", CharonValueKind::Time),
+    ("rekey_bytes", CharonValueKind::Volume),
+    ("life_bytes", CharonValueKind::Volume),
+    ("rand_bytes", CharonValueKind::Volume),
+    ("rekey_packets", CharonValueKind::Number),
+    ("life_packets", CharonValueKind::Number),
+    ("rand_packets", CharonValueKind::Number),
+    ("dpd_action", CharonValueKind::Action),
+    ("start_action", CharonValueKind::Action),
+    ("close_action", CharonValueKind::Action),
+    ("ipcomp", CharonValueKind::Boolean),
+    ("inactivity", CharonValueKind::Time),
+    ("reqid", CharonValueKind::Number),
+    ("mark_in", CharonValueKind::Mark),
+    ("mark_in_sa", CharonValueKind::Boolean),
+    ("mark_out", CharonValueKind::Mark),
+    ("set_mark_in", CharonValueKind::SetMark),
+    ("set_mark_out", CharonValueKind::SetMark),
+    ("tfc_padding", CharonValueKind::Padding),
+    ("priority", CharonValueKind::Number),
+    ("interface", CharonValueKind::Text),
+    ("hw_offload", CharonValueKind::Words(&["no", "yes", "auto"])),
+    ("sha256_96", CharonValueKind::Boolean),
+    ("copy_df", CharonValueKind::Boolean),
+    ("copy_ecn", CharonValueKind::Boolean),
+    ("copy_dscp", CharonValueKind::Words(&["no", "in", "out", "yes"])),
+    ("if_id_in", CharonValueKind::InterfaceId),
+    ("if_id_out", CharonValueKind::InterfaceId),
+    // Labels are valid, since strongSwan may be built with SELinux. A later step stops the import because of them.
+    ("label", CharonValueKind::Identity),
+    ("label_mode", CharonValueKind::Words(&["system", "simple", "selinux"])),
 ];
 
 /// Keys, and words of values, of releases after 5.9.8.
@@ -223,50 +226,50 @@ const POOL_ATTRIBUTES: &[&str] = &[
 ];
 
 /// Reads a connection as charon does.
-pub(super) fn read_connection(connection: &SettingsSection) -> ConnectionReading {
-    let mut reading = ConnectionReading::default();
+pub(super) fn read_connection(connection: &SwanctlSection) -> ConnectionParseResult {
+    let mut reading = ConnectionParseResult::default();
     reading.read_values(connection, (CONNECTION_KEYS, CONNECTION_LISTS, LATER_CONNECTION_KEYS));
     for (name, section) in &connection.sections {
         if name.eq_ignore_ascii_case("children") {
-            // Values beside CHILD_SAs and sections within them are ignored.
+            // charon ignores values beside the CHILD_SAs, and sections within them.
             for (_, child) in &section.sections {
                 reading.read_values(child, (CHILD_KEYS, CHILD_LISTS, LATER_CHILD_KEYS));
             }
-        } else if is_side(name, "local") || is_side(name, "remote") {
+        } else if is_section_of_side(name, "local") || is_section_of_side(name, "remote") {
             reading.read_values(section, (ROUND_KEYS, ROUND_LISTS, &[]));
             for (name, certificate) in &section.sections {
                 reading.read_certificate(name, certificate);
             }
         } else {
-            reading.set_refusal(section.line, alloc::format!("has an unknown section {name}"));
+            reading.set_first_refusal(section.line, alloc::format!("has an unknown section {name}"));
         }
     }
     reading
 }
 
 /// Returns the reason why charon rejects a pool, if any.
-pub(super) fn find_pool_refusal(pool: &SettingsSection) -> Option<SectionRefusal> {
+pub(super) fn find_pool_refusal(pool: &SwanctlSection) -> Option<CharonRejection> {
     let is_known = |key: &str| POOL_ATTRIBUTES.contains(&key) || is_number(key);
     let (key, _, place) =
-        pool.values.iter().find(|(key, value, _)| !(is_known(key) || list_items(value).is_empty()))?;
-    Some(SectionRefusal { position: *place, why: alloc::format!("has an unknown attribute {key}") })
+        pool.values.iter().find(|(key, value, _)| !(is_known(key) || split_list_items(value).is_empty()))?;
+    Some(CharonRejection { position: *place, why: alloc::format!("has an unknown attribute {key}") })
 }
 
-impl ConnectionReading {
-    fn set_refusal(&mut self, place: SourceLine, why: String) {
-        self.refusal.get_or_insert(SectionRefusal { position: place, why });
+impl ConnectionParseResult {
+    fn set_first_refusal(&mut self, place: SourceLine, why: String) {
+        self.refusal.get_or_insert(CharonRejection { position: place, why });
     }
 
     /// Reads values by the keys, the lists and the later keys of a section.
     fn read_values(
         &mut self,
-        section: &SettingsSection,
-        (keys, lists, later): (KeyKinds, KeyKinds, &[&str]),
+        section: &SwanctlSection,
+        (keys, lists, later): (SwanctlKeyKinds, SwanctlKeyKinds, &[&str]),
     ) {
         for (key, value, place) in &section.values {
             let is_list = LISTS.iter().any(|list| list.eq_ignore_ascii_case(key));
-            let items = if is_list { list_items(value) } else { Vec::from([value.as_str()]) };
-            // swanctl sends no empty list.
+            let items = if is_list { split_list_items(value) } else { Vec::from([value.as_str()]) };
+            // swanctl does not send an empty list, so charon does not check it.
             if items.is_empty() {
                 continue;
             }
@@ -275,18 +278,18 @@ impl ConnectionReading {
                 if later.contains(&key.as_str()) {
                     self.later.push((*place, key.clone()));
                 } else {
-                    self.set_refusal(*place, alloc::format!("has an unknown key {key}"));
+                    self.set_first_refusal(*place, alloc::format!("has an unknown key {key}"));
                 }
                 continue;
             };
             for item in items {
                 let shown = || alloc::format!("{key} = {item}");
                 match kind.read_value(key, item) {
-                    ValueReading::Readable => {}
-                    ValueReading::Later => self.later.push((*place, shown())),
-                    ValueReading::Unclear => self.unclear.push((*place, shown())),
-                    ValueReading::Unreadable => {
-                        self.set_refusal(
+                    ValueParseResult::Readable => {}
+                    ValueParseResult::Later => self.later.push((*place, shown())),
+                    ValueParseResult::Unclear => self.unclear.push((*place, shown())),
+                    ValueParseResult::Unreadable => {
+                        self.set_first_refusal(
                             *place,
                             alloc::format!("has a value that charon cannot read, {}", shown()),
                         );
@@ -297,19 +300,19 @@ impl ConnectionReading {
     }
 
     /// Reads the certificates of a round, each in its own section.
-    fn read_certificate(&mut self, name: &str, section: &SettingsSection) {
-        if !(is_side(name, "cert") || is_side(name, "cacert")) {
-            return self.set_refusal(section.line, alloc::format!("has an unknown section {name}"));
+    fn read_certificate(&mut self, name: &str, section: &SwanctlSection) {
+        if !(is_section_of_side(name, "cert") || is_section_of_side(name, "cacert")) {
+            return self.set_first_refusal(section.line, alloc::format!("has an unknown section {name}"));
         }
         self.read_values(section, (CERTIFICATE_KEYS, &[], &[]));
         if section.value("handle").is_some() == section.value("file").is_some() {
-            self.set_refusal(section.line, alloc::format!("needs one of handle and file in {name}"));
+            self.set_first_refusal(section.line, alloc::format!("needs either handle or file in {name}"));
         }
     }
 }
 
 /// Returns the items of a list. Only spaces are trimmed.
-fn list_items(value: &str) -> Vec<&str> {
+fn split_list_items(value: &str) -> Vec<&str> {
     value.split(',').map(|item| item.trim_matches(' ')).filter(|item| !item.is_empty()).collect()
 }
 
@@ -318,11 +321,11 @@ fn is_number(text: &str) -> bool {
 }
 
 /// True if a text is one of these words, case-insensitive.
-fn is_word(words: &[&str], text: &str) -> bool {
+fn is_one_of_words(words: &[&str], text: &str) -> bool {
     words.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
-impl ValueKind {
+impl CharonValueKind {
     /// The number of octets that charon reads. It ignores further ones.
     const fn octet_limit(self) -> usize {
         match self {
@@ -334,67 +337,71 @@ impl ValueKind {
         }
     }
 
-    fn read_value(self, key: &str, value: &str) -> ValueReading {
+    fn read_value(self, key: &str, value: &str) -> ValueParseResult {
         if matches!(self, Self::File) {
-            return ValueReading::Readable;
+            return ValueParseResult::Readable;
         }
         // charon uses the C locale, where only ASCII is printable.
         if !value.bytes().all(|octet| matches!(octet, b' '..=b'~')) {
-            return ValueReading::Unreadable;
+            return ValueParseResult::Unreadable;
         }
         if value.len() > self.octet_limit() {
-            return ValueReading::Unclear;
+            return ValueParseResult::Unclear;
         }
         let is_readable = match self {
-            Self::Boolean => is_word(&["yes", "true", "enabled", "1", "no", "false", "disabled", "0"], value),
+            Self::Boolean => {
+                is_one_of_words(&["yes", "true", "enabled", "1", "no", "false", "disabled", "0"], value)
+            }
             Self::Number => is_number(value),
             Self::Binary => leading_number(value, 2).1.is_empty(),
-            Self::Time => split_time(value).is_some(),
+            Self::Time => parse_swanctl_time(value).is_some(),
             Self::Volume => split_volume(value).is_some(),
-            Self::Mark => is_mark(value, &["%unique-dir", "%unique"]),
-            Self::SetMark => is_mark(value, &["%same"]),
-            Self::InterfaceId => is_word(&["%unique", "%unique-dir"], value) || is_number(value),
+            Self::Mark => is_valid_mark(value, &["%unique-dir", "%unique"]),
+            Self::SetMark => is_valid_mark(value, &["%same"]),
+            Self::InterfaceId => is_one_of_words(&["%unique", "%unique-dir"], value) || is_number(value),
             Self::Padding => value == "mtu" || is_number(value),
-            Self::Action => is_action(value),
-            Self::Auth => is_auth(value),
+            Self::Action => is_valid_child_action(value),
+            Self::Auth => is_valid_auth_method(value),
             Self::Words(words) => {
                 let later = LATER_WORDS.iter().filter(|(name, _)| *name == key).map(|(_, word)| word);
                 if later.into_iter().any(|word| word.eq_ignore_ascii_case(value)) {
-                    return ValueReading::Later;
+                    return ValueParseResult::Later;
                 }
-                is_word(words, value)
+                is_one_of_words(words, value)
             }
-            Self::Host => any_families(value) != [false, false] || value.parse::<IpAddr>().is_ok(),
-            Self::Selector => is_selector(value),
-            Self::Proposal(protocol) => return read_proposal(protocol, value),
-            Self::BuildOption => return ValueReading::Unclear,
+            Self::Host => {
+                unspecified_address_families(value) != [false, false] || value.parse::<IpAddr>().is_ok()
+            }
+            Self::Selector => is_valid_traffic_selector(value),
+            Self::Proposal(protocol) => return validate_proposal(protocol, value),
+            Self::BuildOption => return ValueParseResult::Unclear,
             Self::Identity | Self::Text | Self::File => true,
         };
-        if is_readable { ValueReading::Readable } else { ValueReading::Unreadable }
+        if is_readable { ValueParseResult::Readable } else { ValueParseResult::Unreadable }
     }
 }
 
 /// True for a mark with its mask: a number, or one of these words.
-fn is_mark(value: &str, words: &[&str]) -> bool {
+fn is_valid_mark(value: &str, words: &[&str]) -> bool {
     let (mark, mask) = value.split_once('/').unwrap_or((value, ""));
-    (is_word(words, mark) || is_number(mark)) && is_number(mask)
+    (is_one_of_words(words, mark) || is_number(mark)) && is_number(mask)
 }
 
-fn is_action(value: &str) -> bool {
+fn is_valid_child_action(value: &str) -> bool {
     let flags = || value.split('|').map(|flag| flag.trim_matches(' ')).filter(|flag| !flag.is_empty());
-    is_word(&["start", "restart", "route", "trap", "none", "clear"], value)
-        || flags().all(|flag| is_word(&["none", "trap", "start"], flag))
+    is_one_of_words(&["start", "restart", "route", "trap", "none", "clear"], value)
+        || flags().all(|flag| is_one_of_words(&["none", "trap", "start"], flag))
 }
 
-fn is_auth(value: &str) -> bool {
-    let begins = |word: &&str| is_side(value, word);
+fn is_valid_auth_method(value: &str) -> bool {
+    let begins = |word: &&str| is_section_of_side(value, word);
     ["ike:", "pubkey", "rsa", "ecdsa", "bliss"].iter().any(|word| value.starts_with(word))
         || value.eq_ignore_ascii_case("psk")
         || ["xauth", "eap"].iter().any(begins)
 }
 
 /// True for valid networks. Protocols, ports and ranges cannot be expressed in ours, whatever charon makes of them.
-fn is_selector(value: &str) -> bool {
+fn is_valid_traffic_selector(value: &str) -> bool {
     let address = value.split('/').next().unwrap_or_default();
     value == "dynamic"
         || value.contains(['[', '-', '%'])
@@ -463,7 +470,7 @@ fn algorithm_kind(word: &str) -> Option<AlgorithmKind> {
 
 /// Returns the kind of a word of releases after 5.9.8: ML-KEM, or an additional key exchange with the prefix `ke1_`
 /// to `ke7_`.
-fn later_algorithm_kind(word: &str) -> Option<AlgorithmKind> {
+fn newer_release_algorithm_kind(word: &str) -> Option<AlgorithmKind> {
     let further =
         word.strip_prefix("ke").and_then(|rest| rest.strip_prefix(['1', '2', '3', '4', '5', '6', '7']));
     let method = further.and_then(|rest| rest.strip_prefix('_'));
@@ -475,15 +482,15 @@ fn later_algorithm_kind(word: &str) -> Option<AlgorithmKind> {
 }
 
 /// Reads a proposal. Each word has to be known, and the algorithms must be complete and consistent.
-fn read_proposal(protocol: ProposalProtocol, text: &str) -> ValueReading {
+fn validate_proposal(protocol: ProposalProtocol, text: &str) -> ValueParseResult {
     if text.eq_ignore_ascii_case("default") {
-        return ValueReading::Readable;
+        return ValueParseResult::Readable;
     }
     let (mut kinds, mut is_later) = (Vec::new(), false);
     for word in text.split('-').map(|word| word.trim_matches(' ')).filter(|word| !word.is_empty()) {
-        let later = later_algorithm_kind(word);
+        let later = newer_release_algorithm_kind(word);
         is_later |= later.is_some();
-        let Some(kind) = algorithm_kind(word).or(later) else { return ValueReading::Unreadable };
+        let Some(kind) = algorithm_kind(word).or(later) else { return ValueParseResult::Unreadable };
         kinds.push(kind);
     }
     let has = |any: &[AlgorithmKind]| kinds.iter().any(|kind| any.contains(kind));
@@ -501,8 +508,8 @@ fn read_proposal(protocol: ProposalProtocol, text: &str) -> ValueReading {
         }
     };
     match (is_whole, is_later) {
-        (true, true) => ValueReading::Later,
-        (true, false) => ValueReading::Readable,
-        (false, _) => ValueReading::Unreadable,
+        (true, true) => ValueParseResult::Later,
+        (true, false) => ValueParseResult::Readable,
+        (false, _) => ValueParseResult::Unreadable,
     }
 }

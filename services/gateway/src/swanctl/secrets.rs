@@ -2,7 +2,7 @@
 //! (`get_shared` of its `credential_manager.c`).
 
 use super::SwanctlImporter;
-use super::settings::{SettingsSection, SourceLine};
+use super::settings::{SourceLine, SwanctlSection};
 use super::words::{decode_secret, is_any_identity, translate_identity};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
@@ -28,12 +28,12 @@ pub(super) fn secret_identity(id: &str) -> String {
 }
 
 impl SwanctlImporter {
-    pub(super) fn read_secrets(&mut self, root: &SettingsSection) {
+    pub(super) fn read_secrets(&mut self, root: &SwanctlSection) {
         let Some(secrets) = root.find_section("secrets") else { return };
         for (name, section) in &secrets.sections {
             let is_eap = name.starts_with("eap") || name.starts_with("xauth");
             if !(is_eap || name.starts_with("ike")) {
-                self.note_untaken(section.line, &alloc::format!("the secret {name}"));
+                self.report_unimported_setting(section.line, &alloc::format!("the secret {name}"));
                 continue;
             }
             let mut secret = SwanctlSecret {
@@ -50,42 +50,54 @@ impl SwanctlImporter {
                     "secret" => match decode_secret(value) {
                         Some(text) => secret.secret = Some(text),
                         None => {
-                            let what = "is of octets (0x, 0s), which no text has";
+                            let what = "contains octets (0x, 0s) that are not text";
                             self.add_note(*line, alloc::format!("the secret {name} {what}"));
                         }
                     },
                     key if key.starts_with("id") => {
                         if translate_identity(value).is_none() && !is_any_identity(value) {
-                            // Without this identity it would apply to all peers, and this peer would get another
-                            // secret.
+                            // The identity cannot be translated. Without it, the secret would apply to all peers, and
+                            // this peer would get another secret.
                             is_readable = false;
-                            self.note_untaken(*line, &alloc::format!("the secret {name} of {value}"));
+                            self.report_unimported_setting(
+                                *line,
+                                &alloc::format!("the secret {name} for {value}"),
+                            );
                         }
                         if !is_any_identity(value) {
                             secret.ids.push(secret_identity(value));
                         }
                     }
-                    key => self.note_untaken(*line, &alloc::format!("{key} of the secret {name}")),
+                    key => {
+                        self.report_unimported_setting(*line, &alloc::format!("{key} of the secret {name}"))
+                    }
                 }
             }
             for (within, section) in &section.sections {
-                self.note_untaken(section.line, &alloc::format!("{within} of the secret {name}"));
+                self.report_unimported_setting(
+                    section.line,
+                    &alloc::format!("{within} of the secret {name}"),
+                );
             }
             if section.value("secret").is_none() {
-                self.note_untaken(section.line, &alloc::format!("the secret {name}, which has none,"));
+                self.report_unimported_setting(
+                    section.line,
+                    &alloc::format!("the secret {name}, which has no value,"),
+                );
                 continue;
             }
             if !is_readable {
                 secret.secret = None;
             }
-            // A secret that was already reported is not reported again.
+            // A secret whose value is missing was reported above. It is marked as imported, so that it is not reported
+            // again.
             secret.is_imported = secret.secret.is_none();
             self.secrets.push(secret);
         }
     }
 
     /// Takes the secret that matches both sides best.
-    pub(super) fn take_secret(
+    pub(super) fn take_best_matching_secret(
         &mut self,
         is_eap: bool,
         own: Option<&str>,
@@ -121,7 +133,7 @@ impl SwanctlImporter {
     }
 
     /// Takes the EAP secrets with names as users, the first of each name.
-    pub(super) fn take_users(&mut self) -> Vec<(String, String)> {
+    pub(super) fn take_eap_users(&mut self) -> Vec<(String, String)> {
         let (mut users, mut known) = (Vec::new(), BTreeSet::new());
         for secret in self.secrets.iter_mut().filter(|secret| secret.is_eap) {
             let Some(password) = &secret.secret else { continue };
@@ -136,7 +148,7 @@ impl SwanctlImporter {
     }
 
     /// Reports each secret that no connection uses.
-    pub(super) fn name_untaken_secrets(&mut self) {
+    pub(super) fn report_unused_secrets(&mut self) {
         let untaken: Vec<(SourceLine, String, bool)> = self
             .secrets
             .iter()
@@ -145,12 +157,12 @@ impl SwanctlImporter {
             .collect();
         for (place, name, is_everybodys) in untaken {
             let why = if is_everybodys {
-                "is of every name of EAP: write a [[user]] for each".to_owned()
+                "it applies to all EAP names; write a [[user]] for each".to_owned()
             } else {
-                "is of nobody whom a connection names: write a [[connection]] with its remote_id and secret, or a [[user]]"
+                "no connection has its identity; write a [[connection]] with remote_id and secret, or a [[user]]"
                     .to_owned()
             };
-            self.add_note(place, alloc::format!("the secret {name} {why}; it is not taken"));
+            self.add_note(place, alloc::format!("the secret {name} is not imported: {why}"));
         }
     }
 }

@@ -28,10 +28,10 @@ pub(super) type SourceLine = u64;
 pub type IncludeLoader<'a> = dyn FnMut(Option<&str>, &str) -> Result<Vec<(String, String)>, String> + 'a;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct SettingsSection {
+pub(super) struct SwanctlSection {
     pub(super) line: SourceLine,
     pub(super) values: Vec<(String, String, SourceLine)>,
-    pub(super) sections: Vec<(String, SettingsSection)>,
+    pub(super) sections: Vec<(String, SwanctlSection)>,
     /// The index of each name among the values, and among the sections.
     value_index: BTreeMap<String, usize>,
     section_index: BTreeMap<String, usize>,
@@ -41,7 +41,7 @@ pub(super) struct SettingsSection {
     base_sections: Vec<String>,
 }
 
-impl SettingsSection {
+impl SwanctlSection {
     pub(super) fn find_section(&self, name: &str) -> Option<&Self> {
         self.section_index.get(name).and_then(|n| self.sections.get(*n)).map(|(_, section)| section)
     }
@@ -128,7 +128,7 @@ impl SettingsSection {
 /// The parsed file, with the names of its included files.
 #[derive(Debug)]
 pub(super) struct SwanctlSettings {
-    pub(super) root: SettingsSection,
+    pub(super) root: SwanctlSection,
     files: Vec<String>,
     /// Top-level sections from which others inherit.
     pub(super) templates: BTreeSet<String>,
@@ -153,7 +153,7 @@ fn format_position(files: &[String], place: SourceLine, what: &str) -> (usize, S
 struct SettingsReader<'a, 'i> {
     include: &'a mut IncludeLoader<'i>,
     files: Vec<String>,
-    open: Vec<(String, SettingsSection)>,
+    open: Vec<(String, SwanctlSection)>,
     /// Numbers of sections, values and octets so far.
     sections: usize,
     values: usize,
@@ -219,7 +219,7 @@ impl<'a> SettingsCursor<'a> {
     }
 }
 
-const fn ends_a_name(c: char) -> bool {
+const fn is_name_delimiter(c: char) -> bool {
     matches!(c, '#' | '{' | '}' | '=' | '"' | '\r' | '\n' | '\t' | ' ' | ':' | ',')
 }
 
@@ -232,7 +232,7 @@ impl SettingsReader<'_, '_> {
     fn read_text(&mut self, text: &str, begin: SourceLine, depth: usize) -> Result<(), SwanctlError> {
         self.octets = self.octets.saturating_add(text.len());
         if self.octets > MOST_OCTETS {
-            return Err(self.syntax_error(begin, "all files have more than 64 MiB"));
+            return Err(self.syntax_error(begin, "the files together have more than 64 MiB"));
         }
         let mut at = SettingsCursor { rest: text, line: begin };
         loop {
@@ -243,17 +243,17 @@ impl SettingsReader<'_, '_> {
                 Some('}') => {
                     at.next();
                     let Some((name, section)) = self.open.pop().filter(|_| !self.open.is_empty()) else {
-                        return Err(self.syntax_error(place, "\"}\" closes nothing"));
+                        return Err(self.syntax_error(place, "unexpected \"}\": no section is open"));
                     };
                     if let Some((_, parent)) = self.open.last_mut() {
                         parent.merge_section(name, section);
                     }
                     continue;
                 }
-                Some('"') => return Err(self.syntax_error(place, "a name is not quoted")),
+                Some('"') => return Err(self.syntax_error(place, "a name must not be in quotes")),
                 Some(_) => {}
             }
-            let name = at.take_word(|c| !ends_a_name(c)).to_owned();
+            let name = at.take_word(|c| !is_name_delimiter(c)).to_owned();
             let blank = matches!(at.peek(), Some(' ' | '\t'));
             at.skip_while(|c| matches!(c, ' ' | '\t' | '\r'));
             if name == "include" && blank && at.peek() != Some('=') {
@@ -261,13 +261,13 @@ impl SettingsReader<'_, '_> {
                 continue;
             }
             if name.is_empty() {
-                return Err(self.syntax_error(place, "neither a section nor a value"));
+                return Err(self.syntax_error(place, "expected a section or a value"));
             }
             if at.peek() == Some('=') {
                 at.next();
                 let value = self.read_value(&mut at)?;
                 if value.as_ref().is_some_and(|value| value.contains('\u{fffd}')) {
-                    return Err(self.syntax_error(place, "the value has octets that are no UTF-8"));
+                    return Err(self.syntax_error(place, "the value is not UTF-8"));
                 }
                 self.values += 1;
                 if self.values > MOST_VALUES {
@@ -288,26 +288,24 @@ impl SettingsReader<'_, '_> {
                 while matches!(at.peek(), Some(':' | ',')) {
                     at.next();
                     at.skip_lines();
-                    of.push(at.take_word(|c| !ends_a_name(c)).to_owned());
+                    of.push(at.take_word(|c| !is_name_delimiter(c)).to_owned());
                     at.skip_lines();
                 }
             }
             at.skip_lines();
             if at.peek() != Some('{') {
-                return Err(self.syntax_error(place, "neither a section nor a value"));
+                return Err(self.syntax_error(place, "expected a section or a value"));
             }
             at.next();
             if self.open.len() > DEEPEST {
-                return Err(self.syntax_error(place, "sections are too deep within each other"));
+                return Err(self.syntax_error(place, "sections are nested too deeply"));
             }
             self.sections += 1;
             if self.sections > MOST {
                 return Err(self.syntax_error(place, &alloc::format!("there are more than {MOST} sections")));
             }
-            self.open.push((
-                name,
-                SettingsSection { line: place, base_sections: of, ..SettingsSection::default() },
-            ));
+            self.open
+                .push((name, SwanctlSection { line: place, base_sections: of, ..SwanctlSection::default() }));
         }
     }
 
@@ -385,7 +383,7 @@ pub(super) fn read_settings(
     text: &str,
     include: &mut IncludeLoader<'_>,
 ) -> Result<SwanctlSettings, SwanctlError> {
-    let open = alloc::vec![(String::new(), SettingsSection::default())];
+    let open = alloc::vec![(String::new(), SwanctlSection::default())];
     let mut reader = SettingsReader { include, files: Vec::new(), open, sections: 0, values: 0, octets: 0 };
     reader.read_text(text, 1, 0)?;
     if reader.open.len() > 1
@@ -400,7 +398,7 @@ pub(super) fn read_settings(
     resolver.resolve_section(&mut whole, 0)?;
     let templates = resolver.templates;
     if whole.section_count() > MOST {
-        let what = alloc::format!("with what sections take from others there are more than {MOST} sections");
+        let what = alloc::format!("with inherited sections there are more than {MOST} sections");
         return Err(reader.syntax_error(1, &what));
     }
     Ok(SwanctlSettings { root: whole, files: reader.files, templates })
@@ -410,7 +408,7 @@ pub(super) fn read_settings(
 struct SectionResolver<'r, 'a, 'i> {
     reader: &'r SettingsReader<'a, 'i>,
     /// The sections as parsed.
-    root: &'r SettingsSection,
+    root: &'r SwanctlSection,
     templates: BTreeSet<String>,
     /// Number of copied sections and values.
     copies: usize,
@@ -418,15 +416,17 @@ struct SectionResolver<'r, 'a, 'i> {
 
 impl SectionResolver<'_, '_, '_> {
     /// Resolves the inheritance of a section, recursively.
-    fn resolve_section(&mut self, section: &mut SettingsSection, depth: usize) -> Result<(), SwanctlError> {
+    fn resolve_section(&mut self, section: &mut SwanctlSection, depth: usize) -> Result<(), SwanctlError> {
         for path in core::mem::take(&mut section.base_sections) {
             let Some(other) = self.root.section_at(&path) else {
-                let what = alloc::format!("there is no section {path} to take something from");
+                let what = alloc::format!("there is no section {path} to inherit from");
                 return Err(self.reader.syntax_error(section.line, &what));
             };
             self.copies = self.copies.saturating_add(other.entry_count());
             if depth >= DEEPEST || self.copies > MOST_COPIES {
-                return Err(self.reader.syntax_error(section.line, "sections take too much from each other"));
+                return Err(self
+                    .reader
+                    .syntax_error(section.line, "sections inherit too much from each other"));
             }
             self.templates.extend(path.split('.').next().map(str::to_owned));
             let mut other = other.clone();
@@ -488,8 +488,8 @@ mod tests {
         assert!(settings.templates.contains("base"));
         for (text, what) in [
             ("a : b { }", "there is no section b"),
-            ("a : b { }\nb : a { }", "take too much from each other"),
-            ("a : a { }", "take too much from each other"),
+            ("a : b { }\nb : a { }", "inherit too much from each other"),
+            ("a : a { }", "inherit too much from each other"),
         ] {
             assert!(read_single_file(text).unwrap_err().to_string().contains(what), "{text}");
         }
@@ -525,7 +525,7 @@ mod tests {
         // Each inherits all of another: together that is too much.
         let users: String = (0..1_000).map(|n| alloc::format!("u{n} : base {{ }}\n")).collect();
         let error = read_single_file(&alloc::format!("base {{\n{keys}}}\n{users}")).unwrap_err();
-        assert!(error.to_string().contains("take too much from each other"), "{error}");
+        assert!(error.to_string().contains("inherit too much from each other"), "{error}");
         let pairs: String = (0..8).map(|n| alloc::format!("p{n} : p{m}, p{m} {{ }}\n", m = n + 1)).collect();
         assert!(read_single_file(&alloc::format!("{pairs}p8 : p0, p0 {{ }}")).is_err());
     }

@@ -2,8 +2,8 @@
 
 use super::words::{decode_secret, translate_identity};
 use super::*;
-use usher_config::NoEnvironment;
-use usher_crypto::tls::WallClock;
+use usher_config::EmptyConfigEnvironment;
+use usher_crypto::tls::SharedWallClock;
 use usher_ike::machine::{LocalAuth, RemoteAuth};
 
 fn import_single_file(text: &str) -> Result<SwanctlImport, SwanctlError> {
@@ -57,8 +57,8 @@ authorities { ca { cert_uri_base = "http://x" } }
 fn what_is_taken_is_a_configuration_and_what_is_not_is_named() {
     let SwanctlImport { text, left, stops } = import_single_file(SITE).unwrap();
     assert_eq!(stops, []);
-    let clock = WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
-    let loaded = crate::config::parse("ike.toml", &text, &NoEnvironment, &clock);
+    let clock = SharedWallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+    let loaded = crate::config::parse("ike.toml", &text, &EmptyConfigEnvironment, &clock);
     let loaded = loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));
     let [site, users] = &loaded.config.peers[..] else { panic!("{text}") };
     assert_eq!(site.remote.map(|remote| remote.to_string()).as_deref(), Some("192.0.2.9:500"));
@@ -77,11 +77,14 @@ fn what_is_taken_is_a_configuration_and_what_is_not_is_named() {
     assert_eq!(loaded.config.users.passwords.len(), 1);
     let left: Vec<String> = left.iter().map(|(line, what)| alloc::format!("{line}: {what}")).collect();
     for (line, what) in [
-        (6, "the proposal aes128-sha256-modp4096 is not taken: \"modp4096\" is no algorithm"),
-        (10, "keyingtries of the connection site is not taken"),
-        (18, "the first packet begins a connection: write on_demand = true above its [[connection.child]]"),
-        (32, "name servers are of connections"),
-        (41, "cert_uri_base of the authority ca is not taken"),
+        (6, "the proposal aes128-sha256-modp4096 is not imported: \"modp4096\" is not an algorithm"),
+        (10, "keyingtries of the connection site is not imported"),
+        (
+            18,
+            "packets initiate a connection as a whole; write on_demand = true above its [[connection.child]]",
+        ),
+        (32, "name servers belong to connections"),
+        (41, "cert_uri_base of the authority ca is not imported"),
     ] {
         let start = alloc::format!("{line}: {what}");
         assert!(left.iter().any(|left| left.starts_with(&start)), "{start} is not among {left:#?}");
@@ -112,15 +115,15 @@ fn how_certificates_are_looked_at_is_of_the_whole_file() {
     assert_eq!(table(&strict).as_deref(), Some("ocsp = \"hard\""), "the stricter one holds");
     assert!(strict.left.iter().any(|(line, what)| *line > 0 && what.contains("crl_required = true")));
     let ifuri = of("", "revocation = ifuri", "");
-    assert!(ifuri.left.iter().any(|(_, what)| what.starts_with("revocation = ifuri is taken as relaxed")));
+    assert!(ifuri.left.iter().any(|(_, what)| what.starts_with("revocation = ifuri is imported as relaxed")));
 }
 
 #[test]
 fn a_text_that_is_none_is_refused_with_its_line() {
     let refused = |text: &str| import_single_file(text).unwrap_err().to_string();
-    assert_eq!(refused("a {\n b\n}\n"), "line 2: neither a section nor a value");
+    assert_eq!(refused("a {\n b\n}\n"), "line 2: expected a section or a value");
     assert_eq!(refused("a {\n"), "line 1: \"a\" is not closed");
-    assert_eq!(refused("}\n"), "line 1: \"}\" closes nothing");
+    assert_eq!(refused("}\n"), "line 1: unexpected \"}\": no section is open");
     assert_eq!(refused("include conf.d/*.conf\n"), "line 1: nothing is included here");
     assert!(refused(&"a {\n".repeat(40)).contains("too deep"));
     assert!(import_single_file("").unwrap().text.is_empty());
@@ -188,7 +191,7 @@ fn what_would_let_in_more_stops_the_import() {
     ] {
         let stops = import_with(connection, remote, child).stops;
         assert_eq!(stops.len(), 1, "{connection} {remote} {child}: {stops:?}");
-        assert!(stops[0].1.ends_with("more would be let in"), "{stops:?}");
+        assert!(stops[0].1.ends_with("more peers would be admitted"), "{stops:?}");
     }
     for (connection, remote, child) in [
         ("remote_addrs = %any\nproposals = default", "id = %any", "local_ts = dynamic"),
@@ -252,12 +255,12 @@ fn what_is_of_ikev1_is_no_connection_of_ours() {
         let made =
             import_with(&alloc::format!("version = {version}\nremote-xauth {{ auth = xauth }}"), "", "");
         assert!(!made.text.contains("[[connection]]") && made.stops.is_empty(), "{}", made.text);
-        assert!(made.left[0].1.contains("is of IKEv1"), "{version}: {:?}", made.left);
+        assert!(made.left[0].1.contains("uses IKEv1"), "{version}: {:?}", made.left);
     }
     for version in ["3", "-1", "0x20"] {
         let made = import_with(&alloc::format!("version = {version}"), "", "");
         assert!(!made.text.contains("[[connection]]") && made.stops.is_empty(), "{}", made.text);
-        assert!(made.left[0].1.contains("of a version of IKE that nobody speaks"), "{:?}", made.left);
+        assert!(made.left[0].1.contains("has an unknown version of IKE"), "{:?}", made.left);
     }
     for (version, left) in [("2", 0), ("0x2", 0), ("02", 0), ("0", 1), ("0x0", 1)] {
         let made = import_with(&alloc::format!("version = {version}"), "", "");
@@ -306,8 +309,8 @@ fn what_charon_discards_is_no_connection_of_ours() {
         ("", "round = first", "", "round = first"),
         ("", "ca1 { file = x }", "", "unknown section ca1"),
         ("", "cert1 { path = x }", "", "unknown key path"),
-        ("", "cacert1 { }", "", "one of handle and file in cacert1"),
-        ("", "cert1 { file = x\nhandle = 00 }", "", "one of handle and file in cert1"),
+        ("", "cacert1 { }", "", "either handle or file in cacert1"),
+        ("", "cert1 { file = x\nhandle = 00 }", "", "either handle or file in cert1"),
         ("", "", "remote_tss = 10.0.0.0/8", "unknown key remote_tss"),
         ("", "", "ocsp = never", "unknown key ocsp"),
         ("", "", "remote_ts = everywhere", "remote_ts = everywhere"),
@@ -321,7 +324,7 @@ fn what_charon_discards_is_no_connection_of_ours() {
         ("", "", "mark_out = %same", "mark_out = %same"),
         ("", "", "rekey_bytes = 5t", "rekey_bytes = 5t"),
         ("", "", "tfc_padding = MTU", "tfc_padding = MTU"),
-        ("local_addrs = %any4\nremote_addrs = 2001:db8::/32", "", "", "addresses of one family on this side"),
+        ("local_addrs = %any4\nremote_addrs = 2001:db8::/32", "", "", "local addresses of one IP family"),
     ] {
         let made = import_with(connection, remote, child);
         let shown = alloc::format!("{connection} {remote} {child}: {:?}", made.left);
@@ -573,7 +576,7 @@ fn secrets_that_no_connection_takes_are_named() {
             "auth = psk\nid = ann",
             "ike-x { id = ann }\nike-all { secret = \"key of all\" }",
             Some("key of all"),
-            &["ike-x, which has none,"],
+            &["ike-x, which has no value,"],
         ),
         (
             "id = gw.test",
@@ -588,21 +591,21 @@ fn secrets_that_no_connection_takes_are_named() {
             "auth = psk",
             "ike-gw { id = \"C=CH,CN=gw\"\nsecret = \"own key\" }",
             None,
-            &["the secret ike-gw of C=CH,CN=gw"],
+            &["the secret ike-gw for C=CH,CN=gw"],
         ),
         (
             "id = gw.test",
             "auth = psk\nid = ann@x.test",
             "ike-x { id = *@x.test\nsecret = \"of x\" }\nike-all { secret = \"key of all\" }",
             None,
-            &["the secret ike-x of *@x.test", "ike-all"],
+            &["the secret ike-x for *@x.test", "ike-all"],
         ),
         (
             "id = gw.test",
             "auth = eap-mschapv2",
             "ike { secret = \"key of all\" }\neap { secret = \"of every name\" }",
             Some("key of all"),
-            &["eap is of every name"],
+            &["eap is not imported: it applies to all EAP names"],
         ),
         (
             "id = gw.test",
@@ -643,11 +646,16 @@ fn what_is_taken_otherwise_is_said() {
         ("unique = never", "", "", "unique = never"),
         ("vips = 10.9.9.9", "", "", "vips = 10.9.9.9"),
         ("vips = 0.0.0.0, 2001:db8::9", "", "", "vips = "),
-        ("childless = prefer", "", "", "childless = prefer is taken as allow"),
-        ("", "auth = eap-dynamic", "", "is taken as eap-mschapv2 alone"),
+        ("childless = prefer", "", "", "childless = prefer is imported as allow"),
+        ("", "auth = eap-dynamic", "", "is imported as eap-mschapv2 only"),
         ("", "auth = eap-mschapv2\neap_id = ann", "", "eap_id = ann of the connection c becomes remote_id"),
-        ("", "auth = eap-radius\neap_id = %any", "", "eap_id of the connection c is asked for by EAP there"),
-        ("", "auth = eap-tls", "", "asks whether their certificates still hold"),
+        (
+            "",
+            "auth = eap-radius\neap_id = %any",
+            "",
+            "eap_id of the connection c comes from an EAP identity request",
+        ),
+        ("", "auth = eap-tls", "", "checks their certificates for revocation"),
     ] {
         let made = import_with(connection, remote, child);
         assert_eq!(made.stops, [], "{connection} {remote} {child}");
@@ -763,9 +771,9 @@ fn pools_begin_where_charon_begins_them() {
         ("2001:db8::5/112", "2001:db8::5-2001:db8::fffe"),
         ("words", "words"),
     ] {
-        assert_eq!(super::words::pool_range(theirs), ours, "{theirs}");
+        assert_eq!(super::words::translate_pool_range(theirs), ours, "{theirs}");
         let made = import_single_file(&alloc::format!("pools {{ p {{ addrs = {theirs} }} }}\n")).unwrap();
-        let faults = made.left.iter().filter(|(_, what)| what.contains("not right yet")).count();
+        let faults = made.left.iter().filter(|(_, what)| what.contains("has a fault")).count();
         assert_eq!(faults, usize::from(theirs == "words"), "{theirs}: {:?}", made.left);
     }
 }
@@ -773,7 +781,7 @@ fn pools_begin_where_charon_begins_them() {
 /// Faults that our own parser would find are reported, except for files, which are not read here.
 #[test]
 fn what_is_made_is_right_or_its_faults_are_told() {
-    let told = |made: &SwanctlImport| made.left.iter().any(|(_, what)| what.contains("not right yet"));
+    let told = |made: &SwanctlImport| made.left.iter().any(|(_, what)| what.contains("has a fault"));
     let short = import_single_file("connections { c { local { auth = psk\nid = a }\nremote { auth = psk\nid = b } } }\nsecrets { ike { secret = abc } }\n").unwrap();
     assert!(told(&short), "{:?}", short.left);
     let certified = import_single_file("connections { c { local { auth = psk\nid = a }\nremote { auth = pubkey\ncacerts = ca.pem } } }\nsecrets { ike { secret = \"a long secret\" } }\n").unwrap();

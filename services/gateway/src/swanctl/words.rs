@@ -1,6 +1,6 @@
 //! Values of strongSwan: identities, times, secrets, addresses.
 
-use super::settings::SettingsSection;
+use super::settings::SwanctlSection;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -67,7 +67,7 @@ pub(super) fn parse_number(text: &str) -> Option<u64> {
 }
 
 /// Parses `4h`, `90s`, `1d` or a number of seconds: the number and our unit.
-pub(super) fn split_time(value: &str) -> Option<(u64, &'static str)> {
+pub(super) fn parse_swanctl_time(value: &str) -> Option<(u64, &'static str)> {
     let (number, rest) = leading_number(value, 0);
     let unit = match rest.trim_start_matches(' ') {
         "" | "s" | "S" => "s",
@@ -80,7 +80,7 @@ pub(super) fn split_time(value: &str) -> Option<(u64, &'static str)> {
 }
 
 pub(super) fn toml_time(value: &str) -> Option<String> {
-    let (number, unit) = split_time(value).filter(|_| !value.contains('-'))?;
+    let (number, unit) = parse_swanctl_time(value).filter(|_| !value.contains('-'))?;
     Some(alloc::format!("{number} {unit}"))
 }
 
@@ -109,7 +109,7 @@ pub(super) fn is_any_identity(id: &str) -> bool {
 
 /// Translates an identity of strongSwan; `None` if ours has no equivalent.
 pub(super) fn translate_identity(id: &str) -> Option<String> {
-    // There, networks and ranges match several addresses, and only strongSwan matches wildcards and expressions.
+    // In strongSwan, a network or a range matches several addresses. Only strongSwan matches wildcards and expressions.
     let is_network = Prefix::parse(id).is_ok() && id.contains('/');
     let is_range = id.split_once('-').is_some_and(|(first, _)| first.parse::<IpAddr>().is_ok());
     let is_expression = id.starts_with('^') && id.ends_with('$');
@@ -166,7 +166,7 @@ pub(super) fn join_path(folder: &str, file: &str) -> String {
 /// Translates an IKE proposal. With an AEAD cipher, an integrity word means its pseudorandom function, unless there
 /// is a word for one.
 pub(super) fn ike_proposal(words: &str) -> String {
-    let is_combined = is_combined_proposal(words);
+    let is_combined = has_aead_cipher(words);
     let has_prf = words.split('-').any(|word| word.starts_with("prf"));
     let word = |word: &str| match is_combined && is_integrity(word) {
         true if has_prf => None,
@@ -177,8 +177,8 @@ pub(super) fn ike_proposal(words: &str) -> String {
 }
 
 /// Translates an ESP proposal. charon ignores pseudorandom functions, and integrity algorithms beside an AEAD cipher.
-pub(super) fn esp_proposal(words: &str) -> String {
-    let is_combined = is_combined_proposal(words);
+pub(super) fn translate_esp_proposal(words: &str) -> String {
+    let is_combined = has_aead_cipher(words);
     let is_used = |word: &&str| !(word.starts_with("prf") || (is_combined && is_integrity(word)));
     words.split('-').filter(is_used).collect::<Vec<_>>().join("-")
 }
@@ -187,13 +187,13 @@ fn is_integrity(word: &str) -> bool {
     word.starts_with("sha") || word == "aesxcbc"
 }
 
-fn is_combined_proposal(words: &str) -> bool {
+fn has_aead_cipher(words: &str) -> bool {
     words.split('-').any(|word| ["gcm", "ccm", "chacha"].iter().any(|name| word.contains(name)))
 }
 
 /// Translates the range of a pool. charon leaves out a network's first and last address, and begins at an address
 /// within it if one is named.
-pub(super) fn pool_range(addresses: &str) -> String {
+pub(super) fn translate_pool_range(addresses: &str) -> String {
     let unchanged = || addresses.to_owned();
     if addresses.contains('-') {
         return unchanged();
@@ -232,7 +232,7 @@ pub(super) fn is_no(value: &str) -> bool {
 
 /// Returns whether a word means any IPv4 address, and any IPv6 address. Only `%any` means both. Words are
 /// case-sensitive: charon resolves `%ANY` by DNS.
-pub(super) fn any_families(word: &str) -> [bool; 2] {
+pub(super) fn unspecified_address_families(word: &str) -> [bool; 2] {
     match word {
         "%any" => [true, true],
         "%any4" => [true, false],
@@ -246,7 +246,7 @@ pub(super) fn any_families(word: &str) -> [bool; 2] {
 
 /// The local addresses of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum LocalScope {
+pub(super) enum LocalAddressScope {
     /// Any address of IPv4, of IPv6, or of both.
     Families([bool; 2]),
     /// These addresses only, sorted.
@@ -255,24 +255,24 @@ pub(super) enum LocalScope {
     Both,
 }
 
-pub(super) fn local_scope(connection: &SettingsSection) -> LocalScope {
+pub(super) fn local_address_scope(connection: &SwanctlSection) -> LocalAddressScope {
     let all: Vec<String> = split_words(connection.value("local_addrs").unwrap_or_default()).collect();
     if all.is_empty() {
-        return LocalScope::Families([true, true]);
+        return LocalAddressScope::Families([true, true]);
     }
     let mut families = [false, false];
     let mut named = Vec::new();
     for word in all {
-        match any_families(&word) {
+        match unspecified_address_families(&word) {
             [false, false] => named.push(word),
             [v4, v6] => families = [families[0] || v4, families[1] || v6],
         }
     }
     named.sort();
     match (families, named.is_empty()) {
-        ([false, false], _) => LocalScope::Addresses(named),
-        (families, true) => LocalScope::Families(families),
-        _ => LocalScope::Both,
+        ([false, false], _) => LocalAddressScope::Addresses(named),
+        (families, true) => LocalAddressScope::Families(families),
+        _ => LocalAddressScope::Both,
     }
 }
 
@@ -282,7 +282,7 @@ pub(super) fn parse_prefix(word: &str) -> Option<Prefix> {
 }
 
 /// An address or network of a connection's peer.
-pub(super) struct PeerAddress {
+pub(super) struct PeerAddressOrPrefix {
     /// As in the file, or `0.0.0.0/0` or `::/0`.
     pub(super) text: String,
     pub(super) prefix: Prefix,
@@ -291,15 +291,15 @@ pub(super) struct PeerAddress {
 
 /// Returns the peer's addresses in the families of this side, and the first word that ours cannot express: a name or
 /// a range.
-pub(super) fn peer_addresses(connection: &SettingsSection) -> (Vec<PeerAddress>, Option<String>) {
+pub(super) fn peer_addresses(connection: &SwanctlSection) -> (Vec<PeerAddressOrPrefix>, Option<String>) {
     let (mut places, mut unknown) = (Vec::new(), None);
     let mut any = [false, false];
     let all: Vec<String> = split_words(connection.value("remote_addrs").unwrap_or_default()).collect();
     let everywhere = Vec::from(["%any".to_owned()]);
     for word in if all.is_empty() { everywhere } else { all } {
-        match (any_families(&word), parse_prefix(&word)) {
+        match (unspecified_address_families(&word), parse_prefix(&word)) {
             ([false, false], Some(prefix)) => {
-                places.push(PeerAddress { is_address: !word.contains('/'), text: word, prefix });
+                places.push(PeerAddressOrPrefix { is_address: !word.contains('/'), text: word, prefix });
             }
             ([false, false], None) => unknown = unknown.or(Some(word)),
             ([v4, v6], _) => any = [any[0] || v4, any[1] || v6],
@@ -309,24 +309,24 @@ pub(super) fn peer_addresses(connection: &SettingsSection) -> (Vec<PeerAddress>,
         [("0.0.0.0/0", Ipv4Addr::UNSPECIFIED.into()), ("::/0", Ipv6Addr::UNSPECIFIED.into())];
     for ((text, network), _) in whole.into_iter().zip(any).filter(|(_, is_any)| *is_any) {
         let prefix = Prefix { network, bits: 0 };
-        places.push(PeerAddress { text: text.to_owned(), prefix, is_address: false });
+        places.push(PeerAddressOrPrefix { text: text.to_owned(), prefix, is_address: false });
     }
-    if let LocalScope::Families([v4, v6]) = local_scope(connection) {
+    if let LocalAddressScope::Families([v4, v6]) = local_address_scope(connection) {
         places.retain(|place| if place.prefix.network.is_ipv4() { v4 } else { v6 });
     }
-    // A name adds nothing if all addresses are allowed.
+    // A name that needs a lookup adds nothing if all addresses are allowed.
     (places, unknown.filter(|_| any != [true, true]))
 }
 
 /// True if a section of a connection belongs to this side; a suffix distinguishes several.
-pub(super) fn is_side(section: &str, side: &str) -> bool {
+pub(super) fn is_section_of_side(section: &str, side: &str) -> bool {
     section.get(..side.len()).is_some_and(|start| start.eq_ignore_ascii_case(side))
 }
 
 /// Returns the authentication rounds of a side, in order.
-pub(super) fn rounds_of<'a>(connection: &'a SettingsSection, side: &str) -> Vec<&'a SettingsSection> {
-    let all = connection.sections.iter().filter(|(name, _)| is_side(name, side));
-    let mut all: Vec<&SettingsSection> = all.map(|(_, section)| section).collect();
+pub(super) fn side_auth_rounds<'a>(connection: &'a SwanctlSection, side: &str) -> Vec<&'a SwanctlSection> {
+    let all = connection.sections.iter().filter(|(name, _)| is_section_of_side(name, side));
+    let mut all: Vec<&SwanctlSection> = all.map(|(_, section)| section).collect();
     all.sort_by_key(|section| {
         section.value("round").and_then(parse_number).unwrap_or(0) & u64::from(u32::MAX)
     });
@@ -334,12 +334,12 @@ pub(super) fn rounds_of<'a>(connection: &'a SettingsSection, side: &str) -> Vec<
 }
 
 /// Returns the first authentication round of a side.
-pub(super) fn side_of<'a>(connection: &'a SettingsSection, side: &str) -> Option<&'a SettingsSection> {
-    rounds_of(connection, side).first().copied()
+pub(super) fn side_of<'a>(connection: &'a SwanctlSection, side: &str) -> Option<&'a SwanctlSection> {
+    side_auth_rounds(connection, side).first().copied()
 }
 
 /// Returns the method of a round. charon accepts EAP methods after `eap-` in lower case only.
-pub(super) fn auth_of_round(section: &SettingsSection) -> String {
+pub(super) fn round_auth_method(section: &SwanctlSection) -> String {
     let auth = section.value("auth").unwrap_or("pubkey");
     match auth.to_ascii_lowercase() {
         lower if lower.starts_with("eap") && !auth.starts_with("eap-") => "eap".to_owned(),
@@ -348,17 +348,17 @@ pub(super) fn auth_of_round(section: &SettingsSection) -> String {
 }
 
 /// Returns the authentication of a side.
-pub(super) fn auth_of(connection: &SettingsSection, side: &str) -> String {
-    side_of(connection, side).map_or_else(|| "pubkey".to_owned(), auth_of_round)
+pub(super) fn side_auth_method(connection: &SwanctlSection, side: &str) -> String {
+    side_of(connection, side).map_or_else(|| "pubkey".to_owned(), round_auth_method)
 }
 
 /// True if a side authenticates by a certificate in IKE itself.
-pub(super) fn is_certified(auth: &str) -> bool {
+pub(super) fn authenticates_by_certificate(auth: &str) -> bool {
     auth != "psk" && !auth.starts_with("eap") && !auth.starts_with("xauth")
 }
 
 /// Returns the IKE version of a connection as charon's number; 0 means any. `None` if charon cannot read it.
-pub(super) fn ike_version(connection: &SettingsSection) -> Option<u32> {
+pub(super) fn ike_version(connection: &SwanctlSection) -> Option<u32> {
     let number = parse_number(connection.value("version").unwrap_or("0"))?;
     u32::try_from(number & u64::from(u32::MAX)).ok()
 }

@@ -5,13 +5,13 @@ use super::*;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use usher_aaa::ledger::RecordStatus;
+use usher_aaa::ledger::AccountingStatusType;
 use usher_aaa::{
-    AaaServer, AaaServerCommand, AaaServerJob, AuthMethod, DynamicResult, LedgerRecord, User, UserDirectory,
-    UserSource, radius_socket,
+    AaaServer, AaaServerCommand, AaaServerJob, AuthMethod, DynamicAuthResult, LedgerRecord, User,
+    UserDirectory, UserSource, radius_socket,
 };
-use usher_crypto::tls::{ServerConfig, ServerOptions, TrustRoots, VersionRange};
-use usher_eap::method::tls::{ServerMethodTls, ServerTls};
+use usher_crypto::tls::{ServerConfig, TlsServerOptions, TlsVersionRange, TrustRoots};
+use usher_eap::method::tls::{EapTlsServerFactory, ServerTlsBackend};
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::PacketCode;
 use usher_radius::server::{ClientConfig, PortRole, RadiusServerConfig};
@@ -56,7 +56,7 @@ pub(super) type ReceivedRecords = Rc<RefCell<Vec<LedgerRecord>>>;
 /// A gateway with our AAA server, which acknowledges all records.
 pub(super) struct AaaTestNetwork {
     pub(super) world: GatewayTestNetwork,
-    pub(super) server: HostHandle<AaaServer>,
+    pub(super) server: NetworkHostHandle<AaaServer>,
     /// The accounting records that the server received.
     pub(super) received_records: ReceivedRecords,
     /// Number of received Accounting-On records.
@@ -84,15 +84,16 @@ impl AaaTestNetwork {
         radius.roles = vec![PortRole::Authentication, PortRole::Accounting];
         config.radius = Some(radius);
         config.methods = vec![AuthMethod::EapTls, AuthMethod::EapMsChapV2, AuthMethod::EapMd5];
-        let tls = ServerConfig::new(ServerOptions {
-            versions: VersionRange::default(),
+        let tls = ServerConfig::new(TlsServerOptions {
+            versions: TlsVersionRange::default(),
             credentials: fixtures::server_credentials(2),
             client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
             resumption: None,
-            clock: WallClock::from_time(EPOCH),
+            clock: SharedWallClock::from_time(EPOCH),
             key_log: None,
         });
-        config.tls = Some(Arc::new(ServerMethodTls { tls: ServerTls::Real(tls.unwrap()), fragment: 1000 }));
+        config.tls =
+            Some(Arc::new(EapTlsServerFactory { tls: ServerTlsBackend::Real(tls.unwrap()), fragment: 1000 }));
         let server = world.net.add_host(
             AaaServer::new(config, seed.derive_secure_rng("aaa", 0)).unwrap(),
             &[SERVER.parse().unwrap()],
@@ -105,7 +106,7 @@ impl AaaTestNetwork {
         world.net.on_job(server, move |job| match job.job {
             AaaServerJob::Account { record } => {
                 match record.status {
-                    RecordStatus::On => begins.set(begins.get() + 1),
+                    AccountingStatusType::On => begins.set(begins.get() + 1),
                     _ => notes.borrow_mut().push(*record),
                 }
                 Some((millis(1), AaaServerCommand::Accounted { token: job.token, durable: true }))
@@ -122,7 +123,7 @@ impl AaaTestNetwork {
         &mut self,
         code: PacketCode,
         write: impl FnOnce(&mut AttributeList),
-    ) -> DynamicResult {
+    ) -> DynamicAuthResult {
         let mut attributes = AttributeList::new();
         write(&mut attributes);
         let command =
@@ -266,19 +267,25 @@ fn the_server_ends_a_session_and_changes_another() {
         |session: String| move |a: &mut AttributeList| drop(a.push_text(kind::ACCT_SESSION_ID, &session));
     assert_eq!(
         site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, of("another".into())),
-        DynamicResult::Nak(Some(503))
+        DynamicAuthResult::Nak(Some(503))
     );
     let longer = |a: &mut AttributeList| {
         a.push_text(kind::USER_NAME, "ann").unwrap();
         a.push_u32(kind::SESSION_TIMEOUT, 30);
     };
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, longer), DynamicResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, longer), DynamicAuthResult::Ack);
     let filtered = |a: &mut AttributeList| {
         a.push_text(kind::USER_NAME, "ann").unwrap();
         a.push_text(kind::FILTER_ID, "students").unwrap();
     };
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, filtered), DynamicResult::Nak(Some(401)));
-    assert_eq!(site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, of(session)), DynamicResult::Ack);
+    assert_eq!(
+        site.send_dynamic_request(PacketCode::COA_REQUEST, filtered),
+        DynamicAuthResult::Nak(Some(401))
+    );
+    assert_eq!(
+        site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, of(session)),
+        DynamicAuthResult::Ack
+    );
     assert_eq!(
         (site.world.sa_statuses(host).len(), site.world.sa_statuses(site.world.gateway).len()),
         (0, 0)
@@ -288,7 +295,7 @@ fn the_server_ends_a_session_and_changes_another() {
     // The change applies to another session.
     site.world.connect(host, "home");
     site.world.run_for(secs(2));
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, longer), DynamicResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, longer), DynamicAuthResult::Ack);
     site.world.run_for(secs(20));
     assert_eq!(site.world.sa_statuses(host).len(), 1);
     site.world.run_for(secs(10));
@@ -311,8 +318,8 @@ fn a_session_timeout_of_nothing_takes_the_limit_away() {
             a.push_u32(kind::SESSION_TIMEOUT, seconds);
         }
     };
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, timeout(10)), DynamicResult::Ack);
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, timeout(0)), DynamicResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, timeout(10)), DynamicAuthResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, timeout(0)), DynamicAuthResult::Ack);
     site.world.run_for(secs(300));
     assert_eq!(site.world.sa_statuses(host).len(), 1);
 }
@@ -350,7 +357,10 @@ fn the_first_cause_of_a_sessions_end_is_told() {
         site.world.net.set_silent(host, true);
         if disconnected {
             let ann = |a: &mut AttributeList| drop(a.push_text(kind::USER_NAME, "ann"));
-            assert_eq!(site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, ann), DynamicResult::Ack);
+            assert_eq!(
+                site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, ann),
+                DynamicAuthResult::Ack
+            );
         }
         site.world.run_for(secs(1000));
         assert_eq!(site.record_kinds(), ["Start", "Stop"]);

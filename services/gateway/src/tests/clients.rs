@@ -3,7 +3,7 @@
 use super::load_config;
 use serde::Deserialize;
 use usher_ike::code::{ProtocolId, TransformType};
-use usher_ike::machine::IkeConnection;
+use usher_ike::machine::IkeConnectionConfig;
 use usher_ike::payload::{Proposal, Transform};
 use usher_ike::suite::choose_proposal;
 
@@ -66,7 +66,7 @@ fn read_clients() -> Vec<ClientFixture> {
 }
 
 /// A gateway's connection with default proposals, or with this text for its CHILD_SA.
-fn gateway_connection(child: &str) -> IkeConnection {
+fn gateway_connection(child: &str) -> IkeConnectionConfig {
     let text = format!(
         "[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
          secret = \"a shared secret\"\n[[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\n{child}"
@@ -95,13 +95,13 @@ fn the_best_proposed_algorithms_win_and_weak_ones_are_refused() {
         };
         assert_eq!(
             ike.as_ref().map(sorted_transforms),
-            wanted(0, Proposal::parse_ike),
+            wanted(0, Proposal::parse_ike_proposal),
             "{} IKE",
             client.name
         );
         assert_eq!(
             esp.as_ref().map(sorted_transforms),
-            wanted(1, Proposal::parse_esp),
+            wanted(1, Proposal::parse_esp_proposal),
             "{} ESP",
             client.name
         );
@@ -120,7 +120,7 @@ fn windows_gets_its_child_sa_where_the_file_allows_sha1_in_it() {
         .unwrap();
         assert_eq!(
             sorted_transforms(&chosen),
-            sorted_transforms(&Proposal::parse_esp("aes256-sha1").unwrap()),
+            sorted_transforms(&Proposal::parse_esp_proposal("aes256-sha1").unwrap()),
             "{}",
             client.name
         );

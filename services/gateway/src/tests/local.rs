@@ -86,7 +86,7 @@ fn an_exhausted_pool_gives_no_address_until_a_lease_ends() {
     // One of the two with an address leaves: the next client gets it.
     let goes = [a, b, c].into_iter().find(|host| !world.sa_statuses(*host)[0].addresses.is_empty()).unwrap();
     let freed = world.sa_statuses(goes)[0].addresses[0];
-    world.net.send_command(goes, GatewayCommand::Down { token: 2, selection: SaSelection::All }).unwrap();
+    world.net.send_command(goes, GatewayCommand::Down { token: 2, selection: IkeSaSelector::All }).unwrap();
     world.run_for(secs(2));
     let next = world.add_client("198.51.100.9", &named(9));
     world.run_for(secs(2));
@@ -263,7 +263,7 @@ fn overload_rejects_a_login_and_a_gone_client_costs_no_work() {
         what => {
             let refused = job.origin.host() == Some(CLIENT.parse().unwrap());
             jobs.borrow_mut().push(job.origin);
-            refused.then(|| (millis(1), what.refusal_command(job.token)))
+            refused.then(|| (millis(1), what.dropped_job_command(job.token)))
         }
     });
     let client = eap_client("tls", "station@usher.test", "of no use");
@@ -282,10 +282,10 @@ fn overload_rejects_a_login_and_a_gone_client_costs_no_work() {
     let gone = world.add_client("198.51.100.2", &client);
     world.connect(gone, "home");
     world.run_for(millis(130));
-    assert!(asked.borrow().last().unwrap().is_awaited());
+    assert!(asked.borrow().last().unwrap().is_result_needed());
     world.net.set_silent(gone, true);
     world.run_for(secs(60));
-    assert!(asked.borrow().iter().all(|origin| !origin.is_awaited()));
+    assert!(asked.borrow().iter().all(|origin| !origin.is_result_needed()));
     assert_eq!(world.net[world.gateway].logins.len(), 0);
 }
 
@@ -317,7 +317,10 @@ fn a_start_connection_is_retried_until_an_operator_ends_it() {
     assert_eq!(world.end_reasons(client), [EndReason::Refused; 3], "after each end it waits for 10 s");
     world
         .net
-        .send_command(client, GatewayCommand::Down { token: 3, selection: SaSelection::Named("home".into()) })
+        .send_command(
+            client,
+            GatewayCommand::Down { token: 3, selection: IkeSaSelector::Named("home".into()) },
+        )
         .unwrap();
     world.run_for(secs(60));
     assert_eq!(world.end_reasons(client).len(), 3);
@@ -340,7 +343,7 @@ fn commands_rekey_and_end_sas_and_all_end_with_the_host() {
     let before = world.sa_statuses(client)[0].clone();
     let rekey = |children| GatewayCommand::Rekey {
         token: 4,
-        selection: SaSelection::Named("gw.test".into()),
+        selection: IkeSaSelector::Named("gw.test".into()),
         children,
     };
     world.net.send_command(client, rekey(false)).unwrap();
@@ -367,11 +370,11 @@ fn commands_rekey_and_end_sas_and_all_end_with_the_host() {
 }
 
 /// The CHILD_SAs of one moment, with the ages of another.
-fn children_at(before: &SaStatus, after: &SaStatus) -> Vec<crate::ChildStatus> {
+fn children_at(before: &IkeSaStatus, after: &IkeSaStatus) -> Vec<crate::ChildSaStatus> {
     let passed = after.lasted.as_nanos() - before.lasted.as_nanos();
-    let later = |child: &crate::ChildStatus| {
+    let later = |child: &crate::ChildSaStatus| {
         let lasted = Duration::from_nanos(child.lasted.as_nanos() + passed);
-        crate::ChildStatus { lasted, ..child.clone() }
+        crate::ChildSaStatus { lasted, ..child.clone() }
     };
     before.children.iter().map(later).collect()
 }
@@ -380,7 +383,7 @@ fn children_at(before: &SaStatus, after: &SaStatus) -> Vec<crate::ChildStatus> {
 /// password is rejected.
 #[test]
 fn whoever_guesses_is_held_back_by_name_and_by_host() {
-    let limited = "[eap]\nfailures = 3\nfailures_within = \"60 s\"\nfailures_hold = \"100 s\"\n";
+    let limited = "[eap]\nfailures = 3\nfailure_window = \"60 s\"\nlockout_time = \"100 s\"\n";
     let gateway = EAP_GATEWAY.replace("[eap]\n", limited);
     let gateway = format!("{gateway}[[user]]\nname = \"bob\"\npassword = \"bobs password\"\n");
     let mut world = GatewayTestNetwork::new(&gateway);
@@ -395,7 +398,7 @@ fn whoever_guesses_is_held_back_by_name_and_by_host() {
     world.run_for(secs(2));
     let counted = |world: &GatewayTestNetwork| {
         let counters = world.net[world.gateway].counters().0;
-        (counters.logins_accepted, counters.logins_rejected, counters.logins_held_back)
+        (counters.logins_accepted, counters.logins_rejected, counters.logins_locked_out)
     };
     assert_eq!(counted(&world), (0, 3, 2));
     assert!(guessing.iter().all(|host| world.net[*host].session_count() == 0));

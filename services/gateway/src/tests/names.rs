@@ -63,7 +63,7 @@ fn a_dual_stack_client_gets_an_address_and_dns_of_each_family() {
 }
 
 /// Two clients of one connection, and one of another.
-fn three_clients() -> (GatewayTestNetwork, [HostHandle<IkeGateway>; 3]) {
+fn three_clients() -> (GatewayTestNetwork, [NetworkHostHandle<IkeGateway>; 3]) {
     let other = PSK_GATEWAY.split("[[pool]]").next().unwrap().replace("\"site\"", "\"second\"");
     let other = other.replace("ini.test", "other.test");
     let first = PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "").replace("10.9.0.11", "10.9.0.19");
@@ -86,15 +86,15 @@ fn those_are_told_who_are_meant_and_nobody_else() {
     let (a, b) = (of("a.test"), of("b.test"));
     assert_eq!((a.connection.as_str(), of("other.test").connection.as_str()), ("site", "second"));
     let which = [
-        (SaSelection::Sa(a.id), vec!["a.test"]),
-        (SaSelection::Sa(u64::MAX), vec![]),
-        (SaSelection::Named("b.test".into()), vec!["b.test"]),
-        (SaSelection::Named(b.addresses[0].to_string()), vec!["b.test"]),
-        (SaSelection::Named("site".into()), vec!["a.test", "b.test"]),
-        (SaSelection::Named("second".into()), vec!["other.test"]),
-        (SaSelection::Named("sit".into()), vec![]),
-        (SaSelection::Named("10.9.0.200".into()), vec![]),
-        (SaSelection::All, vec!["a.test", "b.test", "other.test"]),
+        (IkeSaSelector::Sa(a.id), vec!["a.test"]),
+        (IkeSaSelector::Sa(u64::MAX), vec![]),
+        (IkeSaSelector::Named("b.test".into()), vec!["b.test"]),
+        (IkeSaSelector::Named(b.addresses[0].to_string()), vec!["b.test"]),
+        (IkeSaSelector::Named("site".into()), vec!["a.test", "b.test"]),
+        (IkeSaSelector::Named("second".into()), vec!["other.test"]),
+        (IkeSaSelector::Named("sit".into()), vec![]),
+        (IkeSaSelector::Named("10.9.0.200".into()), vec![]),
+        (IkeSaSelector::All, vec!["a.test", "b.test", "other.test"]),
     ];
     for (which, meant) in which {
         let before = world.sa_statuses(world.gateway);
@@ -107,7 +107,7 @@ fn those_are_told_who_are_meant_and_nobody_else() {
         });
         assert_eq!(told, Some(meant.len()), "{which:?}");
         let after = world.sa_statuses(world.gateway);
-        let spi = |all: &[SaStatus], identity: &str| {
+        let spi = |all: &[IkeSaStatus], identity: &str| {
             all.iter().find(|sa| sa.identity == identity).unwrap().children[0].inbound
         };
         for sa in &after {
@@ -116,7 +116,7 @@ fn those_are_told_who_are_meant_and_nobody_else() {
         }
     }
     // Ending ones are counted too.
-    let down = GatewayCommand::Down { token: 6, selection: SaSelection::Named("site".into()) };
+    let down = GatewayCommand::Down { token: 6, selection: IkeSaSelector::Named("site".into()) };
     world.net.send_command(world.gateway, down).unwrap();
     world.run_for(secs(1));
     let left: Vec<_> = world.sa_statuses(world.gateway).into_iter().map(|sa| sa.identity).collect();
@@ -136,10 +136,10 @@ fn a_pending_connection_can_be_ended_by_number_or_name() {
             _ => None,
         });
         let begun = begun.unwrap();
-        let other = GatewayCommand::Down { token: 7, selection: SaSelection::Sa(begun + 1) };
+        let other = GatewayCommand::Down { token: 7, selection: IkeSaSelector::Sa(begun + 1) };
         world.net.send_command(client, other).unwrap();
         assert!(world.end_reasons(client).is_empty());
-        let which = if by_number { SaSelection::Sa(begun) } else { SaSelection::Named("home".into()) };
+        let which = if by_number { IkeSaSelector::Sa(begun) } else { IkeSaSelector::Named("home".into()) };
         world.net.send_command(client, GatewayCommand::Down { token: 8, selection: which }).unwrap();
         world.run_for(secs(1));
         assert_eq!(world.end_reasons(client), [EndReason::Deleted]);
@@ -167,7 +167,7 @@ fn a_rekeying_does_not_postpone_the_reauthentication() {
     let text = PSK_CLIENT.replace("address = true", "reauth_after = \"100 s\"\naddress = true");
     let client = world.add_client(CLIENT, &text);
     world.run_for(secs(60));
-    let rekey = GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: false };
+    let rekey = GatewayCommand::Rekey { token: 1, selection: IkeSaSelector::All, children: false };
     world.net.send_command(client, rekey).unwrap();
     world.run_for(secs(29));
     let counted = |world: &GatewayTestNetwork| world.net[client].counters().0.reauthentications;

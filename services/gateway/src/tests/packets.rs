@@ -12,7 +12,11 @@ fn packet_usage(received: u64, sent: u64) -> SaUsage {
     SaUsage { received: volume(received), sent: volume(sent), last_received: None }
 }
 
-fn report_usage(world: &mut GatewayTestNetwork, host: HostHandle<IkeGateway>, pairs: &[(u32, SaUsage)]) {
+fn report_usage(
+    world: &mut GatewayTestNetwork,
+    host: NetworkHostHandle<IkeGateway>,
+    pairs: &[(u32, SaUsage)],
+) {
     world.net.send_command(host, GatewayCommand::UsageReport(pairs.to_vec())).unwrap();
 }
 
@@ -33,7 +37,7 @@ fn what_children_carry_is_their_sessions_over_every_replacement() {
         .net
         .send_command(
             gateway,
-            GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: true },
+            GatewayCommand::Rekey { token: 1, selection: IkeSaSelector::All, children: true },
         )
         .unwrap();
     world.run_for(secs(1));
@@ -49,7 +53,7 @@ fn what_children_carry_is_their_sessions_over_every_replacement() {
         .net
         .send_command(
             client,
-            GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: false },
+            GatewayCommand::Rekey { token: 1, selection: IkeSaSelector::All, children: false },
         )
         .unwrap();
     world.run_for(secs(1));
@@ -118,11 +122,14 @@ local = ["10.2.0.0/16"]
 remote = ["10.1.0.0/16"]
 "#;
 
-fn acquire_child(world: &mut GatewayTestNetwork, host: HostHandle<IkeGateway>, child: &str) {
+fn acquire_child(world: &mut GatewayTestNetwork, host: NetworkHostHandle<IkeGateway>, child: &str) {
     let command = GatewayCommand::Acquire { connection: "home".into(), child: child.into() };
     world.net.send_command(host, command).unwrap();
 }
-fn unprotected_children(world: &GatewayTestNetwork, host: HostHandle<IkeGateway>) -> Vec<Option<String>> {
+fn unprotected_children(
+    world: &GatewayTestNetwork,
+    host: NetworkHostHandle<IkeGateway>,
+) -> Vec<Option<String>> {
     let found = world.events(host).into_iter().filter_map(|event| match event {
         GatewayEvent::Unprotected { child, .. } => Some(child),
         _ => None,
@@ -222,7 +229,7 @@ fn a_client_follows_its_hosts_address_where_both_can_move() {
 }
 
 /// The inbound SPIs of a host, in the order of their installation.
-fn installed_spis(world: &GatewayTestNetwork, host: HostHandle<IkeGateway>) -> Vec<u32> {
+fn installed_spis(world: &GatewayTestNetwork, host: NetworkHostHandle<IkeGateway>) -> Vec<u32> {
     world.installed_children(host).keys().copied().collect()
 }
 
@@ -281,7 +288,7 @@ fn a_client_may_end_its_old_sa_first() {
     assert!(first.len() == 1 && second.len() == 1 && first != second);
     assert_eq!((world.end_reasons(client), reauthenticated), (vec![EndReason::Deleted], 1));
     // A connection that a command ended is not initiated again.
-    world.net.send_command(client, GatewayCommand::Down { token: 1, selection: SaSelection::All }).unwrap();
+    world.net.send_command(client, GatewayCommand::Down { token: 1, selection: IkeSaSelector::All }).unwrap();
     world.run_for(secs(200));
     assert_eq!((world.sa_statuses(client).len(), world.sa_statuses(world.gateway).len()), (0, 0));
 }
@@ -301,7 +308,7 @@ fn what_is_told_to_end_is_not_begun_anew_by_its_times() {
         world.net.set_silent(world.gateway, true);
         world
             .net
-            .send_command(client, GatewayCommand::Down { token: 1, selection: SaSelection::All })
+            .send_command(client, GatewayCommand::Down { token: 1, selection: IkeSaSelector::All })
             .unwrap();
         world.run_for(secs(29));
         world.net.set_silent(world.gateway, false);

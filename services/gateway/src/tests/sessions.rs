@@ -2,7 +2,7 @@
 
 use super::aaa::{AAA_GATEWAY, AaaTestNetwork, site_client};
 use super::*;
-use usher_aaa::DynamicResult;
+use usher_aaa::DynamicAuthResult;
 use usher_esp::plane::SaUsage;
 use usher_esp::sa::TrafficVolume;
 use usher_radius::attribute::{AttributeList, kind};
@@ -11,7 +11,7 @@ use usher_radius::packet::PacketCode;
 const PASSWORD: &str = "a long password";
 
 /// A site where ann has been logged in for two seconds.
-fn logged_in(mut site: AaaTestNetwork) -> (AaaTestNetwork, HostHandle<IkeGateway>) {
+fn logged_in(mut site: AaaTestNetwork) -> (AaaTestNetwork, NetworkHostHandle<IkeGateway>) {
     let host = site.world.add_client(CLIENT, &site_client("md5", "ann", PASSWORD));
     site.world.connect(host, "home");
     site.world.run_for(secs(2));
@@ -82,7 +82,7 @@ fn times_of_a_session_outlast_the_replacement_of_its_ike_sa() {
         reply.push_u32(kind::ACCT_INTERIM_INTERVAL, 40);
     }));
     for _ in 0..3 {
-        let rekey = GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: false };
+        let rekey = GatewayCommand::Rekey { token: 1, selection: IkeSaSelector::All, children: false };
         let before = site.world.sa_statuses(host)[0].spis;
         site.world.net.send_command(host, rekey).unwrap();
         site.world.run_for(secs(10));
@@ -149,7 +149,7 @@ fn the_last_record_has_what_was_carried() {
         site.world.net.send_command(gateway, GatewayCommand::UsageReport(vec![(spi, usage(5))])).unwrap();
         site.world
             .net
-            .send_command(host, GatewayCommand::Down { token: 1, selection: SaSelection::All })
+            .send_command(host, GatewayCommand::Down { token: 1, selection: IkeSaSelector::All })
             .unwrap();
         site.world.run_for(millis(500));
         assert_eq!(site.record_kinds(), ["Start"], "its host has not spoken");
@@ -183,7 +183,7 @@ fn a_change_that_lies_in_the_past_ends_the_session_now() {
         push_ann_name(a);
         a.push_u32(kind::SESSION_TIMEOUT, 20);
     };
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, shorter), DynamicResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, shorter), DynamicAuthResult::Ack);
     assert_eq!(site.world.sa_statuses(host).len(), 0);
     // Session-Timeout (RFC 2866 §5.10).
     assert_eq!(site.received_records.borrow()[1].terminate_cause, Some(5));
@@ -200,8 +200,8 @@ fn a_new_interim_interval_holds_at_once_and_zero_is_ignored() {
             a.push_u32(kind::ACCT_INTERIM_INTERVAL, seconds);
         }
     };
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, every(70)), DynamicResult::Ack);
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, every(0)), DynamicResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, every(70)), DynamicAuthResult::Ack);
+    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, every(0)), DynamicAuthResult::Ack);
     site.world.run_for(secs(65));
     assert_eq!(site.record_kinds(), ["Start"], "the first time is given up");
     site.world.run_for(secs(5));
@@ -218,11 +218,20 @@ fn somebody_else_is_neither_changed_nor_ended() {
         bob(a);
         a.push_u32(kind::SESSION_TIMEOUT, 1);
     };
-    assert_eq!(site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, bob), DynamicResult::Nak(Some(503)));
-    assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, changed), DynamicResult::Nak(Some(503)));
+    assert_eq!(
+        site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, bob),
+        DynamicAuthResult::Nak(Some(503))
+    );
+    assert_eq!(
+        site.send_dynamic_request(PacketCode::COA_REQUEST, changed),
+        DynamicAuthResult::Nak(Some(503))
+    );
     site.world.run_for(secs(5));
     assert_eq!(site.world.sa_statuses(host).len(), 1);
-    assert_eq!(site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, push_ann_name), DynamicResult::Ack);
+    assert_eq!(
+        site.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, push_ann_name),
+        DynamicAuthResult::Ack
+    );
     assert_eq!(site.world.sa_statuses(host).len(), 0);
 }
 
@@ -230,7 +239,7 @@ fn somebody_else_is_neither_changed_nor_ended() {
 #[test]
 fn the_server_is_told_why_a_session_has_ended() {
     let (user, reset, reboot) = (Some(1), Some(6), Some(7));
-    let down = || GatewayCommand::Down { token: 1, selection: SaSelection::All };
+    let down = || GatewayCommand::Down { token: 1, selection: IkeSaSelector::All };
     for (by_client, command, cause) in
         [(true, down(), user), (false, down(), reset), (false, GatewayCommand::Leave, reboot)]
     {

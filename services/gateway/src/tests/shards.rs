@@ -9,7 +9,7 @@ const SECOND: &str = "192.0.2.2";
 /// Two shards, here with an address each, and their pools.
 struct ShardPair {
     net: MachineNetwork,
-    shards: [HostHandle<IkeGateway>; 2],
+    shards: [NetworkHostHandle<IkeGateway>; 2],
     leases: SharedLeases,
     clients: u64,
 }
@@ -27,7 +27,7 @@ impl ShardPair {
         Self { net, shards, leases, clients: 10 }
     }
     /// Adds a client of one of them, with this identity.
-    fn add_client(&mut self, of: &str, identity: &str) -> HostHandle<IkeGateway> {
+    fn add_client(&mut self, of: &str, identity: &str) -> NetworkHostHandle<IkeGateway> {
         self.clients += 1;
         let text = PSK_CLIENT.replace(FIRST, of).replace("ini.test", identity);
         let client = add_gateway(
@@ -57,7 +57,7 @@ impl ShardPair {
                         }) => {
                             let command =
                                 GatewayCommand::Replaced { sa, connection, local, remote, forgotten };
-                            for (number, command) in command.for_shards(2) {
+                            for (number, command) in command.split_for_shards(2) {
                                 self.net.send_command(self.shards[usize::from(number)], command).unwrap();
                             }
                         }
@@ -73,7 +73,7 @@ impl ShardPair {
     fn used_addresses(&self) -> u64 {
         self.leases.borrow().pool_usage().next().unwrap().1
     }
-    fn sa_statuses(&mut self, host: HostHandle<IkeGateway>) -> Vec<SaStatus> {
+    fn sa_statuses(&mut self, host: NetworkHostHandle<IkeGateway>) -> Vec<IkeSaStatus> {
         self.net.send_command(host, GatewayCommand::Status { token: 9 }).unwrap();
         self.net.drain_hosts();
         let said = self.net.take_events(host).into_iter().rev().find_map(|(_, event)| match event {
@@ -99,9 +99,9 @@ fn shards_give_addresses_of_one_pool_and_no_name_twice() {
     assert_ne!(first.id, second.id);
     for (number, status) in [(0, &first), (1, &second)] {
         let shard = ShardIndex { number, shard_count: 2 };
-        assert_eq!(SaId(status.id).shard_number(), number);
-        assert!(shard.owns_spi(status.spis.1.0[0]), "{:?}", status.spis);
-        assert!(shard.owns_spi(status.children[0].inbound.to_be_bytes()[0]));
+        assert_eq!(IkeSaId(status.id).shard_number(), number);
+        assert!(shard.owns_spi_octet(status.spis.1.0[0]), "{:?}", status.spis);
+        assert!(shard.owns_spi_octet(status.children[0].inbound.to_be_bytes()[0]));
     }
     // The pool has two addresses, and this is the third client.
     let third = both.add_client(SECOND, "c.test");
@@ -109,7 +109,8 @@ fn shards_give_addresses_of_one_pool_and_no_name_twice() {
     assert!(both.sa_statuses(third)[0].addresses.is_empty());
     // After a command to all shards, a freed address of one is available to the other.
     for (number, command) in
-        (GatewayCommand::Down { token: 3, selection: SaSelection::Named("a.test".into()) }).for_shards(2)
+        (GatewayCommand::Down { token: 3, selection: IkeSaSelector::Named("a.test".into()) })
+            .split_for_shards(2)
     {
         both.net.send_command(both.shards[usize::from(number)], command).unwrap();
     }
@@ -135,10 +136,10 @@ fn a_client_that_returns_to_another_shard_keeps_its_address() {
 #[test]
 fn an_initiator_gone_during_the_lookup_returns_its_lease() {
     let mut both = ShardPair::new(PSK_GATEWAY);
-    let (number, sa) = (1, SaId(5 | 1 << 24));
+    let (number, sa) = (1, IkeSaId(5 | 1 << 24));
     let lease = usher_access::pool::Lease::Address("10.9.0.10".parse().unwrap());
     let command = GatewayCommand::Leased { sa, leases: vec![lease] };
-    let [(to, command)] = command.for_shards(2).try_into().unwrap();
+    let [(to, command)] = command.split_for_shards(2).try_into().unwrap();
     assert_eq!(to, number);
     both.net.send_command(both.shards[1], command).unwrap();
     let said: Vec<GatewayEvent> =
@@ -149,7 +150,7 @@ fn an_initiator_gone_during_the_lookup_returns_its_lease() {
 #[test]
 fn what_is_told_goes_to_the_shard_that_it_is_about() {
     let told = |command: GatewayCommand, of| -> Vec<u8> {
-        command.for_shards(of).into_iter().map(|(number, _)| number).collect()
+        command.split_for_shards(of).into_iter().map(|(number, _)| number).collect()
     };
     let removed = |inbound| GatewayCommand::Removed { inbound, usage: None };
     assert_eq!(told(removed(0x0400_0000), 3), [1]);
@@ -160,7 +161,7 @@ fn what_is_told_goes_to_the_shard_that_it_is_about() {
     let carried = |spi: u32| (spi, usher_esp::plane::SaUsage::default());
     let command =
         GatewayCommand::UsageReport(vec![carried(0x0300_0000), carried(0x0500_0000), carried(0x0600_0000)]);
-    let parts = command.for_shards(3);
+    let parts = command.split_for_shards(3);
     let spis = |command: &GatewayCommand| match command {
         GatewayCommand::UsageReport(pairs) => pairs.iter().map(|(spi, _)| spi >> 24).collect::<Vec<_>>(),
         _ => Vec::new(),
@@ -172,7 +173,7 @@ fn what_is_told_goes_to_the_shard_that_it_is_about() {
 #[test]
 fn shards_split_the_limits_and_only_the_first_initiates() {
     let config = load_config(PSK_CLIENT).config;
-    let of = |number| config.of_shard(ShardIndex { number, shard_count: 3 });
+    let of = |number| config.config_for_shard(ShardIndex { number, shard_count: 3 });
     let (first, last) = (of(0), of(2));
     assert_eq!((first.endpoint.sas, first.endpoint.half_open), (33_334, 3334));
     assert_eq!((first.peers[0].start, last.peers[0].start), (true, false));
@@ -181,5 +182,5 @@ fn shards_split_the_limits_and_only_the_first_initiates() {
 }
 
 fn single_shard_config(config: &crate::GatewayConfig) -> crate::GatewayConfig {
-    config.of_shard(ShardIndex::default())
+    config.config_for_shard(ShardIndex::default())
 }

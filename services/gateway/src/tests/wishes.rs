@@ -2,7 +2,7 @@
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY};
 use super::*;
-use crate::LeaseWish;
+use crate::AddressLeaseRequest;
 use usher_core::SecureRng;
 use usher_ike::payload::Identification;
 
@@ -12,8 +12,8 @@ fn an_address_that_is_asked_for_is_given_while_it_is_free() {
     let pools = load_config(PSK_GATEWAY).config.pools;
     let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let mut ask = |who: &str, address: &str, granted: &str| {
-        let wish = LeaseWish {
-            sa: SaId(1),
+        let wish = AddressLeaseRequest {
+            sa: IkeSaId(1),
             holder: ("road".into(), Identification::from_fqdn(who)),
             granted: granted.parse().into_iter().collect(),
             pools: vec!["inner".into()],
@@ -50,7 +50,7 @@ fn an_address_that_an_aaa_server_gives_is_given_to_nobody_else() {
         let pools = vec!["inner".into()];
         let (granted, addresses) = (parsed(granted), parsed(address));
         let GatewayCommand::Leased { leases, .. } =
-            (LeaseWish { sa: SaId(1), holder, granted, pools, is_exclusive: false, addresses })
+            (AddressLeaseRequest { sa: IkeSaId(1), holder, granted, pools, is_exclusive: false, addresses })
                 .answer_from(&mut leases)
         else {
             panic!("it answers so")
@@ -109,7 +109,8 @@ fn an_address_that_another_device_has_is_not_given_twice() {
         let holder = ("road".into(), Identification::from_fqdn("ann"));
         let pools = vec!["inner".into()];
         let (granted, addresses) = (parsed(granted), parsed(wanted));
-        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, is_exclusive: alone, addresses };
+        let wish =
+            AddressLeaseRequest { sa: IkeSaId(1), holder, granted, pools, is_exclusive: alone, addresses };
         let GatewayCommand::Leased { leases, .. } = wish.answer_from(&mut leases) else {
             panic!("it answers so")
         };
@@ -136,7 +137,8 @@ fn an_address_of_another_user_is_not_given_until_it_is_free() {
         let holder = ("road".into(), Identification::from_fqdn(user));
         let granted = vec![granted.parse().unwrap()];
         let (pools, addresses) = (vec!["inner".into()], Vec::new());
-        let wish = LeaseWish { sa: SaId(1), holder, granted, pools, is_exclusive: false, addresses };
+        let wish =
+            AddressLeaseRequest { sa: IkeSaId(1), holder, granted, pools, is_exclusive: false, addresses };
         let GatewayCommand::Leased { leases, .. } = wish.answer_from(leases) else { panic!("it answers so") };
         leases
     };

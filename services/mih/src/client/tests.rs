@@ -3,11 +3,11 @@ use alloc::string::ToString;
 use core::net::SocketAddr;
 use usher_core::{Seed, SocketId, TransportProtocol};
 
-fn test_client(question: ClientRequest, to: Option<&str>) -> MihClient {
+fn test_client(question: MihClientRequest, to: Option<&str>) -> MihClient {
     let mut function = mih::MihfConfig::new(MihfId::new("asker").unwrap());
     function.by_transport = true;
     function.timing.response = Some(Duration::from_secs(1));
-    function.timing.unanswered = mih::UnansweredPolicy::Retransmit;
+    function.timing.unanswered = mih::ResponseTimeoutPolicy::Retransmit;
     let remote = SocketAddr::from(([192, 0, 2, 1], mih::PORT));
     let route = PeerRoute { transport: TransportProtocol::Udp, local: None, remote };
     let to = to.map(|to| MihfId::new(to).unwrap());
@@ -42,7 +42,7 @@ fn inject_response(client: &mut MihClient, asked: &mih::DecodedMessage, from: &s
 
 #[test]
 fn whoever_answers_discovery_is_asked_the_rest() {
-    let mut client = test_client(ClientRequest::Register, None);
+    let mut client = test_client(MihClientRequest::Register, None);
     client.handle_command(Instant::ZERO, MihClientCommand::Start).unwrap();
     assert!(client.handle_command(Instant::ZERO, MihClientCommand::Start).is_err());
     let (_, sent) = drain_client(&mut client);
@@ -60,7 +60,7 @@ fn whoever_answers_discovery_is_asked_the_rest() {
 
 #[test]
 fn a_query_fails_without_links_or_without_a_response() {
-    let mut one = test_client(ClientRequest::Parameters, Some("pos"));
+    let mut one = test_client(MihClientRequest::Parameters, Some("pos"));
     one.handle_command(Instant::ZERO, MihClientCommand::Start).unwrap();
     let (_, sent) = drain_client(&mut one);
     assert!(!sent[0].destination.is_multicast() && sent[0].header.ack_req);
@@ -70,7 +70,7 @@ fn a_query_fails_without_links_or_without_a_response() {
         [MihClientEvent::Discovered { .. }, MihClientEvent::NoLinks, MihClientEvent::Finished]
     ));
 
-    let mut other = test_client(ClientRequest::Parameters, None);
+    let mut other = test_client(MihClientRequest::Parameters, None);
     other.handle_command(Instant::ZERO, MihClientCommand::Start).unwrap();
     let mut sent = drain_client(&mut other).1.len();
     let mut said = Vec::new();
@@ -92,7 +92,7 @@ fn a_query_fails_without_links_or_without_a_response() {
 
 #[test]
 fn a_client_that_leaves_early_ends_at_once() {
-    let mut client = test_client(ClientRequest::Register, None);
+    let mut client = test_client(MihClientRequest::Register, None);
     client.handle_command(Instant::ZERO, MihClientCommand::Start).unwrap();
     client.handle_command(Instant::ZERO, MihClientCommand::Leave).unwrap();
     client.handle_command(Instant::ZERO, MihClientCommand::Leave).unwrap();
@@ -102,7 +102,7 @@ fn a_client_that_leaves_early_ends_at_once() {
 /// RFC 5677, 6.4: in half the time that it holds for, and at the end it is given up.
 #[test]
 fn a_registration_is_renewed_in_time_and_ended_on_leaving() {
-    let mut client = test_client(ClientRequest::Register, Some("pos"));
+    let mut client = test_client(MihClientRequest::Register, Some("pos"));
     client.config.follow = true;
     client.handle_command(Instant::ZERO, MihClientCommand::Start).unwrap();
     let (_, sent) = drain_client(&mut client);

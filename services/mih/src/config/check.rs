@@ -1,17 +1,17 @@
 //! Checks that types cannot express.
 
 use super::model::{InterfaceTable, MihConfigFile};
-use crate::link::{InterfaceConfig, WatchConfig};
+use crate::link::{InterfaceConfig, LinkThresholdConfig};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_config::{KeyedError, Prefix};
+use usher_config::{KeyPathError, Prefix};
 use usher_mih::{MAX_MIHF_ID, MihfId};
 
 /// The function's identifier and its interfaces.
-pub(super) type CheckedParts = (Option<MihfId>, Vec<InterfaceConfig>);
+pub(super) type CheckedFunctionConfig = (Option<MihfId>, Vec<InterfaceConfig>);
 
 /// Minimum size of a datagram: it must hold the header, the identifiers and some payload.
 const SHORTEST: u64 = 548;
@@ -19,8 +19,8 @@ const SHORTEST: u64 = 548;
 const LONGEST: u64 = 65_507;
 
 /// Checks a file and returns the result with its faults.
-pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<KeyedError>) {
-    let mut found: Vec<KeyedError> = Vec::new();
+pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedFunctionConfig>, Vec<KeyPathError>) {
+    let mut found: Vec<KeyPathError> = Vec::new();
     let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let id = file
         .id
@@ -29,7 +29,7 @@ pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<Key
     for (key, listen) in [("udp", &file.listen.udp), ("tcp", &file.listen.tcp)] {
         for (i, address) in listen.iter().enumerate() {
             if listen.iter().take(i).any(|earlier| earlier == address) {
-                let message = format!("{address} is there already; keep one of them");
+                let message = format!("{address} is listed twice; remove one of them");
                 found.push((keys(&["listen", key, &i.to_string()]), message));
             }
         }
@@ -38,7 +38,7 @@ pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<Key
         let same = |other: &Prefix| other.bits == allow.prefix.bits && other.contains(allow.prefix.network);
         if let Some(earlier) = file.allow.iter().take(i).position(|other| same(&other.prefix)) {
             let message =
-                format!("{} is the prefix of allow[{earlier}] already; keep one of them", allow.prefix);
+                format!("{} is also the prefix of allow[{earlier}]; remove one of them", allow.prefix);
             found.push((keys(&["allow", &i.to_string(), "prefix"]), message));
         }
     }
@@ -47,7 +47,7 @@ pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<Key
         let number = i.to_string();
         let at = |key: &[&str]| keys(&[&["interface", &number], key].concat());
         if file.interface.iter().take(i).any(|other| other.name == table.name) {
-            found.push((at(&["name"]), format!("{} is there already; keep one of them", table.name)));
+            found.push((at(&["name"]), format!("{} is listed twice; remove one of them", table.name)));
         }
         interfaces.extend(check_interface(table, &at, &mut found));
     }
@@ -58,26 +58,24 @@ pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<Key
             found.push((at("id"), message));
         }
         if file.id.as_ref() == Some(&peer.id) {
-            found.push((at("id"), format!("{} is this function itself", peer.id)));
+            found.push((at("id"), format!("{} is the id of this function itself", peer.id)));
         }
         if file.peer.iter().take(i).any(|other| other.id == peer.id) {
-            found.push((at("id"), format!("{} is there already; keep one of them", peer.id)));
+            found.push((at("id"), format!("{} is listed twice; remove one of them", peer.id)));
         }
         if peer.address.is_unspecified() || peer.port == 0 {
-            found.push((at("address"), "an address of a host is needed, and a port".to_owned()));
+            found.push((at("address"), "give the address of a host, and a port other than 0".to_owned()));
         }
         let families = file.listen.udp.iter().chain(&file.listen.tcp).map(SocketAddr::ip);
         let same = |own: IpAddr| own.is_ipv4() == peer.address.is_ipv4();
         let own: Vec<IpAddr> = families.filter(|own| same(*own)).collect();
         if !file.listen.udp.is_empty() && own.is_empty() {
-            let message = format!(
-                "[listen] has no address of the family of {}, which its messages could leave from",
-                peer.address
-            );
+            let message = format!("[listen] needs an address of the same family as {}", peer.address);
             found.push((at("address"), message));
         } else if !own.is_empty() && own.iter().all(IpAddr::is_loopback) && !peer.address.is_loopback() {
             let message = format!(
-                "{} is not reached from loopback, where [listen] is; name an address of this host there, or 0.0.0.0 and [::]",
+                "[listen] has only loopback addresses, which cannot reach {}; add an address of this host, or \
+                 0.0.0.0 and [::]",
                 peer.address
             );
             found.push((at("address"), message));
@@ -86,15 +84,18 @@ pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<Key
     found.extend(super::handover::check_handover(file));
     let message = file.limits.message.bytes();
     if !(SHORTEST..=LONGEST).contains(&message) {
-        let text = format!("a datagram has {SHORTEST} B to {LONGEST} B (RFC 5677, 6.1: the path's MTU)");
+        let text = format!("give {SHORTEST} B to {LONGEST} B, such as the path's MTU (RFC 5677, 6.1)");
         found.push((keys(&["limits", "message"]), text));
     }
     if file.timers.retransmissions > u32::from(u8::MAX) {
-        found.push((keys(&["timers", "retransmissions"]), "at most 255; the standard has 2".to_owned()));
+        found.push((keys(&["timers", "retransmissions"]), "give at most 255; the standard has 2".to_owned()));
     }
     for (key, time) in [("refresh", file.timers.refresh), ("retry", file.timers.retry)] {
         if time.get() < usher_core::Duration::from_millis(100) {
-            found.push((keys(&["timers", key]), "less than 100 ms would be a flood".to_owned()));
+            found.push((
+                keys(&["timers", key]),
+                "give at least 100 ms; less would flood the peers".to_owned(),
+            ));
         }
     }
     (found.is_empty().then_some((id, interfaces)), found)
@@ -103,11 +104,11 @@ pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<Key
 fn check_interface(
     table: &InterfaceTable,
     at: &dyn Fn(&[&str]) -> Vec<String>,
-    found: &mut Vec<KeyedError>,
+    found: &mut Vec<KeyPathError>,
 ) -> Option<InterfaceConfig> {
     if table.name.is_empty() || table.name.len() > 15 || table.name.contains(['/', ' ']) {
         let message = format!(
-            "\"{}\" is no interface's name: it has 1 to 15 characters, no blank and no slash",
+            "\"{}\" is not an interface name: it has 1 to 15 characters, without blanks and slashes",
             table.name
         );
         found.push((at(&["name"]), message));
@@ -116,7 +117,7 @@ fn check_interface(
         let text = text.as_ref()?;
         let mac = parse_mac(text);
         if mac.is_none() {
-            let message = format!("\"{text}\" is no MAC address; write six pairs, as \"02:00:00:00:00:01\"");
+            let message = format!("\"{text}\" is not a MAC address such as \"02:00:00:00:00:01\"");
             found.push((at(&[key]), message));
         }
         mac
@@ -125,16 +126,16 @@ fn check_interface(
     if let Some(watch) = &table.watch {
         let mut wrong = |key: &str, message: &str| found.push((at(&["watch", key]), message.to_owned()));
         if !watch.below.is_finite() {
-            wrong("below", "a number is needed");
+            wrong("below", "give a finite number");
         }
         if !(watch.hysteresis.is_finite() && watch.hysteresis >= 0.0) {
-            wrong("hysteresis", "a number of 0 or more is needed");
+            wrong("hysteresis", "give a number of 0 or more");
         }
         if watch.interval.get() < usher_core::Duration::from_millis(10) {
-            wrong("interval", "10 ms or more, so that reading it is not all that is done");
+            wrong("interval", "give at least 10 ms; shorter intervals load the processor");
         }
     }
-    let watch = table.watch.as_ref().map(|watch| WatchConfig {
+    let watch = table.watch.as_ref().map(|watch| LinkThresholdConfig {
         file: watch.file.clone(),
         below: watch.below,
         hysteresis: watch.hysteresis,
@@ -146,7 +147,7 @@ fn check_interface(
         technology: table.link_type.map(super::model::LinkTypeName::link_type),
         address,
         poa,
-        may_act: table.may_act,
+        allow_actions: table.allow_actions,
         watch,
     })
 }
@@ -180,6 +181,7 @@ pub fn parse_identifier(text: &str) -> Result<MihfId, String> {
         return MihfId::new(text).map_err(|e| e.to_string());
     }
     Err(format!(
-        "\"{text}\" is no MIHF identifier: write a host's name or a network access identifier, as \"mn1@example.org\", of {MAX_MIHF_ID} characters at most"
+        "\"{text}\" is not an MIHF identifier: give a host name or a network access identifier such as \
+         \"mn1@example.org\", with at most {MAX_MIHF_ID} characters"
     ))
 }

@@ -11,11 +11,11 @@ use core::net::{IpAddr, SocketAddr};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::units::{PositiveCount, TimeSpan};
-use usher_config::{KeyedError, named};
+use usher_config::{KeyPathError, named};
 use usher_mih::{LinkAddr, LinkId, LinkTupleId, LinkType, MihfId, MihfPeer, PeerRoute};
 use usher_mobility::pos::{HandoverTrigger, NeighbourPos, ServedStation};
 use usher_mobility::station::{CommitAnswer, OnFailure};
-use usher_mobility::{HandoverInitiation, pos, station};
+use usher_mobility::{HandoverInitiatingSide, pos, station};
 
 /// Requests that a node or a point of service processes at a time; further ones are refused.
 const MAX_REQUESTS: usize = 256;
@@ -23,64 +23,67 @@ const MAX_REQUESTS: usize = 256;
 const HANDOVER_EXPIRY: usher_core::Duration = usher_core::Duration::from_secs(60);
 
 usher_core::named! {
-    "who leads a handover";
-    /// Who leads a handover.
+    "the leader of a handover";
+    /// The leader of a handover.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum InitiatorName {
-        /// The node asks its point of service.
+    pub enum HandoverInitiatorName {
+        /// The mobile node: it asks its point of service.
         Station = "station",
-        /// The node tells its point of service, which asks it.
+        /// The network: the node reports to its point of service, which then asks the node.
         Network = "network",
     }
 }
 
 usher_core::named! {
-    "what follows a failed exchange";
-    /// What a node does when the exchange with its point of service has failed.
+    "the action after a failed exchange";
+    /// The node's action after a failed exchange with its point of service.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum OnFailureName {
-        /// It stays until the old link is lost.
+    pub enum HandoverFailureAction {
+        /// Stay until the old link is lost.
         LinkDown = "link-down",
-        /// It goes to the other interface at once.
+        /// Go to the other interface at once.
         OtherInterface = "other-interface",
-        /// The same where it was not answered; after a refusal it stays.
+        /// Go to the other interface if no answer came, and stay after a refusal.
         OtherInterfaceIfUnanswered = "other-interface-if-unanswered",
     }
 }
 
-/// A mobile node (`usher mih node`): when the serving link is lost, or will be, its traffic goes to the target link.
+/// A mobile node (`usher mih node`). When the serving link is lost or will be lost soon, the node moves its traffic to
+/// the target link.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandoverTable {
-    /// The interface by which the node is attached in the beginning: one of `[[interface]]`, with its `poa`. Its `watch` says
-    /// when its loss is foreseen.
+    /// The node's first interface: the name of an `[[interface]]` with a `poa`. Its `watch` predicts the loss of its
+    /// link.
     pub serving: String,
-    /// The interface that it goes to: another one, with its `poa`.
+    /// The interface to hand over to: the name of another `[[interface]]` with a `poa`.
     pub target: String,
-    /// The node's address on the serving interface, which is its home address too.
+    /// The node's address on the serving interface. It is also its home address.
     pub serving_address: IpAddr,
-    /// Its address on the target interface: the care-of address.
+    /// The node's address on the target interface: the care-of address.
     pub target_address: IpAddr,
-    /// The router on the target link: the default route goes there with the handover.
+    /// The router on the target link. The handover changes the default route to it.
     pub gateway: IpAddr,
     /// The serving network's point of service: the `id` of a `[[peer]]`.
     pub serving_pos: String,
-    /// The target network's, which hears that the handover is complete; without it the serving one does.
+    /// The target network's point of service. It receives the completion of the handover; without it, the serving one
+    /// does.
     pub target_pos: Option<String>,
-    /// Who is told the care-of address by a Mobile IPv6 Binding Update: the correspondent, or a home agent, at UDP port 4191.
+    /// The receiver of the Mobile IPv6 Binding Update with the care-of address: the correspondent or a home agent, at
+    /// UDP port 4191.
     pub correspondent: IpAddr,
-    /// The port at which the correspondent's flow arrives.
+    /// The UDP port of the correspondent's flow.
     #[serde(default = "flow_port")]
     pub flow_port: u16,
-    /// Who leads.
+    /// The leader of the handover.
     #[serde(default = "default_initiator", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<InitiatorName>")]
-    pub initiated_by: InitiatorName,
-    /// What follows an exchange that has failed.
+    #[schemars(schema_with = "named::schema::<HandoverInitiatorName>")]
+    pub initiated_by: HandoverInitiatorName,
+    /// The action after a failed exchange.
     #[serde(default = "on_failure", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<OnFailureName>")]
-    pub on_failure: OnFailureName,
-    /// How soon a scan, an entry or a registration that failed is tried again.
+    #[schemars(schema_with = "named::schema::<HandoverFailureAction>")]
+    pub on_failure: HandoverFailureAction,
+    /// The time before the next try of a failed scan, entry or registration.
     #[serde(default = "default_retry")]
     pub retry: TimeSpan,
 }
@@ -88,34 +91,35 @@ pub struct HandoverTable {
 const fn flow_port() -> u16 {
     5000
 }
-const fn default_initiator() -> InitiatorName {
-    InitiatorName::Station
+const fn default_initiator() -> HandoverInitiatorName {
+    HandoverInitiatorName::Station
 }
-const fn on_failure() -> OnFailureName {
-    OnFailureName::LinkDown
+const fn on_failure() -> HandoverFailureAction {
+    HandoverFailureAction::LinkDown
 }
 const fn default_retry() -> TimeSpan {
     TimeSpan::from_millis(500)
 }
 
-/// A network's point of service (`usher mih serve`): it answers the handovers of its stations and of those that come.
+/// A network's point of service (`usher mih serve`). It answers the handovers of its stations and of arriving stations.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PointTable {
+pub struct PosConfigTable {
     /// The MAC address of its network's point of attachment.
     pub poa: String,
-    /// The stations that leave by it.
+    /// The stations that this point of service serves.
     #[serde(default)]
     pub station: Vec<StationTable>,
-    /// Where they can go.
+    /// The network that the stations can move to.
     pub neighbour: Option<NeighbourTable>,
-    /// It begins handovers when a station tells that its link is going down; otherwise stations do.
+    /// The point of service begins a handover when a station reports that its link is going down. If false, stations
+    /// begin it.
     #[serde(default)]
-    pub leads: bool,
-    /// How many stations its network has resources for, reservations included.
+    pub initiates_handover: bool,
+    /// The capacity of the network in stations, reservations included.
     #[serde(default = "default_capacity")]
     pub capacity: PositiveCount,
-    /// How long a reservation waits for its station.
+    /// The lifetime of a reservation.
     #[serde(default = "default_reserve")]
     pub reserve: TimeSpan,
 }
@@ -131,11 +135,11 @@ const fn default_reserve() -> TimeSpan {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StationTable {
-    /// Its function: the `id` of a `[[peer]]`.
+    /// The station's function: the `id` of a `[[peer]]`.
     pub id: String,
-    /// The MAC address of its interface here.
+    /// The MAC address of its interface in this network.
     pub address: String,
-    /// The technology of its link here.
+    /// The technology of its link in this network.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<LinkTypeName>")]
     pub link_type: LinkTypeName,
@@ -155,8 +159,8 @@ pub struct NeighbourTable {
     pub link_type: LinkTypeName,
 }
 
-/// What is wrong with these tables, with the keys that lead there.
-pub(super) fn check_handover(file: &MihConfigFile) -> Vec<KeyedError> {
+/// Returns the faults of these tables, with their keys.
+pub(super) fn check_handover(file: &MihConfigFile) -> Vec<KeyPathError> {
     let mut found = Vec::new();
     let mut wrong = |keys: &[&str], message: String| {
         found.push((keys.iter().map(|key| (*key).to_owned()).collect(), message));
@@ -164,8 +168,7 @@ pub(super) fn check_handover(file: &MihConfigFile) -> Vec<KeyedError> {
     let is_peer = |id: &String| file.peer.iter().any(|peer| peer.id == *id);
     let no_peer = |id: &str| format!("there is no [[peer]] with id = \"{id}\"");
     let is_mac = |text: &String| parse_mac(text).is_some();
-    let no_mac =
-        |text: &str| format!("\"{text}\" is no MAC address; write six pairs, as \"02:00:00:00:00:01\"");
+    let no_mac = |text: &str| format!("\"{text}\" is not a MAC address such as \"02:00:00:00:00:01\"");
     if let Some(table) = &file.handover {
         let at = |key| ["handover", key];
         for (key, name) in [("serving", &table.serving), ("target", &table.target)] {
@@ -173,16 +176,13 @@ pub(super) fn check_handover(file: &MihConfigFile) -> Vec<KeyedError> {
             match poa {
                 None => wrong(&at(key), format!("there is no [[interface]] with name = \"{name}\"")),
                 Some(false) => {
-                    wrong(
-                        &at(key),
-                        format!("the [[interface]] {name} has no poa, by which networks know it"),
-                    );
+                    wrong(&at(key), format!("the [[interface]] {name} needs a poa"));
                 }
                 Some(true) => {}
             }
         }
         if table.serving == table.target {
-            wrong(&at("target"), "the target is another interface than the serving one".to_owned());
+            wrong(&at("target"), "target must be another interface than serving".to_owned());
         }
         for (key, id) in
             [("serving_pos", Some(&table.serving_pos)), ("target_pos", table.target_pos.as_ref())]
@@ -197,7 +197,7 @@ pub(super) fn check_handover(file: &MihConfigFile) -> Vec<KeyedError> {
             ("correspondent", table.correspondent),
         ] {
             if address.is_ipv4() != table.serving_address.is_ipv4() {
-                wrong(&at(key), format!("{address} is not of the family of serving_address"));
+                wrong(&at(key), format!("{address} has another address family than serving_address"));
             }
         }
     }
@@ -227,7 +227,8 @@ pub(super) fn check_handover(file: &MihConfigFile) -> Vec<KeyedError> {
         if file.handover.is_some() {
             wrong(
                 &["point_of_service"],
-                "a function is a mobile node or a point of service; keep one table".to_owned(),
+                "a function is either a mobile node or a point of service; remove one of the two tables"
+                    .to_owned(),
             );
         }
     }
@@ -249,7 +250,7 @@ fn parse_poa(text: &str) -> Option<LinkAddr> {
 }
 
 impl LoadedMihConfig {
-    /// What a mobile node is made of, with the MAC addresses that the kernel says. `None`: there is no `[handover]`, or an
+    /// Returns a mobile node's configuration, with the kernel's MAC addresses. `None`: there is no `[handover]`, or an
     /// interface has no MAC address.
     #[must_use]
     pub fn station_config(
@@ -285,23 +286,23 @@ impl LoadedMihConfig {
             target_link: link(&table.target)?,
             correspondent: SocketAddr::new(table.correspondent, usher_mip::PORT),
             initiation: match table.initiated_by {
-                InitiatorName::Station => HandoverInitiation::Station,
-                InitiatorName::Network => HandoverInitiation::Network,
+                HandoverInitiatorName::Station => HandoverInitiatingSide::Station,
+                HandoverInitiatorName::Network => HandoverInitiatingSide::Network,
             },
             on_failure: match table.on_failure {
-                OnFailureName::LinkDown => OnFailure::WaitForLinkDown,
-                OnFailureName::OtherInterface => OnFailure::OtherInterface,
-                OnFailureName::OtherInterfaceIfUnanswered => OnFailure::OtherInterfaceIfUnanswered,
+                HandoverFailureAction::LinkDown => OnFailure::WaitForLinkDown,
+                HandoverFailureAction::OtherInterface => OnFailure::OtherInterface,
+                HandoverFailureAction::OtherInterfaceIfUnanswered => OnFailure::OtherInterfaceIfUnanswered,
             },
             commit_answer: CommitAnswer::AfterProcessing,
             processing: usher_core::Duration::ZERO,
             retry: table.retry.get(),
-            binding: usher_mip::RegistrationTiming::default(),
+            binding: usher_mip::RegistrationTimerConfig::default(),
             max_requests: MAX_REQUESTS,
         })
     }
 
-    /// What a point of service is made of; `None`: there is no `[point_of_service]`.
+    /// Returns a point of service's configuration. `None`: there is no `[point_of_service]`.
     #[must_use]
     pub fn pos_config(&self, id: MihfId) -> Option<pos::PosConfig> {
         let (file, table) = (&self.file, self.file.point_of_service.as_ref()?);
@@ -326,7 +327,7 @@ impl LoadedMihConfig {
                 let technology = of.link_type.link_type();
                 Some(NeighbourPos { peer: peer(&of.id)?, technology, poa: parse_poa(&of.poa)? })
             }),
-            trigger: if table.leads { HandoverTrigger::Remote } else { HandoverTrigger::Never },
+            trigger: if table.initiates_handover { HandoverTrigger::Remote } else { HandoverTrigger::Never },
             processing: usher_core::Duration::ZERO,
             capacity: table.capacity.get(),
             reserve: table.reserve.get(),

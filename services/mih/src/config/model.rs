@@ -1,6 +1,6 @@
 //! The keys of the file.
 
-use super::handover::{HandoverTable, PointTable};
+use super::handover::{HandoverTable, PosConfigTable};
 use crate::access::{AccessRight, AccessRights};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,40 +18,40 @@ use usher_mih::{EventList, PORT};
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Usher's MIH function")]
 pub struct MihConfigFile {
-    /// What this function calls itself: a host's name, or a network access identifier, as `"mn1@example.org"` (RFC 5677,
-    /// 4.2); without it the name of the host.
+    /// The identifier of this function: a host name, or a network access identifier such as `"mn1@example.org"` (RFC
+    /// 5677, 4.2). Without it, the name of the host.
     pub id: Option<String>,
-    /// Where it is reached.
+    /// The addresses at which this function receives messages.
     pub listen: ListenTable,
-    /// Who is heard, and what each may; the longest prefix that fits wins. Who is in none is not heard at all, but for the
-    /// functions below `[[peer]]`.
-    pub allow: Vec<AllowTable>,
-    /// The interfaces whose links it tells of; without any, all that the kernel shows with a MAC address.
+    /// Networks whose messages are accepted, and their rights. The longest matching prefix decides. Messages from other
+    /// addresses are dropped, except from the functions in `[[peer]]`.
+    pub allow: Vec<AllowedNetworkTable>,
+    /// The interfaces to report on. Without any, all interfaces with a MAC address.
     pub interface: Vec<InterfaceTable>,
-    /// The events that it tells to those who subscribe.
+    /// The events that other functions may subscribe to.
     #[serde(deserialize_with = "named::read_list")]
-    #[schemars(schema_with = "named::list_schema::<EventName>")]
-    pub events: Vec<EventName>,
-    /// Other functions: those that it registers with or subscribes to.
+    #[schemars(schema_with = "named::list_schema::<LinkEventName>")]
+    pub events: Vec<LinkEventName>,
+    /// Other functions, to register with or to subscribe to.
     pub peer: Vec<PeerTable>,
-    /// A mobile node, which hands over between two interfaces.
+    /// A mobile node that hands over between two interfaces.
     pub handover: Option<HandoverTable>,
     /// A network's point of service.
-    pub point_of_service: Option<PointTable>,
-    /// When messages are sent again, and what is renewed when.
+    pub point_of_service: Option<PosConfigTable>,
+    /// Times of retransmissions and renewals.
     pub timers: TimersTable,
-    /// What nobody may exceed.
+    /// Limits.
     pub limits: LimitsTable,
-    /// Logs.
+    /// The log.
     pub log: LogConfig,
 }
 
 impl Default for MihConfigFile {
-    /// Loopback alone, where and who; all interfaces, and all events that a kernel tells of.
+    /// Listens on loopback and allows loopback only. Reports on all interfaces and all events of the kernel.
     fn default() -> Self {
-        let loopback = |(network, bits): (IpAddr, u8)| AllowTable {
+        let loopback = |(network, bits): (IpAddr, u8)| AllowedNetworkTable {
             prefix: Prefix { network, bits },
-            may: [AccessRight::Events, AccessRight::Parameters, AccessRight::Handover].into(),
+            rights: [AccessRight::Events, AccessRight::Parameters, AccessRight::Handover].into(),
         };
         Self {
             id: None,
@@ -60,7 +60,7 @@ impl Default for MihConfigFile {
                 .map(loopback)
                 .into(),
             interface: Vec::new(),
-            events: EventName::ALL.into(),
+            events: LinkEventName::ALL.into(),
             peer: Vec::new(),
             handover: None,
             point_of_service: None,
@@ -71,13 +71,13 @@ impl Default for MihConfigFile {
     }
 }
 
-/// Where a function is reached. A server has both transports (RFC 5677, 6.5).
+/// The addresses at which a function receives messages. A server has both transports (RFC 5677, 6.5).
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListenTable {
-    /// Addresses with ports for UDP: `"0.0.0.0:4551"`, `"[::]:4551"`.
+    /// UDP addresses and ports: `"0.0.0.0:4551"`, `"[::]:4551"`.
     pub udp: Vec<SocketAddr>,
-    /// Addresses with ports for TCP.
+    /// TCP addresses and ports.
     pub tcp: Vec<SocketAddr>,
 }
 
@@ -89,23 +89,24 @@ impl Default for ListenTable {
     }
 }
 
-/// Who is heard, and what each may. Identifiers of MIH functions prove nothing: rights are of addresses.
+/// A network whose messages are accepted, and its rights. Rights depend on the address, because the identifier of an
+/// MIH function proves nothing.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AllowTable {
-    /// Their addresses.
+pub struct AllowedNetworkTable {
+    /// The network.
     pub prefix: Prefix,
-    /// What they may, beside discovery and registration.
+    /// Its rights, beside discovery and registration.
     #[serde(default, deserialize_with = "named::read_list")]
     #[schemars(schema_with = "named::list_schema::<AccessRight>")]
-    pub may: Vec<AccessRight>,
+    pub rights: Vec<AccessRight>,
 }
 
-impl AllowTable {
-    /// As a set.
+impl AllowedNetworkTable {
+    /// Returns the rights as a set.
     #[must_use]
     pub fn to_rights(&self) -> AccessRights {
-        self.may.iter().copied().collect()
+        self.rights.iter().copied().collect()
     }
 }
 
@@ -113,21 +114,21 @@ impl AllowTable {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceTable {
-    /// What the kernel calls it: `"eth0"`.
+    /// The kernel's name of the interface: `"eth0"`.
     pub name: String,
-    /// Its technology; without it Ethernet, or 802.11 where the kernel shows a wireless one.
+    /// Its technology. Without it, 802.11 for a wireless interface of the kernel, and Ethernet for others.
     #[serde(default, deserialize_with = "read_link_type")]
     #[schemars(schema_with = "link_type_schema")]
     pub link_type: Option<LinkTypeName>,
-    /// Its MAC address, where the kernel is not to say: `"02:00:00:00:00:01"`.
+    /// Its MAC address, in place of the kernel's: `"02:00:00:00:00:01"`.
     pub address: Option<String>,
     /// The MAC address of the point of attachment at its other end.
     pub poa: Option<String>,
-    /// Others who may act on links may switch it off and on.
+    /// Functions with the right `actions` may switch it off and on.
     #[serde(default)]
-    pub may_act: bool,
-    /// When its loss is foreseen (Link_Going_Down), beside a commanded one.
-    pub watch: Option<WatchTable>,
+    pub allow_actions: bool,
+    /// The prediction of its loss (Link_Going_Down). A commanded loss is announced without it.
+    pub watch: Option<LinkWatchTable>,
 }
 
 fn read_link_type<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<LinkTypeName>, D::Error> {
@@ -135,7 +136,7 @@ fn read_link_type<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Li
 }
 
 fn link_type_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    named::schema_of::<LinkTypeName>(|_| true)
+    named::named_value_schema::<LinkTypeName>(|_| true)
 }
 
 usher_core::named! {
@@ -153,7 +154,7 @@ usher_core::named! {
         Umts = "umts",
         /// GPRS.
         Gprs = "gprs",
-        /// Another wireless one.
+        /// Another wireless technology.
         Wireless = "wireless",
     }
 }
@@ -173,22 +174,22 @@ impl LinkTypeName {
     }
 }
 
-/// A value below which a link's loss is foreseen.
+/// The value that predicts the loss of a link.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WatchTable {
-    /// A file that holds the value, a number, written by whatever measures it; without it the signal level in dBm that the
-    /// kernel has of a wireless interface.
+pub struct LinkWatchTable {
+    /// A file with the value, a number that another program writes. Without it, the kernel's signal level of the
+    /// wireless interface in dBm.
     pub file: Option<String>,
-    /// The loss is foreseen when the value is below this.
+    /// A value below this predicts the loss.
     pub below: f64,
-    /// And foreseen again once the value was higher by this.
+    /// The value must rise above `below` by this before a further prediction.
     #[serde(default = "default_hysteresis")]
     pub hysteresis: f64,
-    /// How often the value is read.
+    /// The time between two readings of the value.
     #[serde(default = "default_interval")]
     pub interval: TimeSpan,
-    /// The forecast: how long until the link is lost.
+    /// The predicted time until the loss.
     #[serde(default = "default_within")]
     pub within: TimeSpan,
 }
@@ -205,21 +206,21 @@ const fn default_within() -> TimeSpan {
 
 usher_core::named! {
     "an event";
-    /// An event of a link, as the standard names it.
+    /// An event of a link, by the standard's name.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum EventName {
+    pub enum LinkEventName {
         /// The link carries packets.
         LinkUp = "link-up",
-        /// It does not any more.
+        /// The link no longer carries packets.
         LinkDown = "link-down",
-        /// It will be lost.
+        /// The link will be lost soon.
         LinkGoingDown = "link-going-down",
-        /// Its data rate has changed.
+        /// The link's data rate has changed.
         LinkParametersReport = "link-parameters-report",
     }
 }
 
-impl EventName {
+impl LinkEventName {
     /// As MIH messages have it.
     #[must_use]
     pub const fn to_event_list(self) -> EventList {
@@ -236,31 +237,32 @@ impl EventName {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PeerTable {
-    /// What it calls itself.
+    /// The identifier of the function.
     pub id: String,
-    /// Where it is.
+    /// Its address.
     pub address: IpAddr,
     /// Its port.
     #[serde(default = "default_port")]
     pub port: u16,
-    /// Networks from which it comes as well: those of a mobile node's other links. Other functions cannot speak under its
-    /// identifier from there unless they receive there, and from elsewhere not at all.
+    /// Further networks of the function, such as those of a mobile node's other links. Another function can use its
+    /// identifier only from these networks, and only if it receives there.
     #[serde(default)]
     pub networks: Vec<Prefix>,
-    /// What carries messages to it: short ones that must not wait go best by UDP (RFC 5677, 6.5).
+    /// The transport to it. UDP is best for short, urgent messages (RFC 5677, 6.5).
     #[serde(default = "default_transport", deserialize_with = "by_ip::read")]
     #[schemars(schema_with = "by_ip::schema")]
     pub transport: TransportProtocol,
-    /// Register with it, and renew that in time.
+    /// Register with it, and renew the registration in time.
     #[serde(default)]
     pub register: bool,
     /// Subscribe to these events of its links.
     #[serde(default, deserialize_with = "named::read_list")]
-    #[schemars(schema_with = "named::list_schema::<EventName>")]
-    pub subscribe: Vec<EventName>,
+    #[schemars(schema_with = "named::list_schema::<LinkEventName>")]
+    pub subscribe: Vec<LinkEventName>,
 }
 
 const fn default_port() -> u16 {
+    // RFC 5677, 6.5: port 4551 unless assigned.
     PORT
 }
 const fn default_transport() -> TransportProtocol {
@@ -270,44 +272,45 @@ const fn default_transport() -> TransportProtocol {
 usher_config::some_of!(by_ip: TransportProtocol, |t| matches!(t, TransportProtocol::Udp | TransportProtocol::Tcp));
 
 usher_core::named! {
-    "what is done for want of a response";
-    /// What is done when a request was acknowledged and its response does not come in time.
+    "the action without a response";
+    /// The action when a request is acknowledged and its response does not come in time.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum UnansweredName {
-        /// Wait on, until the transaction's time is over.
+    pub enum UnansweredRequestAction {
+        /// Wait until the end of the transaction's time.
         Wait = "wait",
         /// Send the request again.
         Retransmit = "retransmit",
-        /// Give it up.
+        /// Fail the transaction.
         Abort = "abort",
     }
 }
 
-/// When messages are sent again, and what is renewed when.
+/// Times of retransmissions and renewals.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimersTable {
-    /// How long an acknowledgement is waited for, over UDP; 3 s at first by RFC 5677, 6.3. It is not fitted to the round
-    /// trip: set it to a little more than that where it is known.
+    /// The time to wait for an acknowledgement over UDP; 3 s initially by RFC 5677, 6.3. It does not adapt to the
+    /// round-trip time: if that is known, set it to a little more.
     pub retransmission: TimeSpan,
-    /// How often a message is sent again for want of an acknowledgement.
+    /// The number of retransmissions of a message without an acknowledgement.
     pub retransmissions: u32,
-    /// How long a response is waited for after the acknowledgement; `"off"` waits until the transaction's time is over.
+    /// The time to wait for a response after the acknowledgement. `"off"` waits until the end of the transaction's
+    /// time.
     pub response: Switch<TimeSpan>,
-    /// What is done then.
+    /// The action when this time has passed.
     #[serde(deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<UnansweredName>")]
-    pub unanswered: UnansweredName,
-    /// How long a transaction may be under way.
+    #[schemars(schema_with = "named::schema::<UnansweredRequestAction>")]
+    pub unanswered: UnansweredRequestAction,
+    /// The maximum duration of a transaction.
     pub transaction: TimeSpan,
-    /// How long one that has ended is remembered, so that duplicates of its messages are known.
-    pub remembered: TimeSpan,
-    /// For how long others are registered here.
+    /// The time for which an ended transaction is remembered, to detect duplicates of its messages.
+    pub duplicate_memory: TimeSpan,
+    /// The duration of registrations with this function.
     pub registration: TimeSpan,
-    /// How often registrations and subscriptions with peers are renewed, at least; every two minutes keeps the ways through
-    /// address translators open (RFC 5677, 6.4).
+    /// The maximum time between renewals of registrations and subscriptions with peers. Two minutes keep the bindings
+    /// of address translators open (RFC 5677, 6.4).
     pub refresh: TimeSpan,
-    /// How soon a peer that did not answer is asked again.
+    /// The time before the next request to a peer that did not answer.
     pub retry: TimeSpan,
 }
 
@@ -317,9 +320,9 @@ impl Default for TimersTable {
             retransmission: TimeSpan::from_secs(3),
             retransmissions: 2,
             response: Switch::Off,
-            unanswered: UnansweredName::Wait,
+            unanswered: UnansweredRequestAction::Wait,
             transaction: TimeSpan::from_secs(15),
-            remembered: TimeSpan::from_secs(15),
+            duplicate_memory: TimeSpan::from_secs(15),
             registration: TimeSpan::from_secs(3600),
             refresh: TimeSpan::from_secs(120),
             retry: TimeSpan::from_secs(10),
@@ -327,33 +330,33 @@ impl Default for TimersTable {
     }
 }
 
-/// What nobody may exceed.
+/// Limits.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsTable {
-    /// Connections that others opened, at a time.
+    /// Simultaneous connections that peers opened.
     pub connections: PositiveCount,
-    /// Of them those from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    /// Simultaneous connections from one network: an IPv4 address, or 64 bits of an IPv6 address.
     pub connections_per_network: PositiveCount,
-    /// Addresses that are to prove that they receive what is sent to them, at a time.
-    pub claims: PositiveCount,
-    /// Of them those from one network.
-    pub claims_per_network: PositiveCount,
-    /// Transactions in memory, under way and remembered.
+    /// Addresses that must prove reachability, at a time.
+    pub address_proofs: PositiveCount,
+    /// Addresses of one network that must prove reachability, at a time.
+    pub address_proofs_per_network: PositiveCount,
+    /// Transactions in memory, in progress and remembered.
     pub transactions: PositiveCount,
-    /// Functions that are registered here and not below `[[peer]]`.
+    /// Functions registered here that are not in `[[peer]]`.
     pub registered: PositiveCount,
-    /// Interfaces that are subscribed to, counted for each subscriber.
+    /// Subscribed interfaces, counted for each subscriber.
     pub subscriptions: PositiveCount,
-    /// Of one subscriber.
+    /// Subscribed interfaces of one subscriber.
     pub subscriptions_per_peer: PositiveCount,
     /// Requests that wait for the kernel, and link actions that wait for their time.
     pub requests: PositiveCount,
-    /// Of one function.
+    /// Such requests and link actions of one function.
     pub requests_per_peer: PositiveCount,
-    /// Indications to one subscriber that it has not acknowledged; further ones are dropped.
+    /// Unacknowledged indications to one subscriber. Further ones are dropped.
     pub indications_per_peer: PositiveCount,
-    /// Octets of a datagram; longer messages go in several. Over TCP none is cut.
+    /// The maximum size of a datagram. Longer messages are fragmented, but not over TCP.
     pub message: ByteSize,
 }
 
@@ -362,8 +365,8 @@ impl Default for LimitsTable {
         Self {
             connections: PositiveCount::from_u32(1024),
             connections_per_network: PositiveCount::from_u32(32),
-            claims: PositiveCount::from_u32(1024),
-            claims_per_network: PositiveCount::from_u32(16),
+            address_proofs: PositiveCount::from_u32(1024),
+            address_proofs_per_network: PositiveCount::from_u32(16),
             transactions: PositiveCount::from_u32(65_536),
             registered: PositiveCount::from_u32(4096),
             subscriptions: PositiveCount::from_u32(4096),

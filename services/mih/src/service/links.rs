@@ -1,7 +1,7 @@
 //! Changes of the host's links and their indications.
 
 use super::{LinkChange, MihService, MihServiceEvent, TransactionPurpose};
-use crate::link::{InterfaceConfig, InterfaceState, LinkReport};
+use crate::link::{InterfaceConfig, InterfaceState, KernelLinkReport};
 use usher_core::{Duration, Instant, Machine};
 use usher_mih::{
     self as mih, EventList, LinkDownReason, LinkGoingDownReason, LinkParam, LinkParamReport, LinkParamType,
@@ -10,7 +10,7 @@ use usher_mih::{
 
 impl MihService {
     /// Handles the kernel's report of an interface.
-    pub(super) fn link_report(&mut self, now: Instant, report: LinkReport) {
+    pub(super) fn link_report(&mut self, now: Instant, report: KernelLinkReport) {
         if self.config.interfaces.is_empty() && report.present && report.address.is_some() {
             let known = || InterfaceState::new(InterfaceConfig::with_name(&report.name));
             self.links.entry(report.name.clone()).or_insert_with(known);
@@ -36,14 +36,14 @@ impl MihService {
                 self.notify_subscribers(now, &name, LinkChange::Down(reason));
             }
             (true, true) if before.rate.is_some() && before.rate != after.rate => {
-                self.report_rate(now, &name, after.rate);
+                self.notify_rate_subscribers(now, &name, after.rate);
             }
             _ => {}
         }
     }
 
     /// Reports the predicted loss of a link, once until it has recovered.
-    pub(super) fn announce_going_down(
+    pub(super) fn report_link_going_down(
         &mut self,
         now: Instant,
         name: &str,
@@ -60,7 +60,12 @@ impl MihService {
         let Some(known) = self.links.get_mut(name) else { return };
         let Some(watch) = known.settings.watch.clone() else { return };
         if value < watch.below {
-            self.announce_going_down(now, name, LinkGoingDownReason::ParameterDegrading, watch.time_to_loss);
+            self.report_link_going_down(
+                now,
+                name,
+                LinkGoingDownReason::ParameterDegrading,
+                watch.time_to_loss,
+            );
         } else if value >= watch.below + watch.hysteresis {
             known.going_down = false;
         }
@@ -95,7 +100,7 @@ impl MihService {
         });
     }
 
-    fn report_rate(&mut self, now: Instant, name: &str, rate: Option<u64>) {
+    fn notify_rate_subscribers(&mut self, now: Instant, name: &str, rate: Option<u64>) {
         let (Some(link), Some(rate)) = (self.links.get(name).and_then(InterfaceState::link_tuple_id), rate)
         else {
             return;

@@ -1,9 +1,10 @@
 //! Requests that the service answers: subscriptions, parameters, actions, candidates.
 
 use super::{
-    DelayedAction, MihService, MihServiceJob, MihServiceLimits, PendingRequest, PendingWork, RequestingPeer,
+    DelayedInterfaceSwitch, MihService, MihServiceJob, MihServiceLimits, PendingLinkWork, PendingRequest,
+    RequestingPeer,
 };
-use crate::link::{InterfaceState, LinkReport, link_status};
+use crate::link::{InterfaceState, KernelLinkReport, link_status};
 use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
@@ -27,7 +28,7 @@ impl MihService {
             return [Tlv::Status(Status::UnspecifiedFailure)].into();
         };
         let granted = if on { events.common(self.config.events) } else { *events };
-        let name = self.of_tuple(link).cloned();
+        let name = self.interface_of_tuple(link).cloned();
         let Some(name) = name.filter(|_| !granted.is_empty() && (!on || self.can_be_notified(peer))) else {
             return [Tlv::Status(Status::Rejected)].into();
         };
@@ -57,7 +58,7 @@ impl MihService {
         all.saturating_add(more) <= requests && of_peer.saturating_add(more) <= requests_per_peer
     }
 
-    fn refuse_full(
+    fn refuse_request_when_full(
         &mut self,
         now: Instant,
         asked: RequestingPeer,
@@ -102,10 +103,10 @@ impl MihService {
             return self.refuse_request(now, asked, transaction, request, Status::Rejected);
         }
         if !self.has_room(now, &asked.peer, 1) {
-            return self.refuse_full(now, asked, transaction, request);
+            return self.refuse_request_when_full(now, asked, transaction, request);
         }
         let interfaces = found.iter().map(|(_, name)| name.clone()).collect();
-        let what = PendingWork::Measure(found, wanted.clone());
+        let what = PendingLinkWork::Measure(found, wanted.clone());
         let of = self.enqueue_request(PendingRequest {
             peer: asked,
             transaction,
@@ -116,7 +117,7 @@ impl MihService {
         self.start_job(of, Vec::new(), MihServiceJob::Measure { interfaces });
     }
 
-    pub(super) fn finish_measurement(&mut self, now: Instant, token: u64, reports: Vec<LinkReport>) {
+    pub(super) fn finish_measurement(&mut self, now: Instant, token: u64, reports: Vec<KernelLinkReport>) {
         let Some((request, _)) = self.jobs.remove(&token) else {
             self.counters.late += 1;
             return;
@@ -125,7 +126,7 @@ impl MihService {
             peer: asked,
             transaction,
             request,
-            work: PendingWork::Measure(links, wanted),
+            work: PendingLinkWork::Measure(links, wanted),
             ..
         }) = self.pending.remove(&request)
         {
@@ -152,7 +153,7 @@ impl MihService {
             LinkActionType::LowPower | LinkActionType::Other(_) => Some(LinkActionResult::Incapable),
             _ if scans => Some(LinkActionResult::Incapable),
             LinkActionType::None => Some(LinkActionResult::Success),
-            _ if !known.settings.may_act => Some(LinkActionResult::Refused),
+            _ if !known.settings.allow_actions => Some(LinkActionResult::Refused),
             LinkActionType::Disconnect | LinkActionType::PowerDown | LinkActionType::PowerUp => None,
         }
     }
@@ -197,20 +198,20 @@ impl MihService {
         }
         let more = delayed.len() + usize::from(!jobs.is_empty());
         if more > 0 && !self.has_room(now, &asked.peer, more) {
-            return self.refuse_full(now, asked, transaction, request);
+            return self.refuse_request_when_full(now, asked, transaction, request);
         }
         for (delay, interface, on) in delayed {
             if !on {
-                self.announce_going_down(now, &interface, LinkGoingDownReason::ExplicitDisconnect, delay);
+                self.report_link_going_down(now, &interface, LinkGoingDownReason::ExplicitDisconnect, delay);
             }
             self.token += 1;
-            let action = DelayedAction { peer: asked.peer.clone(), interface, on };
+            let action = DelayedInterfaceSwitch { peer: asked.peer.clone(), interface, on };
             self.delayed.insert((now + delay, self.token), action);
         }
         if jobs.is_empty() {
-            return self.acted_all(now, asked, transaction, request, results);
+            return self.respond_link_actions(now, asked, transaction, request, results);
         }
-        let what = PendingWork::Act(results);
+        let what = PendingLinkWork::Act(results);
         let of = self.enqueue_request(PendingRequest {
             peer: asked,
             transaction,
@@ -224,13 +225,13 @@ impl MihService {
     }
 
     pub(super) fn finish_link_action(&mut self, now: Instant, token: u64, done: bool) {
-        // A delayed action was answered before, so its result is not sent.
+        // The request of a delayed action was answered before the action ran, so its result is not sent.
         let Some((request, parts)) = self.jobs.remove(&token) else { return };
         let Some(pending) = self.pending.get_mut(&request) else {
             self.counters.late += 1;
             return;
         };
-        let PendingWork::Act(results) = &mut pending.work else { return };
+        let PendingLinkWork::Act(results) = &mut pending.work else { return };
         for part in parts {
             if let Some((_, result)) = results.get_mut(part) {
                 *result = Some(if done { LinkActionResult::Success } else { LinkActionResult::Failure });
@@ -243,15 +244,15 @@ impl MihService {
             peer: asked,
             transaction,
             request,
-            work: PendingWork::Act(results),
+            work: PendingLinkWork::Act(results),
             ..
         }) = self.pending.remove(&request)
         {
-            self.acted_all(now, asked, transaction, request, results);
+            self.respond_link_actions(now, asked, transaction, request, results);
         }
     }
 
-    fn acted_all(
+    fn respond_link_actions(
         &mut self,
         now: Instant,
         asked: RequestingPeer,
@@ -271,7 +272,7 @@ impl MihService {
 
     /// Returns the candidates among the links that the network suggests: interfaces that carry packets, except the
     /// current one.
-    pub(super) fn candidate_response(&self, message: &MihfMessage) -> Vec<Tlv> {
+    pub(super) fn candidate_query_params(&self, message: &MihfMessage) -> Vec<Tlv> {
         let Some(Tlv::LinkPoaLists(lists)) = message.get(kind::LINK_POA_LIST) else {
             return [Tlv::Status(Status::UnspecifiedFailure)].into();
         };

@@ -1,11 +1,11 @@
 use super::*;
-use crate::client::{self, ClientRequest, MihClient};
+use crate::client::{self, MihClient, MihClientRequest};
 use crate::config::{LoadedMihConfig, parse};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec;
-use usher_config::NoEnvironment;
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_config::EmptyConfigEnvironment;
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::{ChannelConfig, LossModel};
 use usher_core::{ListenerId, Seed, SocketId, TransportProtocol};
 use usher_mih::{
@@ -22,20 +22,20 @@ fn parse_ip(text: &str) -> IpAddr {
 }
 
 fn load_config(text: &str) -> LoadedMihConfig {
-    parse("mih.toml", text, &NoEnvironment).unwrap_or_else(|faults| panic!("{faults}"))
+    parse("mih.toml", text, &EmptyConfigEnvironment).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
 /// The common configuration of these tests' functions.
 fn config_text(id: &str, may: &str, more: &str) -> String {
     format!(
         "id = \"{id}\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\ntcp = [\"0.0.0.0:4551\"]\n\
-         [[allow]]\nprefix = \"192.0.2.0/24\"\nmay = [{may}]\n{more}"
+         [[allow]]\nprefix = \"192.0.2.0/24\"\nrights = [{may}]\n{more}"
     )
 }
 
 const ALL: &str = "\"events\", \"parameters\", \"actions\", \"handover\"";
 const ETH0: &str =
-    "[[interface]]\nname = \"eth0\"\nmay_act = true\nwatch = { below = -75, within = \"2 s\" }\n";
+    "[[interface]]\nname = \"eth0\"\nallow_actions = true\nwatch = { below = -75, within = \"2 s\" }\n";
 
 fn test_service(text: &str, seed: u64) -> MihService {
     let loaded = load_config(text);
@@ -44,7 +44,7 @@ fn test_service(text: &str, seed: u64) -> MihService {
 }
 
 /// A function in a network, whose host measures and switches at once; switching is told as the kernel does.
-fn add_service(net: &mut MachineNetwork, text: &str, address: &str) -> HostHandle<MihService> {
+fn add_service(net: &mut MachineNetwork, text: &str, address: &str) -> NetworkHostHandle<MihService> {
     let at = net.add_host(test_service(text, 1), &[parse_ip(address)]);
     net.bind_socket(at, SocketId::from_number(0), SocketAddr::new(parse_ip(address), PORT));
     net.add_listener(at, ListenerId::from_number(0), SocketAddr::new(parse_ip(address), PORT));
@@ -63,8 +63,8 @@ fn add_service(net: &mut MachineNetwork, text: &str, address: &str) -> HostHandl
     at
 }
 
-fn link_up_report(name: &str) -> LinkReport {
-    LinkReport {
+fn link_up_report(name: &str) -> KernelLinkReport {
+    KernelLinkReport {
         name: name.into(),
         present: true,
         enabled: true,
@@ -76,20 +76,20 @@ fn link_up_report(name: &str) -> LinkReport {
     }
 }
 
-fn link_down_report(name: &str) -> LinkReport {
-    LinkReport { up: false, ..link_up_report(name) }
+fn link_down_report(name: &str) -> KernelLinkReport {
+    KernelLinkReport { up: false, ..link_up_report(name) }
 }
 
 fn add_client(
     net: &mut MachineNetwork,
-    question: ClientRequest,
+    question: MihClientRequest,
     transport: TransportProtocol,
     follow: bool,
-) -> HostHandle<MihClient> {
+) -> NetworkHostHandle<MihClient> {
     let mut mih = mih::MihfConfig::new(MihfId::new("asker").unwrap());
     (mih.by_transport, mih.locals) = (true, vec![parse_ip(ASKER)]);
     mih.timing.response = Some(Duration::from_secs(5));
-    mih.timing.unanswered = mih::UnansweredPolicy::Abort;
+    mih.timing.unanswered = mih::ResponseTimeoutPolicy::Abort;
     let route = PeerRoute {
         transport,
         local: Some(parse_ip(ASKER)),
@@ -105,7 +105,7 @@ fn add_client(
 /// Returns the latest response to an asker.
 fn last_response(
     net: &mut MachineNetwork,
-    at: HostHandle<MihClient>,
+    at: NetworkHostHandle<MihClient>,
 ) -> Result<MihfMessage, client::MihClientEvent> {
     net.run_for(Duration::from_secs(30));
     let said = net.take_events(at);
@@ -116,7 +116,7 @@ fn last_response(
     answer.ok_or_else(|| said[said.len().saturating_sub(2)].1.clone())
 }
 
-fn received_indications(net: &mut MachineNetwork, at: HostHandle<MihClient>) -> Vec<String> {
+fn received_indications(net: &mut MachineNetwork, at: NetworkHostHandle<MihClient>) -> Vec<String> {
     let said = net.take_events(at);
     let name = |event: &client::MihClientEvent| match event {
         client::MihClientEvent::Indication { message, .. } => message.id.name().map(ToString::to_string),
@@ -131,7 +131,7 @@ fn what_becomes_of_a_link_is_told_to_who_subscribed() {
         let mut net = MachineNetwork::new(ChannelConfig::default());
         let server = add_service(&mut net, &config_text("pos", ALL, ETH0), SERVER);
         net.send_command(server, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
-        let asker = add_client(&mut net, ClientRequest::Subscribe(EventList(u32::MAX)), transport, true);
+        let asker = add_client(&mut net, MihClientRequest::Subscribe(EventList(u32::MAX)), transport, true);
         let answer = last_response(&mut net, asker).unwrap();
         assert_eq!(answer.id, MessageId::EVENT_SUBSCRIBE_RESPONSE, "{transport}");
         assert_eq!(net[server].subscription_count(), 1);
@@ -140,7 +140,7 @@ fn what_becomes_of_a_link_is_told_to_who_subscribed() {
             (MihServiceCommand::Link(link_down_report("eth0")), vec![]),
             (MihServiceCommand::Link(link_up_report("eth0")), vec!["MIH_Link_Up"]),
             (
-                MihServiceCommand::Link(LinkReport { rate: Some(11_000), ..link_up_report("eth0") }),
+                MihServiceCommand::Link(KernelLinkReport { rate: Some(11_000), ..link_up_report("eth0") }),
                 vec!["MIH_Link_Parameters_Report"],
             ),
             (MihServiceCommand::Watched { interface: "eth0".into(), value: -70.0 }, vec![]),
@@ -155,7 +155,7 @@ fn what_becomes_of_a_link_is_told_to_who_subscribed() {
                 vec!["MIH_Link_Going_Down"],
             ),
             (
-                MihServiceCommand::Link(LinkReport {
+                MihServiceCommand::Link(KernelLinkReport {
                     present: false,
                     enabled: false,
                     ..link_down_report("eth0")
@@ -179,7 +179,7 @@ fn what_becomes_of_a_link_is_told_to_who_subscribed() {
 
 #[test]
 fn other_requests_are_answered_by_the_rights_of_the_address() {
-    let ask = |may: &str, question: ClientRequest| {
+    let ask = |may: &str, question: MihClientRequest| {
         let mut net = MachineNetwork::new(ChannelConfig::default());
         let server = add_service(&mut net, &config_text("pos", may, ETH0), SERVER);
         net.send_command(server, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
@@ -190,20 +190,20 @@ fn other_requests_are_answered_by_the_rights_of_the_address() {
         answer
     };
     let every = EventList::LINK_UP;
-    let act = ClientRequest::Act(LinkActionType::PowerDown, 0);
+    let act = MihClientRequest::Act(LinkActionType::PowerDown, 0);
     for question in [
-        ClientRequest::Subscribe(every),
-        ClientRequest::Parameters,
+        MihClientRequest::Subscribe(every),
+        MihClientRequest::Parameters,
         act.clone(),
-        ClientRequest::Candidates,
-        ClientRequest::Unsubscribe(every),
+        MihClientRequest::Candidates,
+        MihClientRequest::Unsubscribe(every),
     ] {
         let answer = ask("", question.clone());
         assert_eq!(answer.status(), Some(Status::AuthorizationFailure), "{question:?}");
         let answer = ask(ALL, question.clone());
         assert_eq!(answer.status(), Some(Status::Success), "{question:?}");
     }
-    let answer = ask(ALL, ClientRequest::Parameters);
+    let answer = ask(ALL, MihClientRequest::Parameters);
     let Some(Tlv::StatusResponses(all)) = answer.get(kind::STATUS_RESPONSE_LIST) else {
         panic!("{answer:?}")
     };
@@ -215,11 +215,11 @@ fn other_requests_are_answered_by_the_rights_of_the_address() {
         (LinkActionType::LowPower, LinkActionResult::Incapable),
         (LinkActionType::None, LinkActionResult::Success),
     ] {
-        let answer = ask(ALL, ClientRequest::Act(action, 0));
+        let answer = ask(ALL, MihClientRequest::Act(action, 0));
         let Some(Tlv::LinkActionOutcomes(all)) = answer.get(kind::LINK_ACTION_RESULT_LIST) else { panic!() };
         assert_eq!(all[0].result, result);
     }
-    assert_eq!(ask("", ClientRequest::Register).status(), Some(Status::Success), "all may register");
+    assert_eq!(ask("", MihClientRequest::Register).status(), Some(Status::Success), "all may register");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn foreign_networks_and_unregistered_peers_get_no_service() {
         let mut net = MachineNetwork::new(ChannelConfig::default());
         let text = config_text("pos", ALL, ETH0).replace("192.0.2.0/24", "198.51.100.0/24");
         let server = add_service(&mut net, &text, SERVER);
-        let asker = add_client(&mut net, ClientRequest::Capabilities, transport, false);
+        let asker = add_client(&mut net, MihClientRequest::Capabilities, transport, false);
         let failed = last_response(&mut net, asker).unwrap_err();
         assert!(matches!(failed, client::MihClientEvent::Failed { .. }), "{failed:?}");
         assert!(net[server].counters().0.not_allowed > 0);
@@ -247,7 +247,7 @@ fn a_forbidden_action_is_refused_and_a_delayed_one_done_later() {
     let mut net = MachineNetwork::new(ChannelConfig::default());
     let server = add_service(&mut net, &config_text("pos", ALL, &ETH0.replace("true", "false")), SERVER);
     net.send_command(server, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
-    let act = |delay| ClientRequest::Act(LinkActionType::PowerDown, delay);
+    let act = |delay| MihClientRequest::Act(LinkActionType::PowerDown, delay);
     let at = add_client(&mut net, act(0), TransportProtocol::Udp, false);
     let answer = last_response(&mut net, at).unwrap();
     let Some(Tlv::LinkActionOutcomes(all)) = answer.get(kind::LINK_ACTION_RESULT_LIST) else { panic!() };
@@ -302,7 +302,7 @@ fn deliver_request(service: &mut MihService, message: &MihfMessage) -> Vec<Incom
     let (from, to) = (MihfId::new("x").unwrap(), MihfId::new("pos").unwrap());
     let mut octets = Vec::new();
     message.encode(mih::HeaderFlags::default(), mih::TransactionId::new(1), &from, &to, &mut octets).unwrap();
-    let (conn, remote) = (ConnId::new_accepted(99), SocketAddr::new(parse_ip(ASKER), 40_000));
+    let (conn, remote) = (ConnId::nth_accepted_connection(99), SocketAddr::new(parse_ip(ASKER), 40_000));
     let listener = ListenerId::from_number(0);
     let accepted = StreamEvent::Accepted { listener, remote, local: None, certificate: None };
     for event in [accepted, StreamEvent::Data(&octets)] {
@@ -363,13 +363,13 @@ fn other_settings_hold_at_once() {
         net.send_command(server, MihServiceCommand::Configure(Box::new(config))).unwrap();
     };
     configure(&mut net, &config_text("pos", "\"parameters\"", &ETH0.replace("eth0", "eth1")));
-    let at = add_client(&mut net, ClientRequest::Parameters, TransportProtocol::Udp, false);
+    let at = add_client(&mut net, MihClientRequest::Parameters, TransportProtocol::Udp, false);
     assert!(
         matches!(last_response(&mut net, at), Err(client::MihClientEvent::NoLinks)),
         "eth0 is told of no more"
     );
     net.send_command(server, MihServiceCommand::Link(link_up_report("eth1"))).unwrap();
-    let at = add_client(&mut net, ClientRequest::Parameters, TransportProtocol::Udp, false);
+    let at = add_client(&mut net, MihClientRequest::Parameters, TransportProtocol::Udp, false);
     assert_eq!(last_response(&mut net, at).unwrap().status(), Some(Status::Success));
     // A peer that is new is asked; one that is there no more is not.
     let peer = "[[peer]]\nid = \"mn\"\naddress = \"192.0.2.50\"\nregister = true\n";
@@ -392,14 +392,14 @@ fn nobody_exceeds_the_limits() {
     service.handle_command(Instant::ZERO, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
     let remote = |last| SocketAddr::new(IpAddr::from([192, 0, 2, last]), 1);
     let admitted = [(0, 1), (1, 1), (2, 2), (3, 3)]
-        .map(|(n, last)| service.admit_connection(ConnId::new_accepted(n), remote(last)));
+        .map(|(n, last)| service.admit_connection(ConnId::nth_accepted_connection(n), remote(last)));
     assert_eq!(admitted, [true, false, true, false]);
-    service.remove_connection(ConnId::new_accepted(0));
-    assert!(service.admit_connection(ConnId::new_accepted(4), remote(3)), "there is room again");
+    service.remove_connection(ConnId::nth_accepted_connection(0));
+    assert!(service.admit_connection(ConnId::nth_accepted_connection(4), remote(3)), "there is room again");
 
     let link = service.link_id("eth0").unwrap();
     let wanted = LinkStatusRequest {
-        states: mih::LinkStates::NONE,
+        states: mih::ReportedLinkStates::NONE,
         params: vec![LinkParamType::DATA_RATE],
         descriptors: mih::LinkDescriptors::NONE,
     };
@@ -454,7 +454,7 @@ fn a_peer_is_told_of_new_addresses() {
 fn candidates_are_links_that_are_up_and_not_where_the_host_is() {
     let eth1 = "[[interface]]\nname = \"eth1\"\n";
     let mut service = test_service(&config_text("mn", ALL, &format!("{ETH0}{eth1}")), 1);
-    let other = LinkReport { address: Some([2, 0, 0, 0, 0, 2]), ..link_up_report("eth1") };
+    let other = KernelLinkReport { address: Some([2, 0, 0, 0, 0, 2]), ..link_up_report("eth1") };
     service.handle_command(Instant::ZERO, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
     service.handle_command(Instant::ZERO, MihServiceCommand::Link(other.clone())).unwrap();
     let [here, there] = ["eth0", "eth1"].map(|name| service.link_id(name).unwrap());
@@ -467,11 +467,11 @@ fn candidates_are_links_that_are_up_and_not_where_the_host_is() {
     };
     let mut permitted = said(HandoverStatus::Permitted);
     permitted.push(Tlv::PreferredLinks(vec![PreferredLink::new(list)]));
-    assert_eq!(service.candidate_response(&asked), permitted);
+    assert_eq!(service.candidate_query_params(&asked), permitted);
     service
-        .handle_command(Instant::ZERO, MihServiceCommand::Link(LinkReport { up: false, ..other }))
+        .handle_command(Instant::ZERO, MihServiceCommand::Link(KernelLinkReport { up: false, ..other }))
         .unwrap();
-    assert_eq!(service.candidate_response(&asked), said(HandoverStatus::Declined));
+    assert_eq!(service.candidate_query_params(&asked), said(HandoverStatus::Declined));
 }
 
 #[test]
@@ -493,9 +493,9 @@ fn an_answer_whose_request_is_forgotten_is_counted() {
 fn named_asker(
     net: &mut MachineNetwork,
     address: &str,
-    question: ClientRequest,
+    question: MihClientRequest,
     follow: bool,
-) -> HostHandle<MihClient> {
+) -> NetworkHostHandle<MihClient> {
     let mut mih = mih::MihfConfig::new(MihfId::new("asker").unwrap());
     (mih.by_transport, mih.locals) = (true, vec![parse_ip(address)]);
     (mih.timing.response, mih.timing.retransmission) = (Some(Duration::from_secs(9)), Duration::from_secs(3));
@@ -515,19 +515,19 @@ fn indications_stay_with_the_address_that_subscribed() {
     let mut net = MachineNetwork::new(ChannelConfig::default());
     let server = add_service(&mut net, &config_text("pos", ALL, ETH0), SERVER);
     net.send_command(server, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
-    let honest = named_asker(&mut net, ASKER, ClientRequest::Subscribe(EventList::LINK_DOWN), true);
+    let honest = named_asker(&mut net, ASKER, MihClientRequest::Subscribe(EventList::LINK_DOWN), true);
     last_response(&mut net, honest).unwrap();
     for question in [
-        ClientRequest::Subscribe(EventList::LINK_DOWN),
-        ClientRequest::Unsubscribe(EventList::LINK_DOWN),
-        ClientRequest::Deregister,
-        ClientRequest::Act(LinkActionType::PowerDown, 0),
+        MihClientRequest::Subscribe(EventList::LINK_DOWN),
+        MihClientRequest::Unsubscribe(EventList::LINK_DOWN),
+        MihClientRequest::Deregister,
+        MihClientRequest::Act(LinkActionType::PowerDown, 0),
     ] {
         let stranger = named_asker(&mut net, "192.0.2.66", question.clone(), false);
         let answer = last_response(&mut net, stranger).unwrap();
         assert_eq!(answer.status(), Some(Status::AuthorizationFailure), "{question:?}");
     }
-    let stranger = named_asker(&mut net, "192.0.2.66", ClientRequest::Capabilities, true);
+    let stranger = named_asker(&mut net, "192.0.2.66", MihClientRequest::Capabilities, true);
     net.run_for(Duration::from_secs(5));
     net.take_events(stranger);
     net.take_events(honest);
@@ -550,7 +550,7 @@ fn a_subscriber_that_has_moved_subscribes_anew() {
     let mut net = MachineNetwork::new(ChannelConfig::default());
     let server = add_service(&mut net, &config_text("pos", ALL, ETH0), SERVER);
     net.send_command(server, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
-    let subscribe = ClientRequest::Subscribe(EventList::LINK_DOWN);
+    let subscribe = MihClientRequest::Subscribe(EventList::LINK_DOWN);
     let old = named_asker(&mut net, ASKER, subscribe.clone(), true);
     last_response(&mut net, old).unwrap();
     net.set_address_down(parse_ip(ASKER), true);
@@ -654,7 +654,7 @@ fn subscribe_to(link: LinkId) -> MihfMessage {
 #[test]
 fn a_subscription_ends_with_the_registration() {
     let all =
-        format!("{}[[allow]]\nprefix = \"192.0.2.9/32\"\nmay = [{ALL}]\n", config_text("pos", "", ETH0));
+        format!("{}[[allow]]\nprefix = \"192.0.2.9/32\"\nrights = [{ALL}]\n", config_text("pos", "", ETH0));
     let mut service = test_service(&all, 1);
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     service.handle_command(at(1), MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
@@ -810,7 +810,7 @@ fn actions_of_one_request_on_one_interface_are_done_once() {
     assert_eq!((service.counters.answered, service.counters.late, service.pending.len()), (1, 0, 0));
 }
 
-/// Who reads the events can tell functions of the configuration, which are few, from all others.
+/// Events tell the few configured functions from all others.
 #[test]
 fn events_say_whether_their_function_is_configured() {
     let peer = "[[peer]]\nid = \"mn\"\naddress = \"192.0.2.9\"\n";

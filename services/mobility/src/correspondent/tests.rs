@@ -38,7 +38,7 @@ fn binding_update(from: IpAddr, home: IpAddr, sequence: u16, acknowledge: bool) 
     (path, octets)
 }
 
-/// Where datagrams go, with their octets.
+/// Returns the destinations and octets of the sent datagrams.
 fn drain_datagrams(machine: &mut TestMachine<CorrespondentNode>) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut sent = Vec::new();
     let mut buf = Vec::new();
@@ -55,7 +55,7 @@ fn the_flow_keeps_its_rate_and_follows_the_binding() {
     machine.handle_command(at_millis(0), CorrespondentCommand::Start).unwrap();
     assert!(machine.handle_command(at_millis(0), CorrespondentCommand::Start).is_err());
     assert_eq!(machine.poll_timeout(), Some(at_millis(500)));
-    // The host comes late: two packets are due.
+    // The host calls late: two packets are due.
     machine.handle_input(at_millis(1100), MachineInput::Timeout);
     let sent = drain_datagrams(&mut machine);
     let numbers: Vec<_> =
@@ -82,7 +82,7 @@ fn updates_that_change_nothing_are_no_redirection() {
     let mut machine = test_correspondent(None);
     for (from, home, sequence, acknowledge, answers) in [
         (CARE_OF, HOME, 1, false, 0),
-        // The same update again is refused, with an acknowledgement that it did not request.
+        // A repeated update is rejected, with an acknowledgement although it requests none.
         (CARE_OF, HOME, 1, false, 1),
         (CARE_OF, HOME, 2, true, 1),
         (CARE_OF, CARE_OF, 3, true, 1),
@@ -144,7 +144,10 @@ fn a_flow_moves_when_its_new_address_has_answered() {
         interval: Duration::from_millis(500),
         packets: None,
         longest_binding: Duration::from_secs(100),
-        proof: Some(CareOfProof { networks: Vec::new(), rng: usher_core::SecureRng::from_seed([1; 32]) }),
+        proof: Some(CareOfVerificationConfig {
+            networks: Vec::new(),
+            rng: usher_core::SecureRng::from_seed([1; 32]),
+        }),
     }));
     machine.handle_command(at_millis(0), CorrespondentCommand::Start).unwrap();
     drain_datagrams(&mut machine);

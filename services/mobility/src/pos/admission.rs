@@ -6,14 +6,14 @@ use usher_mih::MihfId;
 
 /// The stations that use or reserve a network's resources.
 #[derive(Clone, Debug)]
-pub struct AdmissionControl {
+pub struct StationAdmissionTable {
     capacity: usize,
     reserve: Duration,
     attached: BTreeSet<MihfId>,
     reserved: BTreeMap<MihfId, Instant>,
 }
 
-impl AdmissionControl {
+impl StationAdmissionTable {
     /// Creates the resources of `capacity` stations. A reservation expires after `reserve`.
     #[must_use]
     pub const fn new(capacity: u32, reserve: Duration) -> Self {
@@ -21,12 +21,12 @@ impl AdmissionControl {
     }
     /// Returns the number of attached stations.
     #[must_use]
-    pub fn attached_count(&self) -> usize {
+    pub fn attached_station_count(&self) -> usize {
         self.attached.len()
     }
     /// Returns the number of reservations.
     #[must_use]
-    pub fn reserved_count(&self) -> usize {
+    pub fn reserved_station_count(&self) -> usize {
         self.reserved.len()
     }
     /// True if the station has a reservation.
@@ -42,7 +42,7 @@ impl AdmissionControl {
             || self.attached.len() + self.reserved.len() < self.capacity
     }
     /// Makes or extends a station's reservation. False if there is no room.
-    pub fn reserve_for(&mut self, now: Instant, station: &MihfId) -> bool {
+    pub fn reserve_for_station(&mut self, now: Instant, station: &MihfId) -> bool {
         let room = self.has_room(station);
         if room && !self.attached.contains(station) {
             self.reserved.insert(station.clone(), now + self.reserve);
@@ -85,31 +85,31 @@ mod tests {
 
     #[test]
     fn a_reservation_holds_a_place_until_it_expires() {
-        let mut admission = AdmissionControl::new(1, Duration::from_secs(5));
-        assert!(admission.reserve_for(at_seconds(0), &mihf_id("a")));
-        assert!(!admission.reserve_for(at_seconds(0), &mihf_id("b")));
+        let mut admission = StationAdmissionTable::new(1, Duration::from_secs(5));
+        assert!(admission.reserve_for_station(at_seconds(0), &mihf_id("a")));
+        assert!(!admission.reserve_for_station(at_seconds(0), &mihf_id("b")));
         assert!(admission.has_room(&mihf_id("a")) && !admission.has_room(&mihf_id("b")));
-        assert!(admission.reserve_for(at_seconds(2), &mihf_id("a")));
+        assert!(admission.reserve_for_station(at_seconds(2), &mihf_id("a")));
         assert_eq!(admission.next_expiry(), Some(at_seconds(7)));
         assert_eq!(
             (admission.expire_reservations(at_seconds(6)), admission.expire_reservations(at_seconds(7))),
             (0, 1)
         );
-        assert!(admission.reserve_for(at_seconds(7), &mihf_id("b")));
-        assert_eq!((admission.attached_count(), admission.reserved_count()), (0, 1));
+        assert!(admission.reserve_for_station(at_seconds(7), &mihf_id("b")));
+        assert_eq!((admission.attached_station_count(), admission.reserved_station_count()), (0, 1));
     }
 
     #[test]
     fn a_station_that_came_needs_no_reservation() {
-        let mut admission = AdmissionControl::new(1, Duration::from_secs(5));
-        assert!(admission.reserve_for(at_seconds(0), &mihf_id("a")));
+        let mut admission = StationAdmissionTable::new(1, Duration::from_secs(5));
+        assert!(admission.reserve_for_station(at_seconds(0), &mihf_id("a")));
         admission.attach_station(&mihf_id("a"));
         assert_eq!(
-            (admission.attached_count(), admission.reserved_count(), admission.next_expiry()),
+            (admission.attached_station_count(), admission.reserved_station_count(), admission.next_expiry()),
             (1, 0, None)
         );
-        assert!(admission.reserve_for(at_seconds(0), &mihf_id("a")));
-        assert_eq!(admission.reserved_count(), 0);
+        assert!(admission.reserve_for_station(at_seconds(0), &mihf_id("a")));
+        assert_eq!(admission.reserved_station_count(), 0);
         assert!(!admission.has_room(&mihf_id("b")));
         admission.remove_station(&mihf_id("a"));
         assert!(admission.has_room(&mihf_id("b")));

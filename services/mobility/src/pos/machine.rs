@@ -1,7 +1,7 @@
 //! The point of service's machine.
 
 use super::table::{Action, On, PointOfServiceTable, State};
-use super::{AdmissionControl, HandoverTrigger, PosCommand, PosConfig, PosCounters, PosEvent};
+use super::{HandoverTrigger, PosCommand, PosConfig, PosCounters, PosEvent, StationAdmissionTable};
 use crate::link::LinkEvent;
 use crate::messages;
 use crate::requests::{PendingRequest, RequestQueue};
@@ -10,8 +10,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    ChildMachine, CommandError, Instant, Machine, MachineInput, ModelRng, NoJob, OutputOf, OutputQueue,
-    WorkRecord,
+    ChildMachine, CommandError, Instant, Machine, MachineInput, MachineOutputOf, NoJob, OutputQueue,
+    SimulationRng, WorkRecord,
 };
 use usher_mih::{
     self as mih, IncomingRequestId, LinkTupleId, MessageId, Mihf, MihfId, MihfMessage, Status, Tlv,
@@ -50,7 +50,7 @@ pub struct PointOfService {
     mihf: ChildMachine<Mihf>,
     started: bool,
     clients: BTreeMap<MihfId, StationEntry>,
-    admission: AdmissionControl,
+    admission: StationAdmissionTable,
     requests: RequestQueue,
     token: u64,
     open: BTreeMap<u64, TransactionPurpose>,
@@ -63,7 +63,7 @@ pub struct PointOfService {
 impl PointOfService {
     /// Creates a point of service.
     #[must_use]
-    pub fn new(config: PosConfig, rng: ModelRng) -> Self {
+    pub fn new(config: PosConfig, rng: SimulationRng) -> Self {
         let client = |c: &super::ServedStation| {
             let client = StationEntry {
                 link: c.link.clone(),
@@ -79,7 +79,7 @@ impl PointOfService {
             mihf: ChildMachine::without_slot(Mihf::new(config.mih.clone(), rng)),
             started: false,
             clients: config.clients.iter().map(client).collect(),
-            admission: AdmissionControl::new(config.capacity, config.reserve),
+            admission: StationAdmissionTable::new(config.capacity, config.reserve),
             requests: RequestQueue::new(config.max_requests),
             token: 0,
             open: BTreeMap::new(),
@@ -101,7 +101,7 @@ impl PointOfService {
     }
     /// Returns the resources of its network.
     #[must_use]
-    pub const fn admission(&self) -> &AdmissionControl {
+    pub const fn admission(&self) -> &StationAdmissionTable {
         &self.admission
     }
     /// Returns the state of a station's handover; `None`: the station is unknown.
@@ -139,31 +139,31 @@ impl PointOfService {
                 self.outputs.push_event(PosEvent::HandoverStarted { station: station.clone() });
             }
             Action::Inquire => {
-                let message = target.map(|target| messages::query_resources(station, &target));
-                self.send_for_station(now, station, neighbour.map(|n| n.peer.id.clone()), message);
+                let message = target.map(|target| messages::query_resources_request(station, &target));
+                self.send_handover_request(now, station, neighbour.map(|n| n.peer.id.clone()), message);
             }
             Action::Book => {
-                let message = target.map(|target| messages::n2n_commit(station, &target));
-                self.send_for_station(now, station, neighbour.map(|n| n.peer.id.clone()), message);
+                let message = target.map(|target| messages::n2n_commit_request(station, &target));
+                self.send_handover_request(now, station, neighbour.map(|n| n.peer.id.clone()), message);
             }
             Action::Ask => {
-                let message = target.map(|target| messages::net_candidate_query(&target));
-                self.send_for_station(now, station, Some(station.clone()), message);
+                let message = target.map(|target| messages::net_candidate_query_request(&target));
+                self.send_handover_request(now, station, Some(station.clone()), message);
             }
             Action::Tell => {
-                let message = target.map(|target| messages::net_commit(&target));
-                self.send_for_station(now, station, Some(station.clone()), message);
+                let message = target.map(|target| messages::net_commit_request(&target));
+                self.send_handover_request(now, station, Some(station.clone()), message);
             }
             Action::Offer => {
                 let link = client.link.clone();
-                let message = target.map(|target| messages::mn_candidates(&link, &target));
+                let message = target.map(|target| messages::mn_candidate_query_response(&link, &target));
                 self.answer_station(now, station, message);
             }
             Action::Grant => {
-                self.answer_station(now, station, target.map(|target| messages::mn_committed(&target)))
+                self.answer_station(now, station, target.map(|target| messages::mn_commit_response(&target)))
             }
-            Action::Deny => self.deny_station(now, station, Status::Rejected),
-            Action::Regret => self.deny_station(now, station, Status::NetworkError),
+            Action::Deny => self.refuse_station_request(now, station, Status::Rejected),
+            Action::Regret => self.refuse_station_request(now, station, Status::NetworkError),
             Action::BreakOff => {
                 self.counters.broken_off += 1;
                 self.outputs.push_event(PosEvent::BrokenOff { station: station.clone() });
@@ -179,7 +179,7 @@ impl PointOfService {
     }
 
     /// Sends a request of a station's controller. Without a destination it counts as lost.
-    fn send_for_station(
+    fn send_handover_request(
         &mut self,
         now: Instant,
         station: &MihfId,
@@ -220,7 +220,7 @@ impl PointOfService {
         }
     }
 
-    fn deny_station(&mut self, now: Instant, station: &MihfId, status: Status) {
+    fn refuse_station_request(&mut self, now: Instant, station: &MihfId, status: Status) {
         let asked = self.clients.get_mut(station).and_then(|client| client.pending_request.take());
         if let Some((transaction, id)) = asked {
             self.refuse_request(now, transaction, id, status);
@@ -260,7 +260,7 @@ impl PointOfService {
         match event {
             mih::MihfEvent::Done { token, result } => {
                 let on = match result {
-                    Ok(Some(response)) if !messages::is_granted(&response) => On::Refused,
+                    Ok(Some(response)) if !messages::is_handover_granted(&response) => On::Refused,
                     Ok(_) => On::Granted,
                     Err(_) => On::Failed,
                 };
@@ -359,12 +359,12 @@ impl PointOfService {
                 self.expire_reservations(now);
                 let room = messages::station_id(&message).is_none_or(|id| self.admission.has_room(id));
                 self.counters.no_resources += u64::from(!room);
-                self.send_response(now, transaction, messages::resources_response(room));
+                self.send_response(now, transaction, messages::query_resources_response(room));
             }
             MessageId::N2N_HO_COMMIT_REQUEST => {
                 self.expire_reservations(now);
-                let room =
-                    messages::station_id(&message).is_some_and(|id| self.admission.reserve_for(now, id));
+                let room = messages::station_id(&message)
+                    .is_some_and(|id| self.admission.reserve_for_station(now, id));
                 *if room { &mut self.counters.reserved } else { &mut self.counters.no_resources } += 1;
                 let status = if room { Status::Success } else { Status::Rejected };
                 self.send_response(now, transaction, messages::status_response(message.id, status));
@@ -419,7 +419,7 @@ impl PointOfService {
         match self.config.neighbour.as_ref().map(|n| n.peer.id.clone()) {
             Some(to) => {
                 let token = self.allocate_token(TransactionPurpose::Completion(transaction));
-                self.submit_message(now, token, to, messages::n2n_complete(&station, message));
+                self.submit_message(now, token, to, messages::n2n_complete_request(&station, message));
             }
             None => {
                 let answer = messages::status_response(message.id, Status::Success);
@@ -483,7 +483,9 @@ impl Machine for PointOfService {
 
     fn handle_command(&mut self, now: Instant, command: PosCommand) -> Result<(), CommandError> {
         match command {
-            PosCommand::Start if self.started => return Err(CommandError::WrongState("it has been started")),
+            PosCommand::Start if self.started => {
+                return Err(CommandError::WrongState("the point of service has already started"));
+            }
             PosCommand::Start => {
                 self.started = true;
                 let clients = self.config.clients.iter().map(|client| &client.peer);
@@ -508,7 +510,7 @@ impl Machine for PointOfService {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

@@ -1,7 +1,7 @@
 //! The point of service's controller, with one instance for each station.
 
 use crate::step::Step;
-use usher_core::automaton::RowOf;
+use usher_core::automaton::AutomatonRow;
 use usher_core::{automaton, names};
 
 names! {
@@ -31,7 +31,7 @@ names! {
 }
 
 names! {
-    /// What can happen.
+    /// An event.
     pub On {
         /// MIH_MN_HO_Candidate_Query request, after its processing.
         Query,
@@ -39,11 +39,11 @@ names! {
         Commit,
         /// The station's link is going down, and the network leads.
         Trigger,
-        /// What was sent was answered with success.
+        /// The request was answered with success.
         Granted,
-        /// It was answered otherwise.
+        /// The request was answered with a failure.
         Refused,
-        /// It was lost for good, or not answered.
+        /// The request was lost, or not answered.
         Failed,
         /// The station has gone to the other network.
         Completed,
@@ -53,7 +53,7 @@ names! {
 }
 
 names! {
-    /// What is done.
+    /// An action.
     pub Action {
         /// This step is over.
         Over(Step),
@@ -77,7 +77,7 @@ names! {
         Regret,
         /// The handover that the network led has failed.
         BreakOff,
-        /// What is out is given up.
+        /// Abandon the outstanding request.
         Abandon,
         /// Count that it was forgotten.
         Forget,
@@ -87,78 +87,78 @@ names! {
 automaton! {
     /// The controller. Other events do not change the state: a request is answered with status Rejected, anything
     /// else is counted.
-    pub PointOfServiceTable("mobility-pos", "of our own: the order of messages is IEEE 802.21-2008's"):
+    pub PointOfServiceTable("mobility-pos", "Usher's own, with the message order of IEEE 802.21-2008"):
         State from Idle, on On, do Action;
     Idle {
         Query => [Inquire] Inquiring;
         Commit => [Book] Booking;
         Trigger => [Begin, Inquire] Checking;
         Completed => [] Idle;
-        ! ignored [Granted, Refused, Failed, Forgotten]: "nothing is out, and nothing to be forgotten";
+        ! ignored [Granted, Refused, Failed, Forgotten]: "no request is outstanding, and no handover can expire";
     }
     Inquiring {
         Granted => [Offer] Offered;
         Refused => [Deny] Idle;
         Failed => [Regret] Idle;
         Completed => [Abandon, Deny] Idle;
-        ! ignored [Query, Commit, Trigger, Forgotten]: "one request at a time, and an answer comes";
+        ! ignored [Query, Commit, Trigger, Forgotten]: "only one request at a time, and its answer will come";
     }
     Offered {
         Query => [Inquire] Inquiring;
         Commit => [Book] Booking;
         Completed => [] Idle;
         Forgotten => [Forget] Idle;
-        ! ignored [Trigger, Granted, Refused, Failed]: "nothing is out";
+        ! ignored [Trigger, Granted, Refused, Failed]: "no request is outstanding";
     }
     Booking {
         Granted => [Grant] Booked;
         Refused => [Deny] Idle;
         Failed => [Regret] Idle;
         Completed => [Abandon, Deny] Idle;
-        ! ignored [Query, Commit, Trigger, Forgotten]: "one request at a time, and an answer comes";
+        ! ignored [Query, Commit, Trigger, Forgotten]: "only one request at a time, and its answer will come";
     }
     Booked {
         Completed => [] Idle;
         Forgotten => [Forget] Idle;
-        ! ignored [Query, Commit, Trigger, Granted, Refused, Failed]: "the station is on its way";
+        ! ignored [Query, Commit, Trigger, Granted, Refused, Failed]: "the station is changing networks";
     }
     Checking {
         Granted => [Over(Step::Resources), Ask] Asking;
         Refused => [BreakOff] Idle;
         Failed => [BreakOff] Idle;
         Completed => [Abandon, BreakOff] Idle;
-        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer will come";
     }
     Asking {
         Granted => [Over(Step::Candidate), Book] Reserving;
         Refused => [BreakOff] Idle;
         Failed => [BreakOff] Idle;
         Completed => [Abandon, BreakOff] Idle;
-        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer will come";
     }
     Reserving {
         Granted => [Over(Step::Reservation), Tell] Telling;
         Refused => [BreakOff] Idle;
         Failed => [BreakOff] Idle;
         Completed => [Abandon, BreakOff] Idle;
-        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer will come";
     }
     Telling {
         Granted => [Over(Step::Commit)] Leaving;
         Refused => [BreakOff] Idle;
         Failed => [] Leaving;
         Completed => [Abandon] Idle;
-        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer comes";
+        ! ignored [Query, Commit, Trigger, Forgotten]: "the network leads, and an answer will come";
     }
     Leaving {
         Completed => [] Idle;
         Forgotten => [Forget] Idle;
-        ! ignored [Query, Commit, Trigger, Granted, Refused, Failed]: "the station is on its way";
+        ! ignored [Query, Commit, Trigger, Granted, Refused, Failed]: "the station is changing networks";
     }
 }
 
 /// A row of this controller.
-pub type PosRow = RowOf<PointOfServiceTable>;
+pub type PosTransitionRow = AutomatonRow<PointOfServiceTable>;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::table::{Action, On, State, StationTable};
 use super::{
-    BINDING_SOCKET, CommitAnswer, FLOW_SERVING, FLOW_TARGET, HandoverFailure, HandoverInitiation, MIHF,
+    BINDING_SOCKET, CommitAnswer, FLOW_SERVING, FLOW_TARGET, HandoverFailure, HandoverInitiatingSide, MIHF,
     OnFailure, StationCommand, StationConfig, StationCounters, StationEvent,
 };
 use crate::flow;
@@ -14,13 +14,13 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    ChildMachine, CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, ModelRng, NoJob,
-    OutputOf, OutputQueue, Transmit, WorkRecord,
+    ChildMachine, CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutputOf,
+    NoJob, OutputQueue, SimulationRng, Transmit, WorkRecord,
 };
 use usher_mih::{
     self as mih, EventList, IncomingRequestId, MessageId, Mihf, MihfId, MihfMessage, MihfPeer, Status,
 };
-use usher_mip::{AckOutcome, BindingRegistration, BindingUpdate, MobilityPacket};
+use usher_mip::{BindingAckOutcome, BindingRegistration, BindingUpdate, MobilityPacket};
 
 /// The token of MIH_Register; those of handovers count up from the next number.
 const REGISTER: u64 = 0;
@@ -74,7 +74,7 @@ pub struct MobileStation {
 impl MobileStation {
     /// Creates a station.
     #[must_use]
-    pub fn new(config: StationConfig, mut rng: ModelRng) -> Self {
+    pub fn new(config: StationConfig, mut rng: SimulationRng) -> Self {
         let sequence = rng.next_u64() as u16;
         let requests = RequestQueue::new(config.max_requests);
         let registration = BindingRegistration::new(config.binding, sequence);
@@ -122,7 +122,7 @@ impl MobileStation {
         let Some(row) = StationTable::step(self.state, on) else { return false };
         self.state = row.to;
         if row.to != row.from {
-            // The pending retry of a binding refresh does not depend on the completion.
+            // The end of the state Completing does not affect a pending retry of a binding refresh.
             if row.from != State::Completing {
                 self.retry_at = None;
             }
@@ -132,7 +132,7 @@ impl MobileStation {
             self.perform_action(now, on, *action);
         }
         if row.to != State::Surveying {
-            // The scan no longer answers the query that caused it.
+            // The state Surveying has ended, so no scan answers the candidate query that caused it.
             if let Some((transaction, id)) = self.pending_candidate_query.take() {
                 self.refuse_request(now, transaction, id, Status::UnspecifiedFailure);
             }
@@ -174,30 +174,30 @@ impl MobileStation {
             }
             Action::Begin if self.handover.is_none() => self.start_handover(now),
             Action::Begin => {}
-            Action::Scan => self.command_link(StationInterface::Target, LinkCommand::Scan),
-            Action::Enter => self.command_link(StationInterface::Target, LinkCommand::Connect),
+            Action::Scan => self.send_link_command(StationInterface::Target, LinkCommand::Scan),
+            Action::Enter => self.send_link_command(StationInterface::Target, LinkCommand::Connect),
             Action::Release if self.detached => {}
-            Action::Release => self.command_link(StationInterface::Serving, LinkCommand::Disconnect),
+            Action::Release => self.send_link_command(StationInterface::Serving, LinkCommand::Disconnect),
             Action::Report => self.report_going_down(now),
             Action::Query => {
-                let query = messages::mn_candidate_query(serving_link, target_link);
+                let query = messages::mn_candidate_query_request(serving_link, target_link);
                 self.send_message(now, self.config.serving.id.clone(), query);
             }
             Action::Commit => {
-                let commit = messages::mn_commit(target_link);
+                let commit = messages::mn_commit_request(target_link);
                 self.send_message(now, self.config.serving.id.clone(), commit);
             }
             Action::Complete => {
-                let complete = messages::mn_complete(serving_link, target_link);
+                let complete = messages::mn_complete_request(serving_link, target_link);
                 let to = self.config.target.as_ref().unwrap_or(&self.config.serving).id.clone();
                 self.send_message(now, to, complete);
             }
             Action::Answer => {
-                let answer = messages::net_candidates(serving_link, Some(target_link));
+                let answer = messages::net_candidate_query_response(serving_link, Some(target_link));
                 self.answer_query(now, answer);
             }
             Action::AnswerNone => {
-                let answer = messages::net_candidates(serving_link, None);
+                let answer = messages::net_candidate_query_response(serving_link, None);
                 self.answer_query(now, answer);
             }
             Action::Redirect => {
@@ -211,7 +211,7 @@ impl MobileStation {
                     self.command_mihf(now, mih::MihfCommand::Abandon { token });
                 }
             }
-            Action::BreakOff => self.break_off(on),
+            Action::BreakOff => self.record_handover_failure(on),
             Action::Resume => {
                 if let Some(handover) = &mut self.handover {
                     handover.failure = None;
@@ -226,14 +226,14 @@ impl MobileStation {
         }
     }
 
-    fn command_link(&mut self, interface: StationInterface, command: LinkCommand) {
+    fn send_link_command(&mut self, interface: StationInterface, command: LinkCommand) {
         if command == LinkCommand::Scan {
             self.found = false;
         }
         self.outputs.push_event(StationEvent::LinkCommand { interface, command });
     }
 
-    fn break_off(&mut self, on: On) {
+    fn record_handover_failure(&mut self, on: On) {
         self.counters.broken_off += 1;
         let failure = match on {
             On::Refused => HandoverFailure::Refused,
@@ -327,7 +327,7 @@ impl MobileStation {
 
     fn answer_commit(&mut self, now: Instant, transaction: IncomingRequestId) {
         self.counters.answered += 1;
-        let message = messages::net_committed(&self.config.target_link);
+        let message = messages::net_commit_response(&self.config.target_link);
         self.command_mihf(now, mih::MihfCommand::Respond { transaction, message });
     }
 
@@ -348,7 +348,7 @@ impl MobileStation {
         match event {
             mih::MihfEvent::Done { token, result } => {
                 let on = match result {
-                    Ok(Some(response)) if !messages::is_granted(&response) => On::Refused,
+                    Ok(Some(response)) if !messages::is_handover_granted(&response) => On::Refused,
                     Ok(_) => On::Granted,
                     Err(mih::TransactionError::NoResponse) => On::Unanswered,
                     Err(_) => On::Failed,
@@ -453,8 +453,8 @@ impl MobileStation {
             (StationInterface::Serving, LinkEvent::GoingDown { time_to_loss: within }) => {
                 self.forecast = within;
                 let on = match self.config.initiation {
-                    HandoverInitiation::Station => On::LeavingStation,
-                    HandoverInitiation::Network => On::LeavingNetwork,
+                    HandoverInitiatingSide::Station => On::LeavingStation,
+                    HandoverInitiatingSide::Network => On::LeavingNetwork,
                 };
                 self.apply_event(now, on)
             }
@@ -494,7 +494,7 @@ impl MobileStation {
         self.outputs.push_event(StationEvent::Received { sequence, interface });
     }
 
-    fn receive_binding(&mut self, now: Instant, from: IpAddr, data: &[u8]) {
+    fn handle_binding_packet(&mut self, now: Instant, from: IpAddr, data: &[u8]) {
         let Ok(packet) = MobilityPacket::parse(data) else {
             self.counters.malformed_bindings += 1;
             return;
@@ -506,22 +506,22 @@ impl MobileStation {
             usher_mip::MobilityMessage::Acknowledgement(ack) if theirs => {
                 self.registration.handle_acknowledgement(now, ack)
             }
-            _ => AckOutcome::Stale,
+            _ => BindingAckOutcome::Stale,
         };
         self.outputs.push_work(WorkRecord { label: work::BINDING, units: 1 });
         match heard {
-            // A refresh changes no state.
-            AckOutcome::Bound(_) => drop(self.apply_event(now, On::Bound)),
-            AckOutcome::Refused(_) => {
+            // The acknowledgement may be for a refresh, which changes no state.
+            BindingAckOutcome::Bound(_) => drop(self.apply_event(now, On::Bound)),
+            BindingAckOutcome::Refused(_) => {
                 self.counters.bindings_refused += 1;
                 self.apply_event(now, On::Unbound);
             }
-            AckOutcome::Raised => self.registration_due(now),
-            AckOutcome::Stale => self.counters.stale_bindings += 1,
+            BindingAckOutcome::Raised => self.handle_registration_timeout(now),
+            BindingAckOutcome::Stale => self.counters.stale_bindings += 1,
         }
     }
 
-    fn registration_due(&mut self, now: Instant) {
+    fn handle_registration_timeout(&mut self, now: Instant) {
         if let Some(update) = self.registration.handle_timeout(now) {
             self.send_binding_update(update);
         }
@@ -533,7 +533,7 @@ impl MobileStation {
         while let Some(request) = self.requests.pop_due(now) {
             self.act_upon(now, request);
         }
-        self.registration_due(now);
+        self.handle_registration_timeout(now);
         if self.register_at.is_some_and(|at| at <= now) {
             self.send_registration(now);
         }
@@ -562,7 +562,7 @@ impl Machine for MobileStation {
                 self.receive_data(StationInterface::Target, data);
             }
             MachineInput::Datagram { path, data } if path.socket == BINDING_SOCKET => {
-                self.receive_binding(now, path.remote.ip(), data)
+                self.handle_binding_packet(now, path.remote.ip(), data)
             }
             MachineInput::Timeout => self.expire_timers(now),
             _ => self.counters.unexpected += 1,
@@ -573,7 +573,7 @@ impl Machine for MobileStation {
     fn handle_command(&mut self, now: Instant, command: StationCommand) -> Result<(), CommandError> {
         match command {
             StationCommand::Start if self.started => {
-                return Err(CommandError::WrongState("it has been started"));
+                return Err(CommandError::WrongState("the station has already started"));
             }
             StationCommand::Start => {
                 self.started = true;
@@ -586,7 +586,7 @@ impl Machine for MobileStation {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

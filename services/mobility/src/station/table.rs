@@ -1,7 +1,7 @@
 //! The station's handover controller.
 
 use crate::step::Step;
-use usher_core::automaton::RowOf;
+use usher_core::automaton::AutomatonRow;
 use usher_core::{automaton, names};
 
 names! {
@@ -37,7 +37,7 @@ names! {
 }
 
 names! {
-    /// What can happen.
+    /// An event.
     pub On {
         /// The old link will be lost, and the station leads.
         LeavingStation,
@@ -57,13 +57,13 @@ names! {
         Up,
         /// The new link is down, or did not come up.
         Down,
-        /// What was sent was answered with success, or an indication was delivered.
+        /// The request was answered with success, or the indication was delivered.
         Granted,
-        /// It was answered otherwise.
+        /// The request was answered with a failure.
         Refused,
-        /// It was lost for good: not acknowledged, or not sent at all.
+        /// The message was lost: not acknowledged, or not sent at all.
         Failed,
-        /// It has not been answered in time, and nothing says that it was lost.
+        /// The request was not answered in time, although perhaps not lost.
         Unanswered,
         /// MIH_Net_HO_Candidate_Query request, after its processing.
         Asked,
@@ -79,7 +79,7 @@ names! {
 }
 
 names! {
-    /// What is done.
+    /// An action.
     pub Action {
         /// This step is over.
         Over(Step),
@@ -109,7 +109,7 @@ names! {
         Complete,
         /// Disconnect the old link, if it is not down.
         Release,
-        /// What is out is given up.
+        /// Abandon the outstanding message.
         Abandon,
         /// The exchange has failed.
         BreakOff,
@@ -125,7 +125,7 @@ names! {
 automaton! {
     /// The controller. Other events do not change the state: a request is answered with status Rejected, anything
     /// else is counted.
-    pub StationTable("mobility-station", "of our own: the order of messages is IEEE 802.21-2008's"):
+    pub StationTable("mobility-station", "Usher's own, with the message order of IEEE 802.21-2008"):
         State from Resting, on On, do Action;
     Resting {
         LeavingStation => [Begin, Scan] Scanning;
@@ -135,7 +135,7 @@ automaton! {
         Lost => [Begin, BreakOff, Scan] Searching;
         LostKnown => [Begin, BreakOff, Enter] Entering;
         ! ignored [Back, Found, NotFound, Up, Down, Granted, Refused, Failed, Unanswered, Bound, Unbound,
-            Retry]: "no handover is under way, and nothing is out";
+            Retry]: "no handover is in progress, and no request is outstanding";
     }
     Scanning {
         Found => [Over(Step::Scan), Query] Querying;
@@ -143,7 +143,7 @@ automaton! {
         Lost => [Over(Step::Wait), BreakOff] Searching;
         LostKnown => [Over(Step::Wait), BreakOff] Searching;
         ! ignored [LeavingStation, LeavingNetwork, Back, Up, Down, Granted, Refused, Failed, Unanswered,
-            Asked, Told, Bound, Unbound, Retry]: "the scan's result is waited for, and nothing is out";
+            Asked, Told, Bound, Unbound, Retry]: "the scan is running, and no request is outstanding";
     }
     Querying {
         Granted => [Over(Step::Resources), Commit] Committing;
@@ -153,7 +153,7 @@ automaton! {
         LostKnown => [Over(Step::Wait), Abandon, BreakOff, Enter] Entering;
         ! never [Lost]: "a scan has found the new network";
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Asked, Told, Bound,
-            Unbound, Retry]: "the answer is waited for";
+            Unbound, Retry]: "the answer is outstanding";
     }
     Committing {
         Granted => [Over(Step::Commit), Enter] Entering;
@@ -163,7 +163,7 @@ automaton! {
         LostKnown => [Over(Step::Wait), Abandon, BreakOff, Enter] Entering;
         ! never [Lost]: "a scan has found the new network";
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Asked, Told, Bound,
-            Unbound, Retry]: "the answer is waited for";
+            Unbound, Retry]: "the answer is outstanding";
     }
     Reporting {
         Granted => [] Reporting;
@@ -173,7 +173,7 @@ automaton! {
         Lost => [Over(Step::Wait), Abandon, BreakOff, Scan] Searching;
         LostKnown => [Over(Step::Wait), Abandon, BreakOff, Enter] Entering;
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Refused, Unanswered,
-            Bound, Unbound, Retry]: "the network's question is waited for";
+            Bound, Unbound, Retry]: "the network's query is outstanding";
     }
     Surveying {
         Granted => [] Surveying;
@@ -184,7 +184,7 @@ automaton! {
         Lost => [Over(Step::Wait), BreakOff] Searching;
         LostKnown => [Over(Step::Wait), BreakOff] Searching;
         ! ignored [LeavingStation, LeavingNetwork, Back, Up, Down, Refused, Unanswered, Asked, Bound,
-            Unbound, Retry]: "the scan's result is waited for";
+            Unbound, Retry]: "the scan is running";
     }
     Answered {
         Granted => [] Answered;
@@ -194,7 +194,7 @@ automaton! {
         LostKnown => [Over(Step::Wait), BreakOff, Enter] Entering;
         ! never [Lost]: "a scan has found the new network";
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Refused, Unanswered,
-            Bound, Unbound, Retry]: "the network's decision is waited for";
+            Bound, Unbound, Retry]: "the network's decision is outstanding";
     }
     Waiting {
         Asked => [Over(Step::Preparation), Resume, Scan] Surveying;
@@ -204,7 +204,7 @@ automaton! {
         Back => [Cancel] Resting;
         ! ignored [LeavingStation, LeavingNetwork, Found, NotFound, Up, Down, Granted, Refused, Failed,
             Unanswered, Bound, Unbound, Retry]:
-            "the exchange has failed; the network or the link's end is waited for";
+            "the exchange has failed; only the network or the loss of the link continues the handover";
     }
     Searching {
         Found => [Over(Step::Scan), Enter] Entering;
@@ -213,7 +213,7 @@ automaton! {
         Lost => [] Searching;
         LostKnown => [] Searching;
         ! ignored [LeavingStation, LeavingNetwork, Back, Up, Down, Granted, Refused, Failed, Unanswered,
-            Asked, Told, Bound, Unbound]: "nothing counts but the scan";
+            Asked, Told, Bound, Unbound]: "only the scan counts";
     }
     Entering {
         Up => [Over(Step::Entry), Redirect] Redirecting;
@@ -222,7 +222,7 @@ automaton! {
         Lost => [] Entering;
         LostKnown => [] Entering;
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Granted, Refused, Failed,
-            Unanswered, Asked, Told, Bound, Unbound]: "nothing counts but the new link";
+            Unanswered, Asked, Told, Bound, Unbound]: "only the new link counts";
     }
     Redirecting {
         Bound => [Over(Step::Redirection), Finish, Complete] Completing;
@@ -232,7 +232,7 @@ automaton! {
         Lost => [] Redirecting;
         LostKnown => [] Redirecting;
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Granted, Refused, Failed,
-            Unanswered, Asked, Told]: "nothing counts but the redirection";
+            Unanswered, Asked, Told]: "only the redirection counts";
     }
     Completing {
         Granted => [Over(Step::Completion), Release] Moved;
@@ -245,7 +245,7 @@ automaton! {
         Lost => [] Completing;
         LostKnown => [] Completing;
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Asked, Told, Bound]:
-            "the handover is over, and what was under way with it";
+            "the handover and its exchanges have ended";
     }
     Moved {
         Unbound => [Later] Moved;
@@ -253,12 +253,12 @@ automaton! {
         Lost => [] Moved;
         LostKnown => [] Moved;
         ! ignored [LeavingStation, LeavingNetwork, Back, Found, NotFound, Up, Down, Granted, Refused,
-            Failed, Unanswered, Asked, Told, Bound]: "the handover is over, and what was under way with it";
+            Failed, Unanswered, Asked, Told, Bound]: "the handover and its exchanges have ended";
     }
 }
 
 /// A row of this controller.
-pub type StationRow = RowOf<StationTable>;
+pub type StationTransitionRow = AutomatonRow<StationTable>;
 
 #[cfg(test)]
 mod tests;

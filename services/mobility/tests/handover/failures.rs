@@ -1,21 +1,21 @@
-//! Handovers in which something goes wrong. The old link is down 9 s after its announcement, unless a test says
-//! otherwise.
+//! Failures of handovers. The old link is down 9 s after its announcement, unless a test sets another time.
 
 use crate::world::{GOING, HandoverTestConfig, HandoverTestNetwork, millis, mn_id};
 use usher_core::Duration;
-use usher_mih::{MessageId, UnansweredPolicy};
+use usher_mih::{MessageId, ResponseTimeoutPolicy};
 use usher_mobility::station::{HandoverFailure, OnFailure, State};
-use usher_mobility::{HandoverInitiation, LinkCommand, LinkEvent, StationInterface, pos, station};
+use usher_mobility::{HandoverInitiatingSide, LinkCommand, LinkEvent, StationInterface, pos, station};
 
-/// Failure after the old link is down: entry and redirection alone, or a scan before them.
+/// Duration of a failed handover from the announcement: the old link is lost, then entry and redirection, maybe
+/// after a scan.
 const KNOWN: u64 = 9000 + 100 + 60;
 const UNKNOWN: u64 = 9000 + 150 + 100 + 60;
 
-/// Responses are waited for; one second after the acknowledgement it is enough.
-fn test_config(initiation: HandoverInitiation) -> HandoverTestConfig {
+/// Returns the settings: a machine waits for a response until one second after the acknowledgement.
+fn test_config(initiation: HandoverInitiatingSide) -> HandoverTestConfig {
     let mut setting = HandoverTestConfig::new(initiation);
     setting.timing.response = Some(Duration::from_secs(1));
-    setting.timing.unanswered = UnansweredPolicy::Abort;
+    setting.timing.unanswered = ResponseTimeoutPolicy::Abort;
     setting
 }
 
@@ -25,7 +25,7 @@ fn run_handover(setting: HandoverTestConfig) -> HandoverTestNetwork {
     world
 }
 
-/// A world in which all messages of this name are lost from the beginning of the handover on.
+/// Runs a handover that loses all messages of this name from its start.
 fn run_losing(setting: HandoverTestConfig, lost: MessageId) -> HandoverTestNetwork {
     let mut world = HandoverTestNetwork::new(setting);
     world.lose_messages(move |id, ack| id == lost && !ack);
@@ -38,7 +38,7 @@ fn a_station_that_leads_may_lose_any_message() {
     use HandoverFailure::{MessageLost, Refused};
     let expected = [
         (MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, Some(MessageLost)),
-        // The serving network says that the other one does not answer.
+        // The serving network reports that the other one does not answer.
         (MessageId::N2N_HO_QUERY_RESOURCES_REQUEST, Some(Refused)),
         (MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, Some(MessageLost)),
         (MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE, Some(MessageLost)),
@@ -52,7 +52,7 @@ fn a_station_that_leads_may_lose_any_message() {
         (MessageId::MN_HO_COMPLETE_RESPONSE, None),
     ];
     for (lost, failure) in expected {
-        let world = run_losing(test_config(HandoverInitiation::Station), lost);
+        let world = run_losing(test_config(HandoverInitiatingSide::Station), lost);
         let took = if failure.is_some() { KNOWN } else { 1230 };
         assert_eq!(world.handover_result(), (failure.is_none(), failure, millis(took)), "{lost}");
         let incomplete = u64::from(failure.is_none());
@@ -80,7 +80,7 @@ fn a_network_that_leads_may_lose_any_message() {
         (MessageId::MN_HO_COMPLETE_RESPONSE, None, 1030),
     ];
     for (lost, failure, took) in expected {
-        let world = run_losing(test_config(HandoverInitiation::Network), lost);
+        let world = run_losing(test_config(HandoverInitiatingSide::Network), lost);
         assert_eq!(world.handover_result(), (failure.is_none(), failure, millis(took)), "{lost}");
         assert_eq!(world.station().state(), State::Moved, "{lost}");
         let broken = world.serving_pos().counters().broken_off;
@@ -90,11 +90,11 @@ fn a_network_that_leads_may_lose_any_message() {
     }
 }
 
-/// The other interface is used as soon as the exchange has failed.
+/// The station uses the other interface as soon as the exchange has failed.
 #[test]
 fn a_station_need_not_wait_for_the_link_to_go_down() {
-    // Three times 100 ms for an acknowledgement; the scan before it.
-    let mut setting = test_config(HandoverInitiation::Station);
+    // A scan, then three waits of 100 ms for an acknowledgement.
+    let mut setting = test_config(HandoverInitiatingSide::Station);
     setting.on_failure = OnFailure::OtherInterface;
     let world = run_losing(setting, MessageId::MN_HO_CANDIDATE_QUERY_REQUEST);
     assert_eq!(
@@ -102,7 +102,7 @@ fn a_station_need_not_wait_for_the_link_to_go_down() {
         (false, Some(HandoverFailure::MessageLost), millis(150 + 300 + 100 + 60))
     );
     assert_eq!(world.step_times()[1], ("wait", 300));
-    let mut setting = self::test_config(HandoverInitiation::Network);
+    let mut setting = self::test_config(HandoverInitiatingSide::Network);
     setting.on_failure = OnFailure::OtherInterface;
     let world = run_losing(setting, MessageId::LINK_GOING_DOWN_INDICATION);
     assert_eq!(
@@ -114,17 +114,18 @@ fn a_station_need_not_wait_for_the_link_to_go_down() {
 /// With that setting, only a received but unanswered request moves the station to the other interface.
 #[test]
 fn a_station_may_leave_only_what_does_not_answer() {
-    let mut setting = test_config(HandoverInitiation::Station);
+    let mut setting = test_config(HandoverInitiatingSide::Station);
     setting.on_failure = OnFailure::OtherInterfaceIfUnanswered;
     let lost = Some(HandoverFailure::MessageLost);
-    // A second after the acknowledgement, which takes a round trip of 40 ms; the scan before it. The commitment comes
-    // after the answer to the query.
+    // A scan, a round trip of 40 ms for the acknowledgement, and one second. The commitment follows the answer
+    // to the query.
     let world = run_losing(setting.clone(), MessageId::MN_HO_CANDIDATE_QUERY_RESPONSE);
     assert_eq!(world.handover_result(), (false, lost, millis(150 + 40 + 1000 + 100 + 60)));
     assert_eq!(world.step_times()[1], ("wait", 1040));
     let world = run_losing(setting.clone(), MessageId::MN_HO_COMMIT_RESPONSE);
     assert_eq!(world.handover_result(), (false, lost, millis(150 + 460 + 40 + 1000 + 100 + 60)));
-    // What is not acknowledged is waited out, whether the message was lost or its acknowledgement.
+    // Without an acknowledgement the station waits for the loss of the link, whether the message or its
+    // acknowledgement is lost.
     for request in [MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, MessageId::MN_HO_COMMIT_REQUEST] {
         assert_eq!(
             run_losing(setting.clone(), request).handover_result(),
@@ -136,7 +137,7 @@ fn a_station_may_leave_only_what_does_not_answer() {
     world.lose_messages(|id, ack| ack && id == MessageId::MN_HO_CANDIDATE_QUERY_REQUEST);
     world.run_for(Duration::from_secs(25));
     assert_eq!(world.handover_result(), (false, lost, millis(KNOWN)));
-    // So are a refusal and a scan in vain.
+    // The station waits likewise after a rejection and after a scan without a result.
     let mut full = setting.clone();
     full.capacity = 0;
     assert_eq!(run_handover(full).handover_result(), (false, Some(HandoverFailure::Refused), millis(KNOWN)));
@@ -146,14 +147,14 @@ fn a_station_may_leave_only_what_does_not_answer() {
         run_handover(blind).handover_result(),
         (false, Some(HandoverFailure::NoNetwork), millis(UNKNOWN))
     );
-    // A network that leads is not asked: an indication wants no answer.
-    let mut network = self::test_config(HandoverInitiation::Network);
+    // If the network leads, the station sends no request: an indication has no response.
+    let mut network = self::test_config(HandoverInitiatingSide::Network);
     network.on_failure = OnFailure::OtherInterfaceIfUnanswered;
     let world = run_losing(network, MessageId::LINK_GOING_DOWN_INDICATION);
     assert_eq!(world.handover_result(), (false, lost, millis(UNKNOWN)));
 }
 
-/// The steps of a failed handover add up as those of another do.
+/// The steps of a failed handover add up to its duration.
 #[test]
 fn steps_add_up_whatever_happens() {
     for lost in [
@@ -161,7 +162,7 @@ fn steps_add_up_whatever_happens() {
         MessageId::MN_HO_COMMIT_RESPONSE,
         MessageId::MN_HO_COMPLETE_REQUEST,
     ] {
-        let world = run_losing(test_config(HandoverInitiation::Station), lost);
+        let world = run_losing(test_config(HandoverInitiatingSide::Station), lost);
         let sum: u64 =
             world.step_times().iter().filter(|(name, _)| *name != "completion").map(|(_, ms)| ms).sum();
         assert_eq!(millis(sum), world.handover_result().2, "{lost}");
@@ -172,11 +173,11 @@ fn steps_add_up_whatever_happens() {
 #[test]
 fn the_flow_is_lost_until_it_is_redirected() {
     // Down at 9.2 s, entered at 9.3 s, redirected at 9.33 s.
-    let mut setting = test_config(HandoverInitiation::Station);
+    let mut setting = test_config(HandoverInitiatingSide::Station);
     setting.leaves = millis(9200);
     let world = run_losing(setting.clone(), MessageId::MN_HO_COMMIT_REQUEST);
     assert_eq!(world.lost_packet_times(), [9250]);
-    // Two more attempts to enter, a second and 100 ms each.
+    // Two more attempts to enter take a second and 100 ms each.
     setting.failed_entries = 2;
     let world = run_losing(setting, MessageId::MN_HO_COMMIT_REQUEST);
     assert_eq!(world.lost_packet_times(), [9250, 9750, 10250, 10750, 11250]);
@@ -185,7 +186,7 @@ fn the_flow_is_lost_until_it_is_redirected() {
 /// Only acknowledgements are lost: the network received the message that the station counts as lost, and continues.
 #[test]
 fn the_network_may_have_heard_what_seemed_lost() {
-    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Network));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiatingSide::Network));
     world.lose_messages(|id, ack| ack && id == MessageId::LINK_GOING_DOWN_INDICATION);
     world.run_for(millis(350));
     assert_eq!(world.station().state(), State::Waiting);
@@ -197,12 +198,12 @@ fn the_network_may_have_heard_what_seemed_lost() {
 /// The station ignores a response after it has given up.
 #[test]
 fn late_responses_come_in_vain() {
-    // Two processings for each of two requests; or one that is longer than the patience of a second.
+    // Two requests with two processing times each; or one processing time above the limit of a second.
     let patient = 150 + 2 * (2 * 300 + 60) + 160;
     for (processing, took, failure) in
         [(1100, KNOWN, Some(HandoverFailure::MessageLost)), (300, patient, None)]
     {
-        let mut setting = test_config(HandoverInitiation::Station);
+        let mut setting = test_config(HandoverInitiatingSide::Station);
         setting.processing = millis(processing);
         let world = run_handover(setting);
         assert_eq!(world.handover_result(), (failure.is_none(), failure, millis(took)), "{processing}");
@@ -211,12 +212,12 @@ fn late_responses_come_in_vain() {
     }
 }
 
-/// It may leave at any time, in either flow and with either answer to failure: the flow is redirected all the same, and
-/// the handover has succeeded exactly if the station was told to go before it lost the link.
+/// The station may lose its link at any time, in either flow. The flow is redirected in any case. The handover
+/// succeeds exactly if the commitment arrived before the loss.
 #[test]
 fn a_station_may_leave_amid_any_step() {
-    for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
-        let told = if initiation == HandoverInitiation::Station { 1070 } else { 870 };
+    for initiation in [HandoverInitiatingSide::Station, HandoverInitiatingSide::Network] {
+        let told = if initiation == HandoverInitiatingSide::Station { 1070 } else { 870 };
         for leaves in (0..1600).step_by(5) {
             let mut setting = test_config(initiation);
             setting.leaves = millis(leaves);
@@ -227,7 +228,7 @@ fn a_station_may_leave_amid_any_step() {
             if success {
                 assert_eq!(took, millis(told + 160), "{initiation:?} {leaves}");
             } else {
-                // Entry and redirection follow the loss at once, or with a scan that is under way or begins then.
+                // Entry and redirection follow the loss at once, or after a scan.
                 let scan = took.saturating_sub(millis(leaves + 160));
                 assert!(scan <= millis(150), "{initiation:?} {leaves}: {took:?}");
             }
@@ -241,10 +242,10 @@ fn a_station_may_leave_amid_any_step() {
     }
 }
 
-/// Without resources in the other network, the query ends it; the reservation does, where they went in between.
+/// Without resources in the target network, the query ends the handover.
 #[test]
 fn a_target_without_resources_refuses() {
-    let mut full = test_config(HandoverInitiation::Station);
+    let mut full = test_config(HandoverInitiatingSide::Station);
     full.capacity = 0;
     let world = run_handover(full.clone());
     assert_eq!(world.handover_result(), (false, Some(HandoverFailure::Refused), millis(KNOWN)));
@@ -255,52 +256,52 @@ fn a_target_without_resources_refuses() {
         run_handover(full).handover_result(),
         (false, Some(HandoverFailure::Refused), millis(150 + 460 + 100 + 60))
     );
-    let mut full = test_config(HandoverInitiation::Network);
+    let mut full = test_config(HandoverInitiatingSide::Network);
     full.capacity = 0;
     let world = run_handover(full);
     assert_eq!(world.handover_result(), (false, Some(HandoverFailure::LinkDown), millis(UNKNOWN)));
     assert_eq!(world.serving_pos().counters().broken_off, 1);
 }
 
-/// The new network may be hard to find and to enter, and may lose the redirection.
+/// The station repeats scans, entries and redirections that fail.
 #[test]
 fn the_new_network_is_tried_again() {
-    let mut blind = test_config(HandoverInitiation::Station);
+    let mut blind = test_config(HandoverInitiatingSide::Station);
     blind.blind_scans = 1;
     let world = run_handover(blind);
     assert_eq!(world.handover_result(), (false, Some(HandoverFailure::NoNetwork), millis(UNKNOWN)));
-    // The second blind scan comes after the loss; then one a second later.
-    let mut blind = test_config(HandoverInitiation::Station);
+    // The second scan without a result follows the loss; the next one starts a second later.
+    let mut blind = test_config(HandoverInitiatingSide::Station);
     blind.blind_scans = 2;
     assert_eq!(run_handover(blind).handover_result().2, millis(UNKNOWN + 150 + 1000));
-    let mut blind = test_config(HandoverInitiation::Network);
+    let mut blind = test_config(HandoverInitiatingSide::Network);
     blind.blind_scans = 1;
     let world = run_handover(blind);
     assert_eq!(world.handover_result(), (false, Some(HandoverFailure::NoNetwork), millis(UNKNOWN)));
     assert_eq!(world.serving_pos().counters().broken_off, 1);
 
-    let mut shut = test_config(HandoverInitiation::Station);
+    let mut shut = test_config(HandoverInitiatingSide::Station);
     shut.failed_entries = 2;
     let world = run_handover(shut);
     assert_eq!(world.handover_result(), (true, None, millis(1230 + 2 * (100 + 1000))));
 
-    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiatingSide::Station));
     world.lose_updates(2);
     world.run_for(Duration::from_secs(20));
-    // Again after one and a half seconds and after three more (RFC 6275 §11.8).
+    // Retransmissions after 1.5 s and after 3 s more (RFC 6275 §11.8).
     assert_eq!(world.handover_result(), (true, None, millis(1230 + 1500 + 3000)));
     assert_eq!(world.station().counters().binding_updates, 3);
 }
 
-/// A new link that is lost again amid the redirection is entered again.
+/// The station enters a new link again that it loses during the redirection.
 #[test]
 fn the_new_link_may_be_lost_again() {
-    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiatingSide::Station));
     world.at_link(GOING + millis(1190), StationInterface::Target, LinkEvent::Down);
     world.run_for(Duration::from_secs(20));
     assert_eq!(world.handover_result(), (true, None, millis(1190 + 1000 + 100 + 60)));
     // After the redirection the station only keeps the old link.
-    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiatingSide::Station));
     world.at_link(GOING + millis(1300), StationInterface::Target, LinkEvent::Down);
     world.run_for(millis(5000));
     assert_eq!(world.handover_result(), (true, None, millis(1230)));
@@ -311,10 +312,10 @@ fn the_new_link_may_be_lost_again() {
     assert!(!world.station_events().iter().any(released));
 }
 
-/// The old link recovers while the station waits for its loss: there is no handover, and there may be one later.
+/// The old link recovers while the station waits for its loss: the handover ends, and a later one is possible.
 #[test]
 fn a_link_may_come_back() {
-    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiatingSide::Station));
     world.lose_messages(|id, _| id == MessageId::MN_HO_CANDIDATE_QUERY_REQUEST);
     world.at_link(GOING + millis(2000), StationInterface::Serving, LinkEvent::Up);
     world.run_for(millis(2500));
@@ -331,10 +332,10 @@ fn a_link_may_come_back() {
     assert_eq!(world.handover_result(), (true, None, millis(1230)));
 }
 
-/// A link that is lost without an announcement.
+/// A link is lost without an announcement.
 #[test]
 fn a_link_may_be_lost_out_of_the_blue() {
-    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiatingSide::Station));
     world.at_link(GOING - millis(1000), StationInterface::Serving, LinkEvent::Down);
     world.run_for(Duration::from_secs(20));
     assert_eq!(world.handover_result(), (false, Some(HandoverFailure::LinkDown), millis(150 + 100 + 60)));
@@ -344,7 +345,7 @@ fn a_link_may_be_lost_out_of_the_blue() {
 /// Requests beyond the processing limit are rejected at once.
 #[test]
 fn too_many_requests_are_refused() {
-    let mut setting = test_config(HandoverInitiation::Station);
+    let mut setting = test_config(HandoverInitiatingSide::Station);
     setting.max_requests = 0;
     let world = run_handover(setting);
     assert_eq!(world.handover_result().1, Some(HandoverFailure::Refused));
@@ -354,16 +355,16 @@ fn too_many_requests_are_refused() {
 /// A reservation without its station expires, and so does its handover.
 #[test]
 fn what_nobody_comes_for_is_given_back() {
-    let mut setting = test_config(HandoverInitiation::Network);
+    let mut setting = test_config(HandoverInitiatingSide::Network);
     // The station never leaves 802.11, nor answers the commitment.
     setting.leaves = Duration::from_secs(1000);
     let mut world = HandoverTestNetwork::new(setting);
     world.lose_messages(|id, _| id == MessageId::NET_HO_COMMIT_REQUEST);
     world.run_for(Duration::from_secs(20));
-    assert_eq!(world.target_pos().admission().reserved_count(), 1);
+    assert_eq!(world.target_pos().admission().reserved_station_count(), 1);
     assert_eq!(world.serving_pos().handover_state(&mn_id()), Some(pos::State::Leaving));
     world.run_for(Duration::from_secs(90));
-    assert_eq!(world.target_pos().admission().reserved_count(), 0);
+    assert_eq!(world.target_pos().admission().reserved_station_count(), 0);
     assert_eq!(world.target_pos().counters().expired, 1);
     assert_eq!(world.serving_pos().handover_state(&mn_id()), Some(pos::State::Idle));
     assert_eq!(world.serving_pos().counters().forgotten, 1);
@@ -372,20 +373,20 @@ fn what_nobody_comes_for_is_given_back() {
 /// The user informs the point of service of a station that leaves silently.
 #[test]
 fn a_station_may_leave_without_a_handover() {
-    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
+    let mut world = HandoverTestNetwork::new(test_config(HandoverInitiatingSide::Station));
     world.run_to(GOING - millis(1000));
-    assert_eq!(world.serving_pos().admission().attached_count(), 1);
+    assert_eq!(world.serving_pos().admission().attached_station_count(), 1);
     world.net.send_command(world.serving, pos::PosCommand::Leave { station: mn_id() }).unwrap();
-    assert_eq!(world.serving_pos().admission().attached_count(), 0);
+    assert_eq!(world.serving_pos().admission().attached_station_count(), 0);
 }
 
-/// Loss on the air, from light to heavy: every handover ends once, in the new network, and the flow with it.
+/// Frame loss from light to heavy: every handover ends once, in the new network, and so does the flow.
 #[test]
 fn every_handover_ends_whatever_is_lost() {
     let mut successes = [0; 2];
     for seed in 0..60 {
         for (i, loss) in [0.1, 0.5].into_iter().enumerate() {
-            for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
+            for initiation in [HandoverInitiatingSide::Station, HandoverInitiatingSide::Network] {
                 let mut setting = test_config(initiation);
                 (setting.seed, setting.loss) = (seed, loss);
                 setting.ack = seed % 3 > 0;

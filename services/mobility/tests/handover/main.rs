@@ -1,4 +1,4 @@
-//! Handovers of a whole world of machines.
+//! Handovers in a test network of machines.
 
 mod failures;
 mod flows;

@@ -4,9 +4,9 @@ use crate::world::{HandoverTestConfig, HandoverTestNetwork, millis};
 use usher_core::Duration;
 use usher_core::TransportProtocol;
 use usher_mobility::station::State;
-use usher_mobility::{HandoverInitiation, StationInterface};
+use usher_mobility::{HandoverInitiatingSide, StationInterface};
 
-fn test_config(initiation: HandoverInitiation, transport: TransportProtocol) -> HandoverTestConfig {
+fn test_config(initiation: HandoverInitiatingSide, transport: TransportProtocol) -> HandoverTestConfig {
     HandoverTestConfig { transport, ack: false, ..HandoverTestConfig::new(initiation) }
 }
 
@@ -16,13 +16,13 @@ fn run_handover(setting: HandoverTestConfig) -> HandoverTestNetwork {
     world
 }
 
-/// Sums by hand, as over UDP, with a handshake where a message is the first between two functions: there and back over
-/// the wire (20 ms) for the resource check, over 802.16 (60 ms) for the completion. The station's connection by 802.11
-/// stands since it registered, and is the one by which the network speaks to it.
+/// Sums by hand, as over UDP, plus a handshake before the first message between two functions. It takes a round
+/// trip of the wire (20 ms) for the resource check, and of 802.16 (60 ms) for the completion. The station's
+/// connection over 802.11 exists since its registration, and the network uses it.
 #[test]
 fn connections_cost_their_handshakes() {
     for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
-        let world = run_handover(test_config(HandoverInitiation::Station, transport));
+        let world = run_handover(test_config(HandoverInitiatingSide::Station, transport));
         assert_eq!(world.handover_result(), (true, None, millis(1230 + 20)), "{transport:?}");
         let expected = [
             ("scan", 150),
@@ -34,7 +34,7 @@ fn connections_cost_their_handshakes() {
         ];
         assert_eq!(world.step_times(), expected, "{transport:?}");
         assert_eq!(world.connection_count(), 3, "{transport:?}");
-        let world = run_handover(test_config(HandoverInitiation::Network, transport));
+        let world = run_handover(test_config(HandoverInitiatingSide::Network, transport));
         assert_eq!(world.handover_result(), (true, None, millis(1030 + 20)), "{transport:?}");
         assert_eq!(world.step_times()[0], ("preparation", 480), "{transport:?}");
         assert_eq!(world.station().state(), State::Moved);
@@ -43,11 +43,11 @@ fn connections_cost_their_handshakes() {
     }
 }
 
-/// Nothing is lost for good while the link is there: loss makes a handover slow, and it fails where the link is down
-/// before it is over.
+/// The connection repairs losses while the link is up: loss slows a handover down. The handover fails if the
+/// link is down before its end.
 #[test]
 fn loss_makes_slow() {
-    for initiation in [HandoverInitiation::Station, HandoverInitiation::Network] {
+    for initiation in [HandoverInitiatingSide::Station, HandoverInitiatingSide::Network] {
         let clean = run_handover(test_config(initiation, TransportProtocol::Tcp)).handover_result().2;
         let mut slower = 0;
         for seed in 0..40 {

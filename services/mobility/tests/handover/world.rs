@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TransmitRecord};
 use usher_core::impair::{ChannelConfig, LossModel};
 use usher_core::{
-    Duration, Instant, ListenerId, MessageOp, Seed, SocketId, StreamOp, Transmit, TransportProtocol,
+    Duration, Instant, ListenerId, MessageAssociationOp, Seed, SocketId, StreamOp, Transmit,
+    TransportProtocol,
 };
 use usher_mih::{
-    AddressProofs, LinkAddr, LinkId, LinkTupleId, LinkType, MessageId, MihfConfig as MihConfig, MihfId,
-    MihfMessage, MihfPeer, PeerRoute, TransactionTiming,
+    AddressProofConfig, LinkAddr, LinkId, LinkTupleId, LinkType, MessageId, MihfConfig as MihConfig, MihfId,
+    MihfMessage, MihfPeer, PeerRoute, TransactionTimerConfig,
 };
-use usher_mip::CareOfProof;
+use usher_mip::CareOfVerificationConfig;
 use usher_mobility::pos::{HandoverTrigger, NeighbourPos, ServedStation};
 use usher_mobility::station::CommitAnswer;
 use usher_mobility::{
-    CorrespondentNode, HandoverInitiation, LinkCommand, LinkEvent, MobileStation, PointOfService,
+    CorrespondentNode, HandoverInitiatingSide, LinkCommand, LinkEvent, MobileStation, PointOfService,
     StationInterface, correspondent, pos, station,
 };
 
@@ -27,7 +28,7 @@ const SCAN: Duration = Duration::from_millis(150);
 const ENTRY: Duration = Duration::from_millis(100);
 /// Delay of the retransmission of a lost packet.
 const RETRANSMIT_DELAY: Duration = Duration::from_millis(200);
-/// When the old link begins to go down.
+/// Time of the announcement that the old link goes down.
 pub(crate) const GOING: Instant = Instant::from_nanos(5_000_000_000);
 /// The socket of a point of service.
 const MIH: SocketId = SocketId::from_number(0);
@@ -65,22 +66,22 @@ fn test_poa(n: u8) -> LinkAddr {
 /// The variable parameters of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct HandoverTestConfig {
-    pub(crate) initiation: HandoverInitiation,
+    pub(crate) initiation: HandoverInitiatingSide,
     pub(crate) trigger: HandoverTrigger,
     pub(crate) on_failure: station::OnFailure,
     pub(crate) commit_answer: CommitAnswer,
     pub(crate) transport: TransportProtocol,
     /// Ask for MIH acknowledgements.
     pub(crate) ack: bool,
-    pub(crate) timing: TransactionTiming,
+    pub(crate) timing: TransactionTimerConfig,
     pub(crate) processing: Duration,
-    /// Who hears MIH_MN_HO_Complete: the target's point of service, or the serving one.
+    /// The receiver of MIH_MN_HO_Complete: the target's point of service, or the serving one.
     pub(crate) completes_with_target: bool,
     pub(crate) capacity: u32,
     pub(crate) max_requests: usize,
-    /// Addresses prove themselves, as they do live.
+    /// Probe new addresses, as on live networks.
     pub(crate) proofs: bool,
-    /// From the beginning of the handover until the old link is down.
+    /// Time from the start of the handover to the loss of the old link.
     pub(crate) leaves: Duration,
     /// Numbers of scans without a result, and of failed connections, before one succeeds.
     pub(crate) blind_scans: u32,
@@ -91,8 +92,8 @@ pub(crate) struct HandoverTestConfig {
 }
 
 impl HandoverTestConfig {
-    pub(crate) fn new(initiation: HandoverInitiation) -> Self {
-        let trigger = if initiation == HandoverInitiation::Network {
+    pub(crate) fn new(initiation: HandoverInitiatingSide) -> Self {
+        let trigger = if initiation == HandoverInitiatingSide::Network {
             HandoverTrigger::Remote
         } else {
             HandoverTrigger::Never
@@ -104,7 +105,10 @@ impl HandoverTestConfig {
             commit_answer: CommitAnswer::AfterProcessing,
             transport: TransportProtocol::Udp,
             ack: true,
-            timing: TransactionTiming { retransmission: millis(100), ..TransactionTiming::default() },
+            timing: TransactionTimerConfig {
+                retransmission: millis(100),
+                ..TransactionTimerConfig::default()
+            },
             processing: PROCESSING,
             completes_with_target: true,
             capacity: 10,
@@ -124,7 +128,8 @@ impl HandoverTestConfig {
 
     fn mihf_config(&self, name: &str) -> MihConfig {
         let places = [(mn_id(), vec![(CARE_OF, 32)])].into();
-        let proofs = AddressProofs { allowed_networks: places, claims: 64, claims_per_network: 4 };
+        let proofs =
+            AddressProofConfig { allowed_networks: places, claims: 64, address_proofs_per_network: 4 };
         MihConfig {
             timing: self.timing,
             proofs: self.proofs.then_some(proofs),
@@ -150,7 +155,7 @@ impl HandoverTestConfig {
             commit_answer: self.commit_answer,
             processing: self.processing,
             retry: Duration::from_secs(1),
-            binding: usher_mip::RegistrationTiming::default(),
+            binding: usher_mip::RegistrationTimerConfig::default(),
             max_requests: self.max_requests,
         }
     }
@@ -184,12 +189,12 @@ impl HandoverTestConfig {
     }
 }
 
-/// A message in its envelope, if this is one, with whether it is an acknowledgement without payload.
-fn decode_sent(sent: &SentTransmit) -> Option<(MessageId, bool)> {
+/// Decodes a transmission if it is a message; true for an acknowledgement without payload.
+fn decode_sent(sent: &TransmitRecord) -> Option<(MessageId, bool)> {
     let is_mih = match sent.transmit {
         Transmit::Datagram { path } => path.remote.port() == usher_mih::PORT,
         Transmit::Stream { op, .. } => op == StreamOp::Data,
-        Transmit::Message { op, .. } => matches!(op, MessageOp::Data { .. }),
+        Transmit::Message { op, .. } => matches!(op, MessageAssociationOp::Data { .. }),
         Transmit::Frame { .. } => false,
     };
     is_mih.then(|| {
@@ -206,10 +211,10 @@ fn copies_unless_lost(lost: bool) -> Vec<Duration> {
 /// The test network with a log of its messages.
 pub(crate) struct HandoverTestNetwork {
     pub(crate) net: MachineNetwork,
-    station: HostHandle<MobileStation>,
-    pub(crate) serving: HostHandle<PointOfService>,
-    target: HostHandle<PointOfService>,
-    correspondent: HostHandle<CorrespondentNode>,
+    station: NetworkHostHandle<MobileStation>,
+    pub(crate) serving: NetworkHostHandle<PointOfService>,
+    target: NetworkHostHandle<PointOfService>,
+    correspondent: NetworkHostHandle<CorrespondentNode>,
     setting: HandoverTestConfig,
     /// Number of handled station events.
     heeded: usize,
@@ -223,7 +228,7 @@ impl HandoverTestNetwork {
         let wifi =
             ChannelConfig { loss: LossModel::Bernoulli(setting.loss), impaired_from: GOING, ..delay(WIFI) };
         let config = correspondent::CorrespondentConfig {
-            proof: setting.proofs.then(|| CareOfProof {
+            proof: setting.proofs.then(|| CareOfVerificationConfig {
                 networks: vec![(CARE_OF, 24)],
                 rng: usher_core::SecureRng::from_seed([setting.seed as u8; 32]),
             }),
@@ -234,7 +239,7 @@ impl HandoverTestNetwork {
             longest_binding: Duration::from_secs(3600),
         };
         let mut net = MachineNetwork::new(delay(WIRE));
-        net.set_seed(setting.seed);
+        net.set_channel_seed(setting.seed);
         net.link_address(HOME, &wifi);
         net.link_address(CARE_OF, &delay(WIMAX));
         net.set_address_down(CARE_OF, true);
@@ -293,7 +298,7 @@ impl HandoverTestNetwork {
         });
     }
 
-    /// Loses messages from now on, by name and by whether they are acknowledgements without payload.
+    /// Selects messages to lose from now on, by name and by whether they are acknowledgements without payload.
     pub(crate) fn lose_messages(&mut self, mut which: impl FnMut(MessageId, bool) -> bool + 'static) {
         self.net.intercept_transmits(move |_, sent| {
             copies_unless_lost(decode_sent(sent).is_some_and(|(id, ack)| which(id, ack)))
@@ -310,7 +315,7 @@ impl HandoverTestNetwork {
         });
     }
 
-    /// Runs until this long after the beginning of the handover.
+    /// Runs until this time after the start of the handover.
     pub(crate) fn run_for(&mut self, after: Duration) -> &mut Self {
         self.run_to(GOING + after)
     }
@@ -318,7 +323,7 @@ impl HandoverTestNetwork {
     /// Runs until a time.
     pub(crate) fn run_to(&mut self, end: Instant) -> &mut Self {
         while self.net.next_due_time().is_some_and(|at| at <= end) {
-            self.net.run_next();
+            self.net.run_next_arrival_or_timer();
             while let Some((_, event)) = self.station_events().get(self.heeded).cloned() {
                 self.heeded += 1;
                 self.follow_station(&event);
@@ -328,7 +333,7 @@ impl HandoverTestNetwork {
         self
     }
 
-    /// The links obey the station.
+    /// Applies a link command of the station.
     fn follow_station(&mut self, event: &station::StationEvent) {
         match *event {
             station::StationEvent::LinkCommand { interface, command } => {
@@ -371,26 +376,26 @@ impl HandoverTestNetwork {
     pub(crate) fn pos_events(&self) -> [&[(Instant, pos::PosEvent)]; 2] {
         [self.serving, self.target].map(|pos| self.net.recorded_events(pos))
     }
-    /// Messages that were sent, without repetitions in a row.
+    /// Returns the sent messages, without consecutive repetitions.
     pub(crate) fn sent_messages(&self) -> Vec<MessageId> {
         let mut all: Vec<_> =
             self.net.sent_transmits().iter().filter_map(|sent| Some(decode_sent(sent)?.0)).collect();
         all.dedup();
         all
     }
-    /// How many connections and associations were begun.
+    /// Returns the number of started connections and associations.
     pub(crate) fn connection_count(&self) -> usize {
-        let begins = |sent: &&SentTransmit| {
+        let begins = |sent: &&TransmitRecord| {
             matches!(
                 sent.transmit,
                 Transmit::Stream { op: StreamOp::Connect { .. }, .. }
-                    | Transmit::Message { op: MessageOp::Connect { .. }, .. }
+                    | Transmit::Message { op: MessageAssociationOp::Connect { .. }, .. }
             )
         };
         self.net.sent_transmits().iter().filter(begins).count()
     }
 
-    /// The handover's end: success, reason, how long it took; it must have ended exactly once.
+    /// Returns the result of the only handover: success, reason of a failure, duration.
     #[track_caller]
     pub(crate) fn handover_result(&self) -> (bool, Option<station::HandoverFailure>, Duration) {
         let mut ends = self.station_events().iter().filter_map(|(_, event)| match *event {
@@ -410,7 +415,7 @@ impl HandoverTestNetwork {
         end
     }
 
-    /// The station's steps, by name and milliseconds.
+    /// Returns the station's steps, by name and milliseconds.
     pub(crate) fn step_times(&self) -> Vec<(&'static str, u64)> {
         let step = |(_, event): &(Instant, station::StationEvent)| match *event {
             station::StationEvent::Step { step, duration: took } => Some((step.name(), took.as_millis())),
@@ -419,7 +424,7 @@ impl HandoverTestNetwork {
         self.station_events().iter().filter_map(step).collect()
     }
 
-    /// The serving point of service's steps, by name and milliseconds.
+    /// Returns the serving point of service's steps, by name and milliseconds.
     pub(crate) fn serving_steps(&self) -> Vec<(&'static str, u64)> {
         let step = |(_, event): &(Instant, pos::PosEvent)| match event {
             pos::PosEvent::Step { step, duration: took, .. } => Some((step.name(), took.as_millis())),
@@ -428,7 +433,8 @@ impl HandoverTestNetwork {
         self.net.recorded_events(self.serving).iter().filter_map(step).collect()
     }
 
-    /// When packets that never arrived were sent, from the beginning of the handover on, among those that had time to.
+    /// Returns the departure times of lost packets since the start of the handover. Packets that may still
+    /// arrive are left out.
     pub(crate) fn lost_packet_times(&self) -> Vec<u64> {
         let missing = |(at, event): &(Instant, correspondent::CorrespondentEvent)| {
             let correspondent::CorrespondentEvent::Sent { sequence, .. } = event else { return None };

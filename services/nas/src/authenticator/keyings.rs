@@ -4,32 +4,32 @@ use crate::station_id::StationId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_core::timer::TimerQueue;
-use usher_core::{Instant, OutputQueue, PortId, Transmit};
+use usher_core::{Instant, LinkLayerPortId, OutputQueue, Transmit};
 use usher_pkm::keying::{BaseStationKeying, KeyingCounters, KeyingEvent};
 
 /// A key exchange and its armed timer.
 #[derive(Debug)]
-struct KeyingEntry {
+struct PkmKeyExchange {
     base: BaseStationKeying,
     due: Option<Instant>,
 }
 
 /// The key exchanges. Each stays while its station is admitted, since a Key-Request can arrive again.
 #[derive(Debug, Default)]
-pub(super) struct KeyingTable {
-    by_station: BTreeMap<StationId, KeyingEntry>,
+pub(super) struct PkmKeyExchangeTable {
+    by_station: BTreeMap<StationId, PkmKeyExchange>,
     timers: TimerQueue<StationId>,
     /// Counters of removed exchanges.
     removed_counters: KeyingCounters,
 }
 
-impl KeyingTable {
+impl PkmKeyExchangeTable {
     pub(super) fn insert(&mut self, station: StationId, base: BaseStationKeying) {
         self.remove(station);
-        self.by_station.insert(station, KeyingEntry { base, due: None });
+        self.by_station.insert(station, PkmKeyExchange { base, due: None });
     }
     pub(super) fn remove(&mut self, station: StationId) {
-        if let Some(KeyingEntry { base, due }) = self.by_station.remove(&station) {
+        if let Some(PkmKeyExchange { base, due }) = self.by_station.remove(&station) {
             self.removed_counters.add(base.counters());
             if let Some(at) = due {
                 self.timers.remove(at, station);
@@ -51,7 +51,7 @@ impl KeyingTable {
         true
     }
     /// Runs the next due timer and returns its station.
-    pub(super) fn expire_next(&mut self, now: Instant) -> Option<StationId> {
+    pub(super) fn run_next_due_timer(&mut self, now: Instant) -> Option<StationId> {
         let (_, station) = self.timers.pop_due(now)?;
         if let Some(keying) = self.by_station.get_mut(&station) {
             keying.due = None;
@@ -63,11 +63,11 @@ impl KeyingTable {
         self.timers.next_deadline()
     }
     /// Drains an exchange: `carry` writes its messages as frames, and its events are returned. Arms its timer.
-    pub(super) fn drain_exchange(
+    pub(super) fn drain_key_exchange(
         &mut self,
         station: StationId,
         outputs: &mut OutputQueue<super::AuthenticatorEvent>,
-        port: PortId,
+        port: LinkLayerPortId,
         carry: impl Fn(&mut Vec<u8>, &[u8]),
     ) -> Option<KeyingEvent> {
         let keying = self.by_station.get_mut(&station)?;

@@ -1,36 +1,36 @@
 //! The authenticator's machine.
 
-use super::admitted::{AdmittedSession, match_stations};
-use super::keyings::KeyingTable;
+use super::admitted_stations::{AdmittedSession, match_stations};
+use super::keyings::PkmKeyExchangeTable;
+use super::lifetime::{AuthorizationChange, SessionLifetime};
 use super::ports::{StationStatus, StationStatusTable};
 use super::session::{EapSession, read_identity};
 use super::{
     AuthenticationResult, AuthenticatorCommand, AuthenticatorConfig, AuthenticatorCounters,
-    AuthenticatorEvent, ConfigError, EndCause, FailReason,
+    AuthenticatorEvent, ConfigError, FailReason, SessionEndCause,
 };
 use crate::frame::{self, AccessMedium, FrameDropReason, StationFrame};
-use crate::record::StationRecord;
+use crate::record::StationAccountingRecord;
 use crate::station_id::StationId;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use usher_access::{
-    AaaFailure, AccessClient, AccessReply, AccessRequest, DynamicKind, DynamicRequest, ErrorCause,
-    FramedAddress, LoginContinuation, LoginProof, RecordKind, TerminateCause,
+    AaaRequestFailure, AccessClient, AccessReply, AccessRequest, AccountingRecordKind, DynamicRequest,
+    DynamicRequestKind, ErrorCause, FramedAddress, LoginRoundState, TerminateCause, UserCredentials,
 };
 use usher_core::collections::hash_state;
 use usher_core::table::SessionTable;
 use usher_core::timer::TimerQueue;
 use usher_core::{
-    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
-    PortId, SecureRng, Transmit, WallTime, WorkRecord,
+    ChildMachine, CommandError, Duration, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutputOf,
+    NoJob, OutputQueue, SecureRng, Transmit, WallTime, WorkRecord,
 };
 use usher_crypto::SecretValue;
-use usher_eap::authenticator::{AaaReply, ConversationOutcome, EapAuthenticator};
-use usher_pkm::eap::BaseSide;
+use usher_eap::authenticator::{AaaReply, EapAuthenticator, EapConversationOutcome};
+use usher_pkm::eap::BaseStationEapSide;
 use usher_pkm::keying;
-use usher_pkm::keys::AuthKey;
-use usher_radius::attribute::kind;
+use usher_pkm::keys::AuthorizationKey;
 
 /// An authenticator; see the [module](super).
 #[derive(Debug)]
@@ -39,11 +39,11 @@ pub struct NasAuthenticator {
     aaa: ChildMachine<AccessClient>,
     ports: StationStatusTable,
     sessions: SessionTable<EapSession>,
-    keyings: KeyingTable,
+    keyings: PkmKeyExchangeTable,
     /// Admitted stations that the AAA server may address.
     admitted: BTreeMap<StationId, AdmittedSession>,
     /// State to return to the AAA server at a station's reauthentication.
-    reauth_continuations: BTreeMap<StationId, LoginContinuation>,
+    reauth_continuations: BTreeMap<StationId, LoginRoundState>,
     /// Pending accounting records: the host's tokens by the AAA client's.
     records: BTreeMap<u64, u64>,
     next_record: u64,
@@ -76,7 +76,7 @@ impl NasAuthenticator {
             reauth_continuations: BTreeMap::new(),
             ports: StationStatusTable::new(hash_state(&mut rng)),
             sessions: SessionTable::new(),
-            keyings: KeyingTable::default(),
+            keyings: PkmKeyExchangeTable::default(),
             records: BTreeMap::new(),
             next_record: 0,
             resend: TimerQueue::new(),
@@ -113,7 +113,7 @@ impl NasAuthenticator {
     }
     /// Returns the number of sessions in progress.
     #[must_use]
-    pub fn in_progress(&self) -> usize {
+    pub fn active_session_count(&self) -> usize {
         self.sessions.len()
     }
 
@@ -121,10 +121,10 @@ impl NasAuthenticator {
         &mut self,
         now: Instant,
         station: StationId,
-        pkm: BaseSide,
+        pkm: BaseStationEapSide,
         identity: Option<Vec<u8>>,
     ) -> Result<(), CommandError> {
-        // An admitted station stays admitted until the decision, but not beyond its session's end.
+        // An admitted station stays admitted until the new decision, but not beyond the end of its session.
         let (mut until, mut unsaid) = (None, None);
         match self.ports.get(station) {
             Some(StationStatus::Running(token, before)) => {
@@ -137,7 +137,7 @@ impl NasAuthenticator {
             Some(StationStatus::ReauthenticateAt(at)) => until = Some(at.max(now) + REAUTH_TIMEOUT),
             Some(StationStatus::Quiet(until)) if until > now => {
                 self.counters.quiet += 1;
-                return Err(CommandError::WrongState("the station was turned away a moment ago"));
+                return Err(CommandError::WrongState("the station was rejected a moment ago"));
             }
             _ => {}
         }
@@ -150,7 +150,7 @@ impl NasAuthenticator {
         let next = self.reauth_continuations.remove(&station).or(unsaid).unwrap_or_default();
         let first = self.rng.next_u32() as u8;
         let policy = self.config.retransmission;
-        // Without retransmission, the sessions' order of age provides the timeout.
+        // Even without retransmission EAP needs no timeout of its own, since sessions that are too old end.
         let patience = Duration::MAX;
         let session = match identity {
             None => {
@@ -174,7 +174,7 @@ impl NasAuthenticator {
         if let Some(at) = session.resend_at {
             self.resend.remove(at, token);
         }
-        // The client knows every request.
+        // The client knows every pending request, so the command does not fail.
         let _ = self.aaa.handle_command(now, usher_access::AccessClientCommand::Cancel { token });
         Some(session)
     }
@@ -187,7 +187,8 @@ impl NasAuthenticator {
             if session.rounds == 0 && session.name.is_empty() {
                 session.name = read_identity(response);
             }
-            let (name, proof, continues) = (&session.name, LoginProof::Eap(response), Some(&session.next));
+            let (name, proof, continues) =
+                (&session.name, UserCredentials::Eap(response), Some(&session.next));
             session.is_request_pending = session.station.with_port(|port| {
                 let request = AccessRequest { port, continues, ..AccessRequest::new(name, proof) };
                 self.aaa.send_request(now, token, &request).is_ok()
@@ -220,7 +221,7 @@ impl NasAuthenticator {
         &mut self,
         now: Instant,
         station: StationId,
-        pkm: BaseSide,
+        pkm: BaseStationEapSide,
         packet: &[u8],
     ) -> Result<(), CommandError> {
         let Some(StationStatus::Running(token, _)) = self.ports.get(station) else {
@@ -252,7 +253,7 @@ impl NasAuthenticator {
                     self.handle_reject(now, token, reply)
                 }
                 usher_access::AccessClientEvent::Accounted { token, result: kept } => {
-                    self.handle_accounted(token, kept.is_ok())
+                    self.finish_accounting_record(token, kept.is_ok())
                 }
                 usher_access::AccessClientEvent::Peer { peer, up } => {
                     self.outputs.push_event(AuthenticatorEvent::DiameterPeer { peer, up })
@@ -260,17 +261,17 @@ impl NasAuthenticator {
                 usher_access::AccessClientEvent::Dynamic(request) => {
                     self.handle_dynamic_request(now, &request)
                 }
-                // The client itself fails over to another server.
+                // The AAA client itself fails over to another server, so this event needs no action.
                 usher_access::AccessClientEvent::Server { .. } => {}
                 usher_access::AccessClientEvent::Failed { token, failure } => {
                     let reason = match failure {
-                        AaaFailure::Timeout => FailReason::AaaTimeout,
-                        AaaFailure::Unavailable | AaaFailure::ConnectionLost | AaaFailure::Fault(_) => {
-                            FailReason::AaaUnavailable
-                        }
-                        AaaFailure::BadAnswer => FailReason::AaaProtocol,
+                        AaaRequestFailure::Timeout => FailReason::AaaTimeout,
+                        AaaRequestFailure::Unavailable
+                        | AaaRequestFailure::ConnectionLost
+                        | AaaRequestFailure::Fault(_) => FailReason::AaaUnavailable,
+                        AaaRequestFailure::BadAnswer => FailReason::AaaProtocol,
                     };
-                    // RFC 3579 §2.1: no EAP-Failure as the result of a timeout.
+                    // RFC 3579, 2.1: no EAP-Failure as the result of a timeout.
                     let last_word = reason == FailReason::AaaProtocol || self.config.canned_failure;
                     if let Some(session) = self.sessions.get_mut(token) {
                         session.is_request_pending = false;
@@ -288,27 +289,29 @@ impl NasAuthenticator {
             _ if stations.is_empty() => Err(ErrorCause::SessionContextNotFound),
             Err(cause) => Err(cause),
             Ok(change) => {
-                let plan = |&station| Ok((station, self.plan_status(now, request.kind, station, &change)?));
+                let plan = |&station| {
+                    Ok((station, self.status_after_dynamic_request(now, request.kind, station, &change)?))
+                };
                 let all: Result<Vec<_>, _> = stations.iter().map(plan).collect();
                 all.map(|all| (all, change.state))
             }
         };
-        // RFC 6733 §8.1: answer an Abort-Session-Request before the Session-Termination-Request. The request is still
+        // RFC 6733, 8.1: answer an Abort-Session-Request before the Session-Termination-Request. The request is still
         // pending.
         let answer = planned.as_ref().map_or_else(|cause| Err(*cause), |_| Ok(()));
         let command = usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer };
         let _ = self.aaa.handle_command(now, command);
         let Ok((planned, state)) = planned else {
-            // RFC 6733 §8.1: a station that cannot be reauthenticated on request loses its access.
-            if request.kind == DynamicKind::Reauthenticate {
+            // RFC 6733, 8.1: a station that cannot be reauthenticated on request loses its access.
+            if request.kind == DynamicRequestKind::Reauthenticate {
                 stations.into_iter().for_each(|station| self.disconnect_station(now, station));
             }
             return;
         };
         for (station, status) in planned {
             match request.kind {
-                DynamicKind::Disconnect => self.disconnect_station(now, station),
-                DynamicKind::Change => {
+                DynamicRequestKind::Disconnect => self.disconnect_station(now, station),
+                DynamicRequestKind::Change => {
                     self.counters.changed += 1;
                     if let Some(status) = status {
                         self.ports.set_status(station, status);
@@ -320,8 +323,8 @@ impl NasAuthenticator {
                     }
                     self.outputs.push_event(AuthenticatorEvent::Changed { station });
                 }
-                DynamicKind::Reauthenticate => match status {
-                    // A reauthentication in progress satisfies the request.
+                DynamicRequestKind::Reauthenticate => match status {
+                    // A reauthentication is in progress already and satisfies the request.
                     Some(StationStatus::Running(token, until)) => {
                         let latest = now + REAUTH_TIMEOUT;
                         let until = until.map_or(latest, |until| until.min(latest));
@@ -337,29 +340,31 @@ impl NasAuthenticator {
     fn disconnect_station(&mut self, now: Instant, station: StationId) {
         self.counters.disconnected += 1;
         self.remove_station(now, station, TerminateCause::AdminReset);
-        self.outputs.push_event(AuthenticatorEvent::Ended { station, cause: EndCause::Disconnected });
+        self.outputs.push_event(AuthenticatorEvent::Ended { station, cause: SessionEndCause::Disconnected });
     }
 
     /// Returns the status of a station after a dynamic request, or why the request fails.
-    fn plan_status(
+    fn status_after_dynamic_request(
         &mut self,
         now: Instant,
-        kind: DynamicKind,
+        kind: DynamicRequestKind,
         station: StationId,
         change: &AuthorizationChange,
     ) -> Result<Option<StationStatus>, ErrorCause> {
         let status = self.ports.get(station);
         match (kind, status) {
-            (DynamicKind::Disconnect, _) => Ok(None),
-            // The host keeps the times of its own stations.
+            (DynamicRequestKind::Disconnect, _) => Ok(None),
+            // This station has no status here: the host keeps the times of its own stations.
             (_, None) => Err(ErrorCause::AdministrativelyProhibited),
-            (DynamicKind::Change, Some(status)) => change.of_status(now, status).map(Some),
-            (DynamicKind::Reauthenticate, Some(StationStatus::Running(..))) => Ok(status),
-            (DynamicKind::Reauthenticate, _) if self.sessions.len() >= self.config.max_sessions => {
+            (DynamicRequestKind::Change, Some(status)) => {
+                change.apply_change_to_status(now, status).map(Some)
+            }
+            (DynamicRequestKind::Reauthenticate, Some(StationStatus::Running(..))) => Ok(status),
+            (DynamicRequestKind::Reauthenticate, _) if self.sessions.len() >= self.config.max_sessions => {
                 self.counters.full += 1;
                 Err(ErrorCause::ResourcesUnavailable)
             }
-            (DynamicKind::Reauthenticate, _) => Ok(status),
+            (DynamicRequestKind::Reauthenticate, _) => Ok(status),
         }
     }
 
@@ -372,7 +377,7 @@ impl NasAuthenticator {
             Some(StationStatus::In(Some(until))) if until < latest => {}
             _ => self.ports.set_status(station, StationStatus::ReauthenticateAt(now)),
         }
-        self.start_session(now, station, BaseSide::new(), None).is_ok()
+        self.start_session(now, station, BaseStationEapSide::new(), None).is_ok()
     }
 
     /// Records when a station's access ends and the action then. False if there is no room.
@@ -389,7 +394,12 @@ impl NasAuthenticator {
         remembered
     }
 
-    fn send_record(&mut self, now: Instant, token: u64, record: &StationRecord) -> Result<(), CommandError> {
+    fn send_record(
+        &mut self,
+        now: Instant,
+        token: u64,
+        record: &StationAccountingRecord,
+    ) -> Result<(), CommandError> {
         let classes: Vec<&[u8]> = record.classes.iter().map(|class| &class[..]).collect();
         record.station.with_port(|port| {
             let record = usher_access::AccountingRecord {
@@ -404,8 +414,8 @@ impl NasAuthenticator {
             };
             self.aaa.send_record(now, self.next_record, &record)
         })?;
-        // A Stop record can belong to the previous session.
-        if record.kind != RecordKind::Stop
+        // A Stop record may belong to the station's previous session, so it does not set the current one.
+        if record.kind != AccountingRecordKind::Stop
             && let Some(admitted) = self.admitted.get_mut(&record.station)
         {
             admitted.session = Some(record.session.clone());
@@ -416,7 +426,7 @@ impl NasAuthenticator {
         Ok(())
     }
 
-    fn handle_accounted(&mut self, ours: u64, kept: bool) {
+    fn finish_accounting_record(&mut self, ours: u64, kept: bool) {
         let Some(token) = self.records.remove(&ours) else { return };
         self.counters.kept += u64::from(kept);
         self.outputs.push_event(AuthenticatorEvent::Accounted { token, is_acknowledged: kept });
@@ -438,7 +448,7 @@ impl NasAuthenticator {
 
     /// Applies the AAA server's decision, emits its event, sends the final packet, and ends the session. The event
     /// precedes EAP-Success, so that the owner can open the port and install the key first.
-    fn conclude_session(
+    fn apply_aaa_decision(
         &mut self,
         now: Instant,
         token: u64,
@@ -477,12 +487,12 @@ impl NasAuthenticator {
                 rounds,
             }))
         };
-        let Some(session) = self.conclude_session(now, token, true, say) else { return };
+        let Some(session) = self.apply_aaa_decision(now, token, true, say) else { return };
         self.counters.authenticated += 1;
-        let before = self.remove_admitted(now, station, TerminateCause::NasRequest);
+        let before = self.remove_admitted_session(now, station, TerminateCause::NasRequest);
         let remembered = self.set_lifetime(now, station, stay);
         if let Some(admitted) = admitted {
-            self.store_admitted(now, station, admitted.merge_previous(before), remembered);
+            self.store_admitted_session(now, station, admitted.merge_previous_session(before), remembered);
         }
         if let (Some(config), StationId::Frame { .. }, AccessMedium::Wimax) =
             (self.config.keying, session.station, self.config.access)
@@ -492,9 +502,9 @@ impl NasAuthenticator {
                     self.outputs.push_work(WorkRecord { label: usher_pkm::work::DERIVE, units: 1 });
                     let base = keying::BaseStationKeying::new(config, key, &mut self.rng, now);
                     self.keyings.insert(session.station, base);
-                    self.pump_keying(now, session.station);
+                    self.drain_station_keying(now, session.station);
                 }
-                _ => self.end_unkeyed(now, session.station),
+                _ => self.end_unkeyed_station(now, session.station),
             }
         }
     }
@@ -512,7 +522,7 @@ impl NasAuthenticator {
     }
 
     /// Stores the identifiers of an admitted station, if there is room. Otherwise no server keeps its session.
-    fn store_admitted(
+    fn store_admitted_session(
         &mut self,
         now: Instant,
         station: StationId,
@@ -531,7 +541,7 @@ impl NasAuthenticator {
     }
 
     /// Removes and returns the identifiers of a station's session that has ended.
-    fn remove_admitted(
+    fn remove_admitted_session(
         &mut self,
         now: Instant,
         station: StationId,
@@ -544,36 +554,36 @@ impl NasAuthenticator {
 
     /// Handles the end of the session that this request admitted, or would have admitted.
     fn terminate_session(&mut self, now: Instant, token: u64, cause: TerminateCause) {
-        // The client knows whether a server keeps the session.
+        // The client knows whether a server keeps the session, and does nothing otherwise.
         let _ = self.aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
     }
 
     /// Derives the authorization key of an admitted station.
-    fn derive_key(&self, station: StationId, msk: &SecretValue<[u8; 64]>) -> Option<AuthKey> {
+    fn derive_key(&self, station: StationId, msk: &SecretValue<[u8; 64]>) -> Option<AuthorizationKey> {
         self.config.keying?;
-        Some(AuthKey::new(msk, station.mac_address()?.0, self.config.mac.0, 0))
+        Some(AuthorizationKey::new(msk, station.mac_address()?.0, self.config.mac.0, 0))
     }
 
-    fn end_unkeyed(&mut self, now: Instant, station: StationId) {
+    fn end_unkeyed_station(&mut self, now: Instant, station: StationId) {
         self.counters.unkeyed += 1;
         self.keyings.remove(station);
         self.ports.remove(station);
-        self.remove_admitted(now, station, TerminateCause::NasError);
-        self.outputs.push_event(AuthenticatorEvent::Ended { station, cause: EndCause::Unkeyed });
+        self.remove_admitted_session(now, station, TerminateCause::NasError);
+        self.outputs.push_event(AuthenticatorEvent::Ended { station, cause: SessionEndCause::Unkeyed });
     }
 
     /// Drains a station's key exchange.
-    fn pump_keying(&mut self, now: Instant, station: StationId) {
+    fn drain_station_keying(&mut self, now: Instant, station: StationId) {
         let StationId::Frame { port, mac } = station else { return };
         let Self { keyings, outputs, config, .. } = self;
         let carry =
             |buf: &mut Vec<u8>, message: &[u8]| frame::write_pkm_frame(buf, (mac, config.mac), message);
-        match keyings.drain_exchange(station, outputs, port, carry) {
+        match keyings.drain_key_exchange(station, outputs, port, carry) {
             Some(keying::KeyingEvent::Keyed(_)) => {
                 self.counters.keyed += 1;
                 self.outputs.push_event(AuthenticatorEvent::Keyed { station });
             }
-            Some(keying::KeyingEvent::Failed(_)) => self.end_unkeyed(now, station),
+            Some(keying::KeyingEvent::Failed(_)) => self.end_unkeyed_station(now, station),
             None => {}
         }
     }
@@ -585,9 +595,9 @@ impl NasAuthenticator {
             station: session.station,
             name: core::mem::take(&mut session.name),
         };
-        let Some(session) = self.conclude_session(now, token, false, say) else { return };
+        let Some(session) = self.apply_aaa_decision(now, token, false, say) else { return };
         self.counters.rejected += 1;
-        self.turned_away(now, session.station);
+        self.start_quiet_period(now, session.station);
     }
 
     fn fail_session(&mut self, now: Instant, token: u64, reason: FailReason, last_word: bool) {
@@ -603,11 +613,11 @@ impl NasAuthenticator {
             FailReason::AaaProtocol => &mut self.counters.aaa_protocol,
         };
         *count += 1;
-        self.turned_away(now, session.station);
+        self.start_quiet_period(now, session.station);
     }
 
-    fn turned_away(&mut self, now: Instant, station: StationId) {
-        self.remove_admitted(now, station, TerminateCause::NasRequest);
+    fn start_quiet_period(&mut self, now: Instant, station: StationId) {
+        self.remove_admitted_session(now, station, TerminateCause::NasRequest);
         if self.config.quiet_period.is_zero() {
             self.ports.remove(station);
         } else {
@@ -621,7 +631,7 @@ impl NasAuthenticator {
         if matches!(station, StationId::Host(_)) {
             return false;
         }
-        let room = self.ports.stored_count() < self.config.max_stations;
+        let room = self.ports.remembered_station_count() < self.config.max_stations;
         if room {
             self.ports.set_status(station, status);
         } else {
@@ -634,7 +644,7 @@ impl NasAuthenticator {
     fn remove_station(&mut self, now: Instant, station: StationId, cause: TerminateCause) -> Option<bool> {
         self.keyings.remove(station);
         self.reauth_continuations.remove(&station);
-        let was_admitted = self.remove_admitted(now, station, cause).is_some();
+        let was_admitted = self.remove_admitted_session(now, station, cause).is_some();
         let status = self.ports.remove(station);
         if let Some(StationStatus::Running(token, _)) = status {
             self.drop_session(now, token);
@@ -643,7 +653,7 @@ impl NasAuthenticator {
         (was_in || status.is_some()).then_some(was_in)
     }
 
-    fn handle_frame(&mut self, now: Instant, port: PortId, data: &[u8]) {
+    fn handle_frame(&mut self, now: Instant, port: LinkLayerPortId, data: &[u8]) {
         let received = match self.config.access.parse_station_frame(data) {
             Ok(received) => received,
             Err(why) => {
@@ -667,7 +677,7 @@ impl NasAuthenticator {
         let _ = match said {
             StationFrame::Keying(message) => {
                 if self.keyings.handle_message(now, station, message) {
-                    self.pump_keying(now, station);
+                    self.drain_station_keying(now, station);
                 } else {
                     self.counters.unknown_pkm += 1;
                 }
@@ -678,7 +688,7 @@ impl NasAuthenticator {
             StationFrame::Logoff => {
                 if self.remove_station(now, station, TerminateCause::UserRequest) == Some(true) {
                     self.outputs
-                        .push_event(AuthenticatorEvent::Ended { station, cause: EndCause::LoggedOff });
+                        .push_event(AuthenticatorEvent::Ended { station, cause: SessionEndCause::LoggedOff });
                 }
                 Ok(())
             }
@@ -691,7 +701,7 @@ impl NasAuthenticator {
             session.resend_at = None;
             let before = session.eap.retransmission_count();
             session.eap.handle_timeout(now);
-            if session.eap.poll_end() == Some(ConversationOutcome::PeerTimeout) {
+            if session.eap.poll_end() == Some(EapConversationOutcome::PeerTimeout) {
                 self.fail_session(now, token, FailReason::StationTimeout, false);
             } else {
                 self.counters.retransmissions += u64::from(session.eap.retransmission_count() > before);
@@ -709,8 +719,8 @@ impl NasAuthenticator {
                 self.fail_session(now, token, FailReason::StationTimeout, false);
             }
         }
-        while let Some(station) = self.keyings.expire_next(now) {
-            self.pump_keying(now, station);
+        while let Some(station) = self.keyings.run_next_due_timer(now) {
+            self.drain_station_keying(now, station);
         }
         while let Some((station, status)) = self.ports.pop_due(now) {
             match status {
@@ -720,8 +730,10 @@ impl NasAuthenticator {
                         self.drop_session(now, token);
                     }
                     self.remove_station(now, station, TerminateCause::SessionTimeout);
-                    self.outputs
-                        .push_event(AuthenticatorEvent::Ended { station, cause: EndCause::SessionTimeout });
+                    self.outputs.push_event(AuthenticatorEvent::Ended {
+                        station,
+                        cause: SessionEndCause::SessionTimeout,
+                    });
                 }
                 StationStatus::Quiet(_) => self.keyings.remove(station),
             }
@@ -733,94 +745,11 @@ impl NasAuthenticator {
 /// repeatedly.
 const REAUTH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Delay of a reauthentication that an Authorization-Lifetime of zero requests (RFC 6733 §8.9). A server that sends
-/// zero in each reply then causes repeated reauthentication, but with a pause.
-const AT_ONCE: Duration = Duration::from_secs(10);
-
-/// The session's end as a reply states it: its time, or the time of reauthentication with the state for the AAA
-/// server.
-struct SessionLifetime {
-    ends: Option<Duration>,
-    reauthentication: Option<(Duration, LoginContinuation)>,
-}
-
-impl SessionLifetime {
-    fn from_reply(reply: &AccessReply) -> Self {
-        let ends = reply.session_timeout();
-        let again = reply.reauthentication_delay().filter(|again| ends.is_none_or(|ends| *again <= ends));
-        let again = again.map(|after| {
-            let mut next = LoginContinuation::new();
-            reply.fill_continuation(&mut next);
-            (if after.is_zero() { AT_ONCE } else { after }, next)
-        });
-        Self { ends, reauthentication: again }
-    }
-}
-
-/// Attributes that a CoA-Request may change: Session-Timeout, and the Termination-Action at its end. State
-/// accompanies them (RFC 5176 §3.3).
-const CHANGEABLE: [u8; 3] = [kind::SESSION_TIMEOUT, kind::TERMINATION_ACTION, kind::STATE];
-
-/// The changes of a CoA-Request. Omitted attributes keep their values (RFC 5176 §3.6, note 3).
-#[derive(Default)]
-struct AuthorizationChange {
-    lasts: Option<Duration>,
-    /// True if the station is authenticated again at that time.
-    requires_reauth: Option<bool>,
-    /// State for the AAA server at that time.
-    state: Option<LoginContinuation>,
-}
-
-impl AuthorizationChange {
-    fn from_request(request: &DynamicRequest) -> Result<Self, ErrorCause> {
-        let content = &request.content;
-        if request.kind != DynamicKind::Change {
-            return Ok(Self::default());
-        }
-        if !request.changed_attributes().all(|kind| CHANGEABLE.contains(&kind)) {
-            return Err(ErrorCause::UnsupportedAttribute);
-        }
-        let again = match content.value(kind::TERMINATION_ACTION) {
-            None => None,
-            Some([0, 0, 0, action @ 0..=1]) => Some(*action == 1),
-            Some(_) => return Err(ErrorCause::InvalidAttributeValue),
-        };
-        let state = content.value(kind::STATE).map(|_| {
-            let mut next = LoginContinuation::new();
-            content.fill_continuation(&mut next);
-            next
-        });
-        if state.is_some() && again != Some(true) {
-            return Err(ErrorCause::InvalidRequest);
-        }
-        Ok(Self { lasts: content.session_timeout(), requires_reauth: again, state })
-    }
-
-    fn of_status(&self, now: Instant, status: StationStatus) -> Result<StationStatus, ErrorCause> {
-        let (until, again) = match status {
-            _ if self.lasts.is_none() && self.requires_reauth.is_none() => return Ok(status),
-            StationStatus::In(until) => (until, false),
-            StationStatus::ReauthenticateAt(at) => (Some(at), true),
-            // The pending decision replaces these values.
-            StationStatus::Running(..) | StationStatus::Quiet(_) => {
-                return Err(ErrorCause::ResourcesUnavailable);
-            }
-        };
-        let until = self.lasts.map(|lasts| now + lasts).or(until);
-        match (self.requires_reauth.unwrap_or(again), until) {
-            (false, _) => Ok(StationStatus::In(until)),
-            (true, Some(at)) => Ok(StationStatus::ReauthenticateAt(at)),
-            // A session without an end has no time for it.
-            (true, None) => Err(ErrorCause::MissingAttribute),
-        }
-    }
-}
-
 /// Sends a packet to a station: in a frame, or through the host.
 fn send_packet(
     outputs: &mut OutputQueue<AuthenticatorEvent>,
     config: &AuthenticatorConfig,
-    (station, pkm): (StationId, BaseSide),
+    (station, pkm): (StationId, BaseStationEapSide),
     packet: &[u8],
 ) {
     match station {
@@ -861,10 +790,10 @@ impl Machine for NasAuthenticator {
     fn handle_command(&mut self, now: Instant, command: AuthenticatorCommand) -> Result<(), CommandError> {
         let done = match command {
             AuthenticatorCommand::StartSession { station, identity } => {
-                self.start_session(now, station, BaseSide::new(), identity)
+                self.start_session(now, station, BaseStationEapSide::new(), identity)
             }
             AuthenticatorCommand::EapFromStation { station, packet } => {
-                self.handle_eap(now, station, BaseSide::new(), &packet)
+                self.handle_eap(now, station, BaseStationEapSide::new(), &packet)
             }
             AuthenticatorCommand::RemoveStation { station } => {
                 let known = self.remove_station(now, station, TerminateCause::LostCarrier);
@@ -879,7 +808,7 @@ impl Machine for NasAuthenticator {
         done
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

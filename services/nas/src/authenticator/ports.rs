@@ -2,7 +2,7 @@
 
 use crate::station_id::StationId;
 use usher_core::Instant;
-use usher_core::collections::{HashMap, HashState};
+use usher_core::collections::{HashMap, SeededHashState};
 use usher_core::timer::TimerQueue;
 
 /// The status of a station.
@@ -23,7 +23,7 @@ impl StationStatus {
     pub(super) const fn is_in(self) -> bool {
         matches!(self, Self::In(_) | Self::ReauthenticateAt(_))
     }
-    const fn end_time(self) -> Option<Instant> {
+    const fn station_status_end(self) -> Option<Instant> {
         match self {
             Self::Running(_, until) | Self::In(until) => until,
             Self::ReauthenticateAt(until) | Self::Quiet(until) => Some(until),
@@ -39,33 +39,34 @@ pub(super) struct StationStatusTable {
 }
 
 impl StationStatusTable {
-    pub(super) fn new(hasher: HashState) -> Self {
+    pub(super) fn new(hasher: SeededHashState) -> Self {
         Self { by_station: HashMap::with_hasher(hasher), timers: TimerQueue::new(), running: 0 }
     }
     pub(super) fn get(&self, station: StationId) -> Option<StationStatus> {
         self.by_station.get(&station).copied()
     }
     /// Returns the number of known stations outside a session.
-    pub(super) fn stored_count(&self) -> usize {
+    pub(super) fn remembered_station_count(&self) -> usize {
         self.by_station.len() - self.running
     }
     pub(super) fn set_status(&mut self, station: StationId, status: StationStatus) {
-        if let Some(until) = status.end_time() {
+        if let Some(until) = status.station_status_end() {
             self.timers.insert(until, station);
         }
         self.running += usize::from(matches!(status, StationStatus::Running(..)));
         if let Some(before) = self.by_station.insert(station, status) {
-            self.clear_previous(station, before);
+            self.clear_previous_status(station, before);
         }
     }
     pub(super) fn remove(&mut self, station: StationId) -> Option<StationStatus> {
         let before = self.by_station.remove(&station)?;
-        self.clear_previous(station, before);
+        self.clear_previous_status(station, before);
         Some(before)
     }
-    fn clear_previous(&mut self, station: StationId, before: StationStatus) {
-        if let Some(until) = before.end_time()
-            && self.by_station.get(&station).copied().and_then(StationStatus::end_time) != Some(until)
+    fn clear_previous_status(&mut self, station: StationId, before: StationStatus) {
+        if let Some(until) = before.station_status_end()
+            && self.by_station.get(&station).copied().and_then(StationStatus::station_status_end)
+                != Some(until)
         {
             self.timers.remove(until, station);
         }
@@ -97,19 +98,19 @@ mod tests {
         let (a, b) = (StationId::Host(1), StationId::Host(2));
         ports.set_status(a, StationStatus::Quiet(time_at(5)));
         ports.set_status(b, StationStatus::In(Some(time_at(7))));
-        assert_eq!((ports.next_timeout(), ports.stored_count()), (Some(time_at(5)), 2));
+        assert_eq!((ports.next_timeout(), ports.remembered_station_count()), (Some(time_at(5)), 2));
         ports.set_status(a, StationStatus::Running(9, None));
-        assert_eq!((ports.next_timeout(), ports.stored_count()), (Some(time_at(7)), 1));
+        assert_eq!((ports.next_timeout(), ports.remembered_station_count()), (Some(time_at(7)), 1));
         ports.set_status(b, StationStatus::Quiet(time_at(7)));
         assert_eq!(ports.pop_due(time_at(6)), None);
         assert_eq!(ports.pop_due(time_at(7)), Some((b, StationStatus::Quiet(time_at(7)))));
         assert_eq!(ports.remove(a), Some(StationStatus::Running(9, None)));
-        assert_eq!((ports.next_timeout(), ports.stored_count(), ports.get(a)), (None, 0, None));
+        assert_eq!((ports.next_timeout(), ports.remembered_station_count(), ports.get(a)), (None, 0, None));
         ports.set_status(a, StationStatus::In(Some(time_at(9))));
         ports.set_status(a, StationStatus::Running(9, Some(time_at(9))));
         ports.set_status(a, StationStatus::Running(10, Some(time_at(9))));
-        assert_eq!((ports.next_timeout(), ports.stored_count()), (Some(time_at(9)), 0));
+        assert_eq!((ports.next_timeout(), ports.remembered_station_count()), (Some(time_at(9)), 0));
         assert_eq!(ports.pop_due(time_at(9)), Some((a, StationStatus::Running(10, Some(time_at(9))))));
-        assert_eq!((ports.next_timeout(), ports.stored_count(), ports.get(a)), (None, 0, None));
+        assert_eq!((ports.next_timeout(), ports.remembered_station_count(), ports.get(a)), (None, 0, None));
     }
 }

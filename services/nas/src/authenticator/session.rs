@@ -3,11 +3,11 @@
 use super::FailReason;
 use crate::station_id::StationId;
 use alloc::vec::Vec;
-use usher_access::LoginContinuation;
+use usher_access::LoginRoundState;
 use usher_core::Instant;
 use usher_eap::authenticator::{AaaReply, EapAuthenticator};
 use usher_eap::packet::{EapCode, EapPacket};
-use usher_pkm::eap::BaseSide;
+use usher_pkm::eap::BaseStationEapSide;
 
 #[derive(Debug)]
 pub(super) struct EapSession {
@@ -15,7 +15,7 @@ pub(super) struct EapSession {
     /// The station's identity.
     pub(super) name: Vec<u8>,
     /// State for the session's next request to the AAA server.
-    pub(super) next: LoginContinuation,
+    pub(super) next: LoginRoundState,
     /// Number of requests.
     pub(super) rounds: u16,
     /// True while a request is pending.
@@ -23,7 +23,7 @@ pub(super) struct EapSession {
     /// When the pending request to the station is retransmitted.
     pub(super) resend_at: Option<Instant>,
     /// The base station's side of PKM, if PKM carries EAP.
-    pub(super) pkm: BaseSide,
+    pub(super) pkm: BaseStationEapSide,
     /// The pass-through state machine.
     pub(super) eap: EapAuthenticator,
 }
@@ -32,8 +32,8 @@ impl EapSession {
     pub(super) const fn new(
         station: StationId,
         name: Vec<u8>,
-        pkm: BaseSide,
-        next: LoginContinuation,
+        pkm: BaseStationEapSide,
+        next: LoginRoundState,
         eap: EapAuthenticator,
     ) -> Self {
         Self { station, name, next, rounds: 0, is_request_pending: false, resend_at: None, pkm, eap }

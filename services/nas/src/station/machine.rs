@@ -6,14 +6,14 @@ use crate::station_id::MacAddress;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::{
-    CommandError, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, SecureRng,
+    CommandError, Duration, Instant, Machine, MachineInput, MachineOutputOf, NoJob, OutputQueue, SecureRng,
     Transmit, WallTime, WorkRecord,
 };
 use usher_crypto::SecretValue;
 use usher_eap::peer::{self, EapPeer};
-use usher_pkm::eap::StationSide;
+use usher_pkm::eap::StationEapSide;
 use usher_pkm::keying;
-use usher_pkm::keys::AuthKey;
+use usher_pkm::keys::AuthorizationKey;
 
 /// The state of an attempt.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct AccessStation {
     config: StationConfig,
     state: StationState,
     /// The station's side of PKM, if PKM carries EAP.
-    pkm: StationSide,
+    pkm: StationEapSide,
     deadline: Option<Instant>,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
@@ -53,7 +53,7 @@ impl AccessStation {
         Self {
             config,
             state: StationState::Idle,
-            pkm: StationSide::new(),
+            pkm: StationEapSide::new(),
             deadline: None,
             epoch: WallTime::UNIX_EPOCH,
             outputs: OutputQueue::default(),
@@ -101,7 +101,7 @@ impl AccessStation {
         let config = peer::EapPeerConfig {
             identity,
             methods: credentials.0,
-            // The station keeps its own timeout.
+            // The station has its own timeout, so EAP needs none.
             timeout: Duration::MAX,
             wall: now.to_wall_time(self.epoch),
         };
@@ -117,7 +117,7 @@ impl AccessStation {
     fn abort_attempt(&mut self) {
         if let StationState::Keying(keying, _) = core::mem::replace(&mut self.state, StationState::Idle) {
             self.keying.add(keying.counters());
-            self.pkm.resume_after(keying.identifier());
+            self.pkm.resume_after_identifier(keying.identifier());
         }
         self.deadline = None;
     }
@@ -195,7 +195,7 @@ impl AccessStation {
             (None, msk) => self.finish_attempt(StationEvent::Success { msk }),
             (Some(_), None) => self.finish_attempt(StationEvent::Unkeyed),
             (Some(config), Some(msk)) => {
-                let key = AuthKey::new(&msk, self.config.mac.0, base.0, 0);
+                let key = AuthorizationKey::new(&msk, self.config.mac.0, base.0, 0);
                 self.outputs.push_work(WorkRecord { label: usher_pkm::work::DERIVE, units: 1 });
                 let identifier = self.pkm.identifier();
                 let keying = keying::StationKeying::new(config, key, identifier, &mut self.rng, now);
@@ -296,7 +296,7 @@ impl Machine for AccessStation {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

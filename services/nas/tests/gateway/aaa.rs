@@ -1,12 +1,12 @@
-//! The two ends of an EAP method that gives a key: the peer, and an AAA server behind RADIUS. The method is
-//! an experimental one (type 255): a nonce, and its code under a shared secret, from which the key follows.
+//! The two ends of an EAP method that yields a key: the peer, and an AAA server over RADIUS. The method is an
+//! experimental one (type 255): a nonce, and its code under a shared secret, which yields the key.
 
 use crate::responder::{AUTH, EAP, FAILED, IDENTITY, key_proof};
 use std::net::{IpAddr, SocketAddr};
 use usher_core::bench::MachineNetwork;
 use usher_core::{
-    CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue,
-    SecureRng, Seed, SocketId, Transmit,
+    CommandError, DatagramPath, Duration, Instant, Machine, MachineInput, MachineOutputOf, NoJob,
+    OutputQueue, SecureRng, Seed, SocketId, Transmit,
 };
 use usher_crypto::digest::HmacMd5Key;
 use usher_radius::attribute::kind;
@@ -96,7 +96,7 @@ impl Machine for TestInitiator {
     fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
         Ok(())
     }
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.out.poll(buf)
     }
     fn poll_timeout(&mut self) -> Option<Instant> {
@@ -104,7 +104,7 @@ impl Machine for TestInitiator {
     }
 }
 
-/// A server that knows everybody's password, which is the same one.
+/// Adds a server with the same password for all users.
 pub(crate) fn add_aaa_server(
     net: &mut MachineNetwork,
     address: SocketAddr,

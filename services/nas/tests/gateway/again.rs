@@ -1,25 +1,25 @@
-//! A Diameter server that keeps the sessions that it lets in, and has a station authenticated again (RFC 6733 §8.3).
+//! A Diameter server with session state that requests reauthentication of a station (RFC 6733 §8.3).
 
 use crate::{DELAY, socket_address};
 use std::num::NonZeroU16;
 use usher_access::{AaaConfig, DiameterConfig, DiameterConnections, NasIdentity};
 use usher_core::bench::MachineNetwork;
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, ListenerId, PortId, Seed};
+use usher_core::{Duration, LinkLayerPortId, ListenerId, Seed};
 use usher_diameter::ResultCode;
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application, command};
 use usher_diameter::node::{self, DiameterNode};
 use usher_diameter::peer::capabilities::DiameterApplication;
-use usher_nas::authenticator::{self, AuthenticatorEvent, EndCause, NasAuthenticator};
+use usher_nas::authenticator::{self, AuthenticatorEvent, NasAuthenticator, SessionEndCause};
 use usher_nas::station::{self, AccessStation, EapCredentials};
 use usher_nas::{MacAddress, StationId};
 
 const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
 const SESSION_TIMEOUT: u64 = 100;
 
-/// How many seconds after its login a station is out that is asked to authenticate itself again so many seconds after it, and
-/// is silent.
+/// Returns when the session of a silent station ends, in seconds after its login. The server requests
+/// reauthentication after `asked` seconds.
 fn logout_delay(asked: u64) -> u64 {
     let seed = Seed::new(3);
     let mut net = MachineNetwork::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
@@ -41,7 +41,7 @@ fn logout_delay(asked: u64) -> u64 {
         AccessStation::new(station::StationConfig::new(MAC), seed.derive_secure_rng("station", 0)),
         &[],
     );
-    net.join_ports(&[(nas.number, PortId(0)), (station.number, PortId(0))]);
+    net.join_ports_in_segment(&[(nas.number, LinkLayerPortId(0)), (station.number, LinkLayerPortId(0))]);
     let mut config = node::DiameterNodeConfig::new("aaa.example.org", "example.org", &applications);
     config.local.addresses.push(socket_address(2, 0).ip());
     let node =
@@ -87,14 +87,14 @@ fn logout_delay(asked: u64) -> u64 {
     net.send_command(node, node::DiameterNodeCommand::Request(request)).unwrap();
     net.run_for(Duration::from_secs(200));
     assert_eq!(net[nas].counters().reauthentications, 1);
-    let station = StationId::Frame { port: PortId(0), mac: MAC };
+    let station = StationId::Frame { port: LinkLayerPortId(0), mac: MAC };
     let said = net.take_events(nas);
     let [(at, event)] = &said[..] else { panic!("{said:?}") };
-    assert_eq!(*event, AuthenticatorEvent::Ended { station, cause: EndCause::SessionTimeout });
+    assert_eq!(*event, AuthenticatorEvent::Ended { station, cause: SessionEndCause::SessionTimeout });
     at.duration_since(*login).as_secs()
 }
 
-/// A minute is what it has for it, and what is left of its session where that is less.
+/// The station has a minute for it, or the rest of its session if that is less.
 #[test]
 fn a_silent_station_stays_at_most_a_minute_or_its_session() {
     assert_eq!(logout_delay(10), 70);

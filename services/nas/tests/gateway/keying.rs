@@ -1,13 +1,13 @@
-//! A base station of 802.16 and a station that it lets in, and then exchanges traffic keys with (IEEE 802.16e-2005, 7.2.2).
+//! An 802.16 base station accepts a station and exchanges traffic keys with it (IEEE 802.16e-2005, 7.2.2).
 
 use crate::{DELAY, socket_address, test_secret};
 use usher_access::{AaaConfig, NasIdentity, RadiusConfig};
 use usher_core::bench::MachineNetwork;
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, PortId, SecureRng, Seed, SocketId, WallTime};
+use usher_core::{Duration, LinkLayerPortId, SecureRng, Seed, SocketId, WallTime};
 use usher_crypto::SecretValue;
-use usher_eap::method::mschapv2::{MsChapV2Account, MsChapV2Verifier};
-use usher_eap::method::{MethodContext, UserSecret};
+use usher_eap::method::mschapv2::{MsChapV2Account, MsChapV2ServerFactory};
+use usher_eap::method::{EapMethodContext, UserSecret};
 use usher_eap::server;
 use usher_nas::authenticator::{self, NasAuthenticator};
 use usher_nas::keying::KeyingConfig;
@@ -21,7 +21,7 @@ use usher_radius::{AttributeList, PacketCode};
 const PASSWORD: &[u8] = b"open sesame";
 const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
 
-/// EAP-MSCHAPv2, which gives a key, of one conversation.
+/// Handles a request of one EAP-MSCHAPv2 conversation, which yields a key.
 fn answer_mschapv2(
     conversation: &mut Option<server::EapServer>,
     request: &AttributeList,
@@ -36,8 +36,8 @@ fn answer_mschapv2(
             let wall = WallTime::from_unix_secs(0);
             let mut rng = SecureRng::from_seed([7; 32]);
             let context =
-                MethodContext { rng: &mut rng, wall, mtu: None, without_extended_master_secret: false };
-            let offer = Box::new(MsChapV2Verifier::new(&secret).unwrap());
+                EapMethodContext { rng: &mut rng, wall, mtu: None, without_extended_master_secret: false };
+            let offer = Box::new(MsChapV2ServerFactory::new(&secret).unwrap());
             *conversation = Some(server::EapServer::new(vec![offer], packet[1], context));
         }
     }
@@ -73,7 +73,7 @@ fn a_base_station_hears_out_whom_it_exchanges_keys_with() {
     let base = net.add_host(base, &[socket_address(1, 0).ip()]);
     let config = station::StationConfig { access, keying, ..station::StationConfig::new(MAC) };
     let station = net.add_host(AccessStation::new(config, seed.derive_secure_rng("station", 0)), &[]);
-    net.join_ports(&[(base.number, PortId(0)), (station.number, PortId(0))]);
+    net.join_ports_in_segment(&[(base.number, LinkLayerPortId(0)), (station.number, LinkLayerPortId(0))]);
     let config = usher_radius::server::RadiusServerConfig::new(vec![ClientConfig::new(
         socket_address(1, 0).ip(),
         32,
@@ -96,10 +96,11 @@ fn a_base_station_hears_out_whom_it_exchanges_keys_with() {
     net.run_for(Duration::from_secs(1));
     let said: Vec<StationEvent> = net.take_events(station).into_iter().map(|(_, event)| event).collect();
     assert!(matches!(said[..], [StationEvent::Admitted, StationEvent::Success { msk: Some(_) }]), "{said:?}");
-    let keyed =
-        authenticator::AuthenticatorEvent::Keyed { station: StationId::Frame { port: PortId(0), mac: MAC } };
+    let keyed = authenticator::AuthenticatorEvent::Keyed {
+        station: StationId::Frame { port: LinkLayerPortId(0), mac: MAC },
+    };
     assert!(net.take_events(base).iter().any(|(_, event)| *event == keyed));
-    // Challenge, response and the keys; the request before each of the last two.
+    // Sent: challenge, response to the request, and keys. Received: two requests.
     let keying = net[base].keying_counters();
     assert_eq!((keying.sent, keying.heard, keying.resent), (3, 2, 0));
     assert_eq!((net[base].counters().keyed, net[base].counters().unknown_pkm), (1, 0));

@@ -1,8 +1,8 @@
-//! Two machines composed by token, the way an IKEv2 gateway does it: a responder that wants its initiator
-//! authenticated says so in an event, the client of AAA servers asks for it under the same token, and the answer goes
-//! back as a command, with the key. Neither machine knows the other.
+//! Two machines composed by token, as in an IKEv2 gateway. A responder requests the authentication of its
+//! initiator by an event. The AAA client sends the request under the same token. The result returns as a
+//! command, with the key. Neither machine knows the other.
 //!
-//! The responder is a small one of its own: three messages instead of IKEv2's, but the order of RFC 7296
+//! The responder is a small model with three messages in place of IKEv2's. It keeps the order of RFC 7296
 //! §2.16: identity, EAP rounds, then an AUTH on each side that proves the key.
 
 mod aaa;
@@ -16,9 +16,9 @@ use responder::{EapRoundResult, ResponderCommand, ResponderEvent, TestResponder}
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use usher_access::{
-    self, AaaConfig, AccessClient, AccessRequest, LoginContinuation, LoginProof, NasIdentity, RadiusConfig,
+    self, AaaConfig, AccessClient, AccessRequest, LoginRoundState, NasIdentity, RadiusConfig, UserCredentials,
 };
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Instant, Seed, SocketId};
 use usher_radius::SharedSecret;
@@ -33,14 +33,15 @@ fn test_secret() -> SharedSecret {
     SharedSecret::new(b"sixteen octets!!")
 }
 
-/// Peers, an AAA server, and a gateway: two machines at one address, with the tokens between them.
+/// Peers, an AAA server, and a gateway of two machines at one address, which share tokens.
 struct GatewayTestNetwork {
     net: MachineNetwork,
-    responder: HostHandle<TestResponder>,
-    access: HostHandle<AccessClient>,
-    peers: Vec<HostHandle<TestInitiator>>,
-    /// What each SA's last challenge wants told again: the composition's, since neither machine needs the other's.
-    next: HashMap<u64, LoginContinuation>,
+    responder: NetworkHostHandle<TestResponder>,
+    access: NetworkHostHandle<AccessClient>,
+    peers: Vec<NetworkHostHandle<TestInitiator>>,
+    /// The state that each SA's last challenge repeats. The composition keeps it, since neither machine needs the
+    /// other's.
+    next: HashMap<u64, LoginRoundState>,
     up: Vec<(u64, [u8; 64])>,
     failed: Vec<u64>,
 }
@@ -72,14 +73,14 @@ impl GatewayTestNetwork {
     /// Runs until idle. One machine's events become the other's commands.
     fn run_until_idle(&mut self) {
         self.net.drain_hosts();
-        while self.net.run_next().is_some() {
+        while self.net.run_next_arrival_or_timer().is_some() {
             for (_, event) in self.net.take_events(self.responder) {
                 match event {
                     ResponderEvent::Eap { sa, identity, packet } => {
                         let continues = self.next.get(&sa);
                         let request = AccessRequest {
                             continues,
-                            ..AccessRequest::new(&identity, LoginProof::Eap(&packet))
+                            ..AccessRequest::new(&identity, UserCredentials::Eap(&packet))
                         };
                         let now = self.net.now();
                         self.net[self.access].send_request(now, sa, &request).unwrap();
@@ -134,7 +135,7 @@ fn a_responder_gets_its_key_from_a_radius_client_by_token() {
     let (sa, msk) = w.up[0];
     assert_eq!(w.net[w.peers[0]].msk(), Some(msk));
     assert!(w.is_up(0) && sa == 0);
-    // Six messages with the gateway and four behind it.
+    // Six messages with the gateway, and four with the AAA server.
     assert_eq!(w.net.sent_transmits().len(), 10);
     assert_eq!(w.established_at(0), Instant::ZERO + DELAY * 10);
 }

@@ -1,12 +1,12 @@
-//! A station at the port of a switch (IEEE 802.1X), and a RADIUS server behind it.
+//! A station at the port of a switch (IEEE 802.1X), with a RADIUS server.
 
 use crate::{DELAY, socket_address, test_secret};
-use usher_access::{AaaConfig, DYNAMIC_SOCKET, DynamicConfig, NasIdentity, RadiusConfig};
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_access::{AaaConfig, DYNAMIC_SOCKET, DynamicAuthConfig, NasIdentity, RadiusConfig};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, Instant, MachineInput, PortId, Seed, SocketId};
+use usher_core::{Duration, Instant, LinkLayerPortId, MachineInput, Seed, SocketId};
 use usher_crypto::digest::md5;
-use usher_nas::authenticator::{self, EndCause, NasAuthenticator};
+use usher_nas::authenticator::{self, NasAuthenticator, SessionEndCause};
 use usher_nas::station::{self, AccessStation, EapCredentials};
 use usher_nas::{MacAddress, StationId};
 use usher_radius::attribute::{error_cause, kind};
@@ -17,13 +17,13 @@ use usher_radius::{AttributeList, PacketCode};
 const PASSWORD: &[u8] = b"open sesame";
 const CHALLENGE: [u8; 16] = [7; 16];
 const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
-const ANN: StationId = StationId::Frame { port: PortId(0), mac: MAC };
+const ANN: StationId = StationId::Frame { port: LinkLayerPortId(0), mac: MAC };
 
 fn time_at(n: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(n)
 }
 
-/// EAP-MD5 (RFC 3748 section 5.4), of everybody with one password.
+/// Answers EAP-MD5 (RFC 3748 section 5.4), with one password for all users.
 fn answer_md5(request: &AttributeList, reply: &mut AttributeList) -> PacketCode {
     let mut packet = Vec::new();
     request.read_eap_packet(&mut packet);
@@ -49,10 +49,10 @@ fn answer_md5(request: &AttributeList, reply: &mut AttributeList) -> PacketCode 
 
 struct PortTestNetwork {
     net: MachineNetwork,
-    station: HostHandle<AccessStation>,
-    nas: HostHandle<NasAuthenticator>,
-    /// Who may want a session to end.
-    asker: HostHandle<RadiusClient>,
+    station: NetworkHostHandle<AccessStation>,
+    nas: NetworkHostHandle<NasAuthenticator>,
+    /// The client that may end a session.
+    asker: NetworkHostHandle<RadiusClient>,
 }
 
 impl PortTestNetwork {
@@ -63,7 +63,7 @@ impl PortTestNetwork {
             client::RadiusClientConfig::for_server(ServerConfig::new(socket_address(2, 1812), test_secret()));
         let mut radius = RadiusConfig::new(to_server);
         let clients = vec![ClientConfig::new(socket_address(3, 0).ip(), 32, test_secret())];
-        radius.dynamic = Some(Box::new(DynamicConfig { clients, freshness: None }));
+        radius.dynamic = Some(Box::new(DynamicAuthConfig { clients, freshness: None }));
         let config = authenticator::AuthenticatorConfig::new(
             NasIdentity::for_ethernet("switch"),
             AaaConfig::Radius(radius),
@@ -74,7 +74,7 @@ impl PortTestNetwork {
         let station =
             AccessStation::new(station::StationConfig::new(MAC), seed.derive_secure_rng("station", 0));
         let station = net.add_host(station, &[]);
-        net.join_ports(&[(nas.number, PortId(0)), (station.number, PortId(0))]);
+        net.join_ports_in_segment(&[(nas.number, LinkLayerPortId(0)), (station.number, LinkLayerPortId(0))]);
         let config = server::RadiusServerConfig::new(vec![ClientConfig::new(
             socket_address(1, 0).ip(),
             32,
@@ -138,7 +138,7 @@ impl PortTestNetwork {
 fn a_station_is_in_until_its_session_timeout_has_passed() {
     let mut w = PortTestNetwork::new();
     w.log_in(PASSWORD);
-    // Start, identity asked and said, two rounds behind the switch, the challenge and its answer, the end.
+    // Start, identity request and response, two round trips to the server, challenge and response, Success.
     let end = Instant::ZERO + DELAY * 10;
     assert_eq!(w.station_at(50), [(end, station::StationEvent::Success { msk: None })]);
     let said = w.net.take_events(w.nas);
@@ -147,9 +147,10 @@ fn a_station_is_in_until_its_session_timeout_has_passed() {
     };
     assert_eq!((login.station, login.msk.is_some(), login.rounds), (ANN, false, 2));
     assert_eq!((*at, &login.name[..]), (end - DELAY, &b"ann"[..]));
-    assert_eq!((w.nas_counters().authenticated, w.net[w.nas].in_progress()), (1, 0));
+    assert_eq!((w.nas_counters().authenticated, w.net[w.nas].active_session_count()), (1, 0));
     w.net.run_until(time_at(200));
-    let ended = authenticator::AuthenticatorEvent::Ended { station: ANN, cause: EndCause::SessionTimeout };
+    let ended =
+        authenticator::AuthenticatorEvent::Ended { station: ANN, cause: SessionEndCause::SessionTimeout };
     assert_eq!(w.net.take_events(w.nas), [(end - DELAY + Duration::from_secs(100), ended)]);
 }
 
@@ -161,7 +162,7 @@ fn who_is_turned_away_is_not_heard_for_the_quiet_period() {
     let rejected = authenticator::AuthenticatorEvent::Rejected { station: ANN, name: b"ann".to_vec() };
     assert_eq!(w.net.take_events(w.nas), [(Instant::ZERO + DELAY * 9, rejected)]);
     w.net.run_until(time_at(10));
-    // It asks at 10 s, 40 s and 70 s; the quiet period ends after 60.
+    // The station starts at 10 s, 40 s and 70 s; the quiet period ends after 60 s.
     w.log_in(PASSWORD);
     assert_eq!(w.station_at(80), [(time_at(70) + DELAY * 10, station::StationEvent::Success { msk: None })]);
     let nas = w.nas_counters();
@@ -175,7 +176,7 @@ fn a_station_that_nobody_answers_gives_up() {
     w.net.set_silent(w.nas, true);
     w.log_in(PASSWORD);
     assert_eq!(w.station_at(300), [(time_at(90), station::StationEvent::Timeout)]);
-    // And one that is left in the midst of it.
+    // The NAS falls silent during the login.
     let mut w = PortTestNetwork::new();
     w.log_in(PASSWORD);
     w.net.run_until(Instant::ZERO + DELAY * 4);
@@ -200,7 +201,8 @@ fn a_server_ends_the_session_that_it_describes_and_no_other() {
         w.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, "02-00-00-00-00-09"),
         (PacketCode::DISCONNECT_ACK, None)
     );
-    let ended = authenticator::AuthenticatorEvent::Ended { station: ANN, cause: EndCause::Disconnected };
+    let ended =
+        authenticator::AuthenticatorEvent::Ended { station: ANN, cause: SessionEndCause::Disconnected };
     assert_eq!(w.net.take_events(w.nas).into_iter().map(|(_, event)| event).collect::<Vec<_>>(), [ended]);
     assert_eq!(w.send_dynamic_request(PacketCode::DISCONNECT_REQUEST, "02-00-00-00-00-09"), unknown);
 }
@@ -211,14 +213,14 @@ fn frames_of_others_are_counted_and_left_alone() {
     let start = |to: [u8; 6], from: [u8; 6]| [&to[..], &from, &[0x88, 0x8e, 2, 1, 0, 0]].concat();
     let group = [1, 0x80, 0xc2, 0, 0, 3];
     for frame in [start([2, 0, 0, 0, 0, 7], MAC.0), start(group, [3, 0, 0, 0, 0, 9])] {
-        w.net.inject_input(w.nas, MachineInput::Frame { port: PortId(0), data: &frame });
+        w.net.inject_input(w.nas, MachineInput::Frame { port: LinkLayerPortId(0), data: &frame });
     }
-    assert_eq!((w.nas_counters().not_for_us, w.net[w.nas].in_progress()), (2, 0));
+    assert_eq!((w.nas_counters().not_for_us, w.net[w.nas].active_session_count()), (2, 0));
     for (n, to) in [(1, group), (2, [2, 0, 0, 0, 0, 1])] {
         w.net.inject_input(
             w.nas,
-            MachineInput::Frame { port: PortId(0), data: &start(to, [2, 0, 0, 0, 1, n]) },
+            MachineInput::Frame { port: LinkLayerPortId(0), data: &start(to, [2, 0, 0, 0, 1, n]) },
         );
-        assert_eq!(w.net[w.nas].in_progress(), usize::from(n));
+        assert_eq!(w.net[w.nas].active_session_count(), usize::from(n));
     }
 }

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use usher_core::{
-    CommandError, DatagramPath, Instant, Machine, MachineInput, NoJob, OutputOf, OutputQueue, SocketId,
-    Transmit,
+    CommandError, DatagramPath, Instant, Machine, MachineInput, MachineOutputOf, NoJob, OutputQueue,
+    SocketId, Transmit,
 };
 use usher_crypto::digest::HmacMd5Key;
 
@@ -16,7 +16,7 @@ pub(crate) const IDENTITY: u8 = 1;
 pub(crate) const EAP: u8 = 2;
 /// Proof of the key.
 pub(crate) const AUTH: u8 = 3;
-/// It is over.
+/// The attempt has failed.
 pub(crate) const FAILED: u8 = 4;
 
 /// Returns the proof of the key that each side sends.
@@ -24,7 +24,7 @@ pub(crate) fn key_proof(msk: &[u8; 64], side: &[u8]) -> [u8; 16] {
     HmacMd5Key::new(msk).mac(&[side])
 }
 
-/// How a round of EAP went.
+/// The result of an EAP round.
 #[derive(Debug)]
 pub(crate) enum EapRoundResult {
     Continue { packet: Vec<u8> },
@@ -58,11 +58,11 @@ pub(crate) enum ResponderEvent {
 
 #[derive(Debug, PartialEq)]
 enum SaPhase {
-    /// The initiator shall answer.
+    /// Waits for the initiator.
     Initiator,
-    /// The EAP packet is with the AAA server.
+    /// Waits for the AAA server.
     AaaPending,
-    /// The initiator shall prove the key.
+    /// Waits for the proof of the key.
     Proof([u8; 64]),
     Done,
 }
@@ -103,7 +103,7 @@ impl TestResponder {
         let sa = self.sas.len() as u64;
         self.by_peer.insert(peer, sa);
         self.sas.push(TestSa { peer, identity: identity.to_vec(), phase: SaPhase::AaaPending });
-        // The identity came in the peer's own message: EAP need not ask for it again (RFC 7296 §3.16).
+        // The peer's message has its identity, so EAP does not request it again (RFC 7296 §3.16).
         let mut packet = vec![2, 0, 0, identity.len() as u8 + 5, 1];
         packet.extend_from_slice(identity);
         self.outputs.push_event(ResponderEvent::Eap { sa, identity: identity.to_vec(), packet });
@@ -167,7 +167,7 @@ impl Machine for TestResponder {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 

@@ -1,20 +1,20 @@
 //! Figure 2: head-of-line blocking, and RADIUS for comparison. Read from `aaa-hol`.
 
 use crate::common::{
-    FindingResult, count_on_side, count_text, curve_at_value, describe_outlier, list_other_estimates,
-    paired_difference, require_finite, require_testable,
+    FindingResult, count_estimates_with_sign, curve_at_value, describe_outlier, format_count_of_total,
+    list_estimates_with_other_sign, paired_difference, require_finite, require_minimum_points,
 };
 use crate::data::Claim;
 use crate::judge::{
-    ClaimFinding, FindingError, ROUNDING, Verdict, format_digits, format_percent, judge_deviation,
-    part_by_part, with_interval, with_word,
+    ClaimFinding, FindingError, ROUNDING, Verdict, format_digits, format_percent, format_with_comparative,
+    format_with_interval, judge_deviation, list_part_verdicts,
 };
 use crate::measure::MetricEstimate;
 use crate::measure::{
-    IntervalSide, MetricCurve, MetricValues, estimate_gain, estimate_mean, estimate_saving,
-    find_zero_crossing, interval_side, measure_bend, measure_rise, subtract_values,
+    IntervalSign, MetricCurve, MetricValues, estimate_gain, estimate_mean, estimate_saving,
+    find_zero_crossing, interval_sign, measure_curve_bend, measure_curve_rise, subtract_values,
 };
-use crate::results::{CurveSelector, VariantView};
+use crate::results::{CurveSelector, VariantResults};
 
 const STUDY: &str = "aaa-hol";
 const LOSS: &str = "loss";
@@ -39,7 +39,7 @@ const WHOLE: f64 = 0.05;
 
 /// Each protocol must send the same number of packets with data: then it sends the same number of messages, each in one
 /// packet.
-pub(super) fn judge_messages(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+pub(super) fn judge_messages(_: &Claim, view: &VariantResults<'_>) -> FindingResult {
     let mut counts = Vec::new();
     for (protocol, all, bare) in WITH_DATA {
         let at = [("protocol", protocol)];
@@ -58,25 +58,28 @@ pub(super) fn judge_messages(_: &Claim, view: &VariantView<'_>) -> FindingResult
         .map(|(protocol, e)| format!("{} over {protocol}", crate::judge::format_estimate(e)))
         .collect();
     let reason = format!(
-        "Without loss an authentication takes, in packets with data, {}: {whole} messages over each where all are within {} \
-         of it, and none of Diameter's took two segments.",
+        "Packets with data per authentication without loss: {}. This means {whole} messages over each \
+         protocol, each in one packet, if all counts are within {} of that.",
         said.join(", "),
         format_digits(WHOLE)
     );
     let verdict = if held == counts.len() { Verdict::Reproduced } else { Verdict::Differs };
-    Ok(ClaimFinding::from_words(
+    Ok(ClaimFinding::from_verdict_text(
         format!("{whole} messages over {held} of {} protocols", counts.len()),
         verdict,
         reason,
     ))
 }
 
-fn delay_curve(view: &VariantView<'_>, protocol: &str) -> Result<MetricCurve, FindingError> {
+fn delay_curve(view: &VariantResults<'_>, protocol: &str) -> Result<MetricCurve, FindingError> {
     curve_at_value(view, STUDY, "delay.mean", LOSS, "protocol", protocol)
 }
 
 /// Returns the delays of TCP and SCTP at one loss.
-fn delays_at_loss(view: &VariantView<'_>, loss: f64) -> Result<(MetricValues, MetricValues), FindingError> {
+fn delays_at_loss(
+    view: &VariantResults<'_>,
+    loss: f64,
+) -> Result<(MetricValues, MetricValues), FindingError> {
     let of = |protocol| {
         let choice = CurveSelector {
             study: STUDY,
@@ -90,7 +93,7 @@ fn delays_at_loss(view: &VariantView<'_>, loss: f64) -> Result<(MetricValues, Me
 }
 
 /// Returns a sentence if many authentications fail, because they have no delay.
-fn describe_failures(view: &VariantView<'_>, protocols: &[&str], loss: f64) -> String {
+fn describe_failures(view: &VariantResults<'_>, protocols: &[&str], loss: f64) -> String {
     let share = |protocol: &&&str| {
         let failures = curve_at_value(view, STUDY, "failures", LOSS, "protocol", protocol).ok()?;
         let share = estimate_mean(failures.values_at(loss)?).mean;
@@ -101,14 +104,14 @@ fn describe_failures(view: &VariantView<'_>, protocols: &[&str], loss: f64) -> S
         return String::new();
     }
     format!(
-        " At {} % loss {} of the authentications fail; delays are of the others.",
+        " Failed authentications at {} % loss: {}. Delays cover only the others.",
         format_digits(loss),
         telling.join(" and ")
     )
 }
 
 /// Returns the difference between the failure shares of TCP and SCTP at one loss, if it is too large.
-fn failure_difference(view: &VariantView<'_>, loss: f64) -> Option<f64> {
+fn failure_difference(view: &VariantResults<'_>, loss: f64) -> Option<f64> {
     let share = |protocol: &str| {
         let failures = curve_at_value(view, STUDY, "failures", LOSS, "protocol", protocol).ok()?;
         Some(estimate_mean(failures.values_at(loss)?).mean)
@@ -118,24 +121,24 @@ fn failure_difference(view: &VariantView<'_>, loss: f64) -> Option<f64> {
 }
 
 /// Limits a verdict on delays at one loss to "partly" if they have different populations, and adds the sentence.
-fn adjust_for_survivors(view: &VariantView<'_>, loss: f64, verdict: Verdict) -> (Verdict, String) {
+fn adjust_for_survivors(view: &VariantResults<'_>, loss: f64, verdict: Verdict) -> (Verdict, String) {
     let Some(off) = failure_difference(view, loss) else { return (verdict, String::new()) };
     let text = format!(
-        " The shares that fail are {} percentage points apart, so the delays are of different populations and the \
-         verdict is partly at most.",
+        " The failed shares differ by {} percentage points, so the delays come from different populations. \
+         The verdict is therefore partly at most.",
         format_digits(off * 100.0)
     );
     (verdict.max(Verdict::Partly), text)
 }
 
-pub(super) fn gap_5(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+pub(super) fn judge_delay_gap_at_5_percent(claim: &Claim, view: &VariantResults<'_>) -> FindingResult {
     let (tcp, sctp) = delays_at_loss(view, 5.0)?;
     let gap = paired_difference(&tcp, &sctp, "The difference")?;
     let (verdict, off) = judge_deviation(&gap, claim.published_number(), &claim.unit);
     let (verdict, populations) = adjust_for_survivors(view, 5.0, verdict);
     let reason = format!(
         "At 5 % loss TCP takes {} than SCTP with many streams, {off} ({} s and {} s; {} replications).{}{}{populations}",
-        with_word(&gap, "s", "longer", "less"),
+        format_with_comparative(&gap, "s", "longer", "less"),
         format_digits(estimate_mean(&tcp).mean),
         format_digits(estimate_mean(&sctp).mean),
         gap.n,
@@ -145,14 +148,15 @@ pub(super) fn gap_5(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(ClaimFinding::from_estimate(&gap, verdict, reason))
 }
 
-pub(super) fn gap_19(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
+pub(super) fn judge_delay_gap_at_19_percent(claim: &Claim, view: &VariantResults<'_>) -> FindingResult {
     let (tcp, sctp) = delays_at_loss(view, 19.0)?;
     let gap = paired_difference(&tcp, &sctp, "The difference")?;
     let (verdict, off) = judge_deviation(&gap, claim.published_number(), &claim.unit);
     let (verdict, populations) = adjust_for_survivors(view, 19.0, verdict);
     let mut reason = format!(
-        "At 19 % loss TCP takes {} than SCTP with many streams, {off} (read as: it widens to {} s).",
-        with_word(&gap, "s", "longer", "less"),
+        "At 19 % loss TCP takes {} than SCTP with many streams, {off} (read as: the difference widens to {} \
+         s).",
+        format_with_comparative(&gap, "s", "longer", "less"),
         format_digits(claim.published_number())
     );
     let published = claim.readings.iter().find(|r| r.name == "increases by").and_then(|r| r.published);
@@ -165,8 +169,8 @@ pub(super) fn gap_19(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
         let (other, off) = judge_deviation(&more, published, &claim.unit);
         let (other, _) = adjust_for_survivors(view, 5.0, adjust_for_survivors(view, 19.0, other).0);
         reason.push_str(&format!(
-            " Read as an increase from 5 % loss on, it is {}, {off}: {}.",
-            with_word(&more, "s", "more", "less"),
+            " Read as an increase from that at 5 % loss, it is {}, {off}: {}.",
+            format_with_comparative(&more, "s", "more", "less"),
             other.name()
         ));
     }
@@ -177,7 +181,7 @@ pub(super) fn gap_19(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
 }
 
 /// The largest saving of SCTP with many streams compared with TCP.
-pub(super) struct BestSaving {
+pub(super) struct LargestDelaySaving {
     pub(super) saving: MetricEstimate,
     /// The loss with that saving.
     pub(super) loss: f64,
@@ -186,10 +190,12 @@ pub(super) struct BestSaving {
 }
 
 /// Returns the largest saving, among the losses at which TCP and SCTP have similar failure shares.
-pub(super) fn best_saving(view: &VariantView<'_>) -> Result<BestSaving, FindingError> {
+pub(super) fn find_largest_delay_saving(
+    view: &VariantResults<'_>,
+) -> Result<LargestDelaySaving, FindingError> {
     let (tcp, sctp) = (delay_curve(view, TCP)?, delay_curve(view, SCTP)?);
     let (out, kept): (Vec<_>, Vec<_>) = tcp
-        .common_points(&sctp)
+        .retain_shared_points(&sctp)
         .0
         .into_iter()
         .partition(|(loss, _)| failure_difference(view, *loss).is_some());
@@ -198,8 +204,8 @@ pub(super) fn best_saving(view: &VariantView<'_>) -> Result<BestSaving, FindingE
     } else {
         let places: Vec<String> = out.iter().map(|(loss, _)| format_digits(*loss)).collect();
         format!(
-            " Left out: {} % loss, where the shares of authentications that fail over TCP and over SCTP are {} \
-             percentage points apart or more, so that the delays are of different populations.",
+            " Left out: {} % loss, where the failed shares of TCP and SCTP differ by {} percentage points or \
+             more. Their delays come from different populations.",
             places.join(", "),
             format_digits(POPULATION_DIFFERENCE * 100.0)
         )
@@ -208,51 +214,51 @@ pub(super) fn best_saving(view: &VariantView<'_>) -> Result<BestSaving, FindingE
         kept.iter().filter_map(|(loss, tcp)| Some((estimate_saving(sctp.values_at(*loss)?, tcp), *loss)));
     let known = savings.filter(|(s, _)| s.mean.is_finite());
     let Some((best, loss)) = known.max_by(|(a, _), (b, _)| a.mean.total_cmp(&b.mean)) else {
-        let text = format!("TCP and SCTP have no point in common that counts.{left_out}");
+        let text = format!("TCP and SCTP have no comparable point in common.{left_out}");
         return Err(FindingError::NotComparable(text));
     };
-    Ok(BestSaving { saving: require_finite(best, "The largest saving")?, loss, left_out })
+    Ok(LargestDelaySaving { saving: require_finite(best, "The largest saving")?, loss, left_out })
 }
 
-pub(super) fn judge_best(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
-    let BestSaving { saving: best, loss, left_out } = best_saving(view)?;
+pub(super) fn judge_largest_delay_saving(claim: &Claim, view: &VariantResults<'_>) -> FindingResult {
+    let LargestDelaySaving { saving: best, loss, left_out } = find_largest_delay_saving(view)?;
     let (verdict, off) = judge_deviation(&best, claim.published_number(), "");
     let reason = format!(
-        "SCTP with many streams saves the most at {} % loss: {} of TCP's delay, {off}. The interval is of that \
-         point alone.{}{left_out}",
+        "SCTP with many streams saves the most at {} % loss: {} of TCP's delay, {off}. The interval covers \
+         only that point.{}{left_out}",
         format_digits(loss),
-        with_interval(&best, ""),
+        format_with_interval(&best, ""),
         describe_failures(view, &[TCP, SCTP], loss)
     );
     Ok(ClaimFinding::from_estimate(&best, verdict, reason))
 }
 
-pub(super) fn judge_widening(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+pub(super) fn judge_delay_gap_growth(_: &Claim, view: &VariantResults<'_>) -> FindingResult {
     let gap = delay_curve(view, TCP)?.subtract_curve(&delay_curve(view, SCTP)?);
-    let gap = require_testable(gap, 2, "TCP less SCTP over loss")?;
-    let Some(rise) = measure_rise(&gap) else {
-        return Err(FindingError::NotComparable("One point only.".to_owned()));
+    let gap = require_minimum_points(gap, 2, "TCP minus SCTP over loss")?;
+    let Some(rise) = measure_curve_rise(&gap) else {
+        return Err(FindingError::NotComparable("There is only one point.".to_owned()));
     };
     let of = gap.0.len() - 1;
     let (first, last) = (&gap.0[0], &gap.0[of]);
-    let ours = format!("grows at {}", count_text(rise.steps.above, of, "steps"));
+    let ours = format!("grows at {}", format_count_of_total(rise.steps.above, of, "steps"));
     let reason = format!(
-        "From {} % to {} % loss the difference goes from {} to {}. Of {of} steps {} surely grow, {} surely shrink and \
-         {} are too small to tell.",
+        "From {} % to {} % loss, the difference goes from {} to {}. Of {of} steps, {} rise significantly, {} \
+         fall significantly and {} are not significant.",
         format_digits(first.0),
         format_digits(last.0),
-        with_interval(&estimate_mean(&first.1), "s"),
-        with_interval(&estimate_mean(&last.1), "s"),
+        format_with_interval(&estimate_mean(&first.1), "s"),
+        format_with_interval(&estimate_mean(&last.1), "s"),
         rise.steps.above,
         rise.steps.below,
         rise.steps.open
     );
-    Ok(ClaimFinding::from_words(ours, rise.verdict(), reason))
+    Ok(ClaimFinding::from_verdict_text(ours, rise.verdict(), reason))
 }
 
 /// "Low" loss extends to the claim's value, because the document gives none.
-pub(super) fn udp_low_loss(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
-    let low = 100.0 * claim.part_number("low");
+pub(super) fn judge_udp_at_low_loss(claim: &Claim, view: &VariantResults<'_>) -> FindingResult {
+    let low = 100.0 * claim.claim_parameter("low");
     let udp = delay_curve(view, UDP)?;
     let mut held = 0;
     let mut of = 0;
@@ -260,29 +266,30 @@ pub(super) fn udp_low_loss(claim: &Claim, view: &VariantView<'_>) -> FindingResu
     for other in [TCP, SCTP] {
         let mut slower = delay_curve(view, other)?.subtract_curve(&udp);
         slower.0.retain(|(loss, _)| *loss <= low + ROUNDING);
-        let estimates = require_testable(slower, 1, "Low loss")?.estimates();
-        let there = count_on_side(&estimates, IntervalSide::Above);
+        let estimates = require_minimum_points(slower, 1, "The delays at low loss")?.estimates();
+        let there = count_estimates_with_sign(&estimates, IntervalSign::Above);
         held += there;
         of += estimates.len();
         let (least, most) = mean_range(&estimates);
         let mut text = format!(
-            "{other} is slower at {} (by {} to {} s)",
-            count_text(there, estimates.len(), "points"),
+            "{other} is significantly slower at {} (by {} to {} s)",
+            format_count_of_total(there, estimates.len(), "points"),
             format_digits(least),
             format_digits(most)
         );
         if there < estimates.len() {
             text.push_str(&format!(
-                ", not surely at {} loss",
-                list_other_estimates(&estimates, IntervalSide::Above, " %")
+                ", but not at {} loss",
+                list_estimates_with_other_sign(&estimates, IntervalSign::Above, " %")
             ));
         }
         said.push(text);
     }
-    let reason = format!("Up to {} % loss, against RADIUS/UDP: {}.", format_digits(low), said.join("; "));
-    Ok(ClaimFinding::from_words(
-        format!("below at {}", count_text(held, of, "points")),
-        Verdict::on_count(held, of),
+    let reason =
+        format!("Compared with RADIUS/UDP at up to {} % loss: {}.", format_digits(low), said.join("; "));
+    Ok(ClaimFinding::from_verdict_text(
+        format!("below at {}", format_count_of_total(held, of, "points")),
+        Verdict::from_held_point_count(held, of),
         reason,
     ))
 }
@@ -293,45 +300,46 @@ fn mean_range(estimates: &[(f64, MetricEstimate)]) -> (f64, f64) {
     means.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), m| (low.min(m), high.max(m)))
 }
 
-pub(super) fn udp_high_loss(_: &Claim, view: &VariantView<'_>) -> FindingResult {
-    let udp = require_testable(delay_curve(view, UDP)?, 3, "The delay of RADIUS/UDP over loss")?;
-    let Some(bend) = measure_bend(&udp) else {
-        return Err(FindingError::NotComparable("Too few points.".to_owned()));
+pub(super) fn judge_udp_at_high_loss(_: &Claim, view: &VariantResults<'_>) -> FindingResult {
+    let udp = require_minimum_points(delay_curve(view, UDP)?, 3, "The delay of RADIUS/UDP over loss")?;
+    let Some(bend) = measure_curve_bend(&udp) else {
+        return Err(FindingError::NotComparable("There are too few points.".to_owned()));
     };
     let mut parts = vec![bend.verdict()];
     let mut said = vec![format!(
-        "A per cent of loss more adds {} over the lower half of the axis and {} over the upper half",
-        with_interval(&bend.lower, "s"),
-        with_interval(&bend.upper, "s")
+        "Each further percentage point of loss adds {} over the lower half of the axis and {} over the upper \
+         half",
+        format_with_interval(&bend.lower, "s"),
+        format_with_interval(&bend.upper, "s")
     )];
     let mut crossed = 0;
     for (other, name) in [(TCP, "TCP"), (SCTP, "SCTP")] {
         let ahead = udp.subtract_curve(&delay_curve(view, other)?);
-        let ahead = require_testable(ahead, 1, &format!("UDP less {name} over loss"))?;
+        let ahead = require_minimum_points(ahead, 1, &format!("UDP minus {name} over loss"))?;
         let estimates = ahead.estimates();
         let Some((end, last)) = estimates.last() else { continue };
-        let below = estimates.iter().any(|(_, e)| interval_side(e) == IntervalSide::Below);
-        let verdict = match (below, interval_side(last)) {
-            (true, IntervalSide::Above) => Verdict::Reproduced,
-            (true, IntervalSide::Open) if last.mean > 0.0 => Verdict::Partly,
+        let below = estimates.iter().any(|(_, e)| interval_sign(e) == IntervalSign::Below);
+        let verdict = match (below, interval_sign(last)) {
+            (true, IntervalSign::Above) => Verdict::Reproduced,
+            (true, IntervalSign::Open) if last.mean > 0.0 => Verdict::Partly,
             _ => Verdict::Differs,
         };
         crossed += usize::from(verdict == Verdict::Reproduced);
         let at_end = format!(
-            "at {} % UDP takes {} than {name}",
+            "at {} % loss UDP takes {} than {name}",
             format_digits(*end),
-            with_word(last, "s", "more", "less")
+            format_with_comparative(last, "s", "more", "less")
         );
         said.push(match (verdict, below, find_zero_crossing(&ahead)) {
             (Verdict::Reproduced, _, Some(loss)) => {
-                format!("it crosses {name} at about {} % loss, and {at_end}", format_digits(loss))
+                format!("UDP crosses {name} at about {} % loss, and {at_end}", format_digits(loss))
             }
             (_, true, Some(loss)) => format!(
-                "it is above {name} from about {} % on, and no longer surely at the end: {at_end}",
+                "UDP is above {name} from about {} % loss on, but not significantly at the end: {at_end}",
                 format_digits(loss)
             ),
-            (_, true, None) => format!("it does not cross {name}: {at_end}"),
-            (_, false, _) => format!("it is nowhere surely below {name}, and {at_end}"),
+            (_, true, None) => format!("UDP does not cross {name}: {at_end}"),
+            (_, false, _) => format!("UDP is nowhere significantly below {name}, and {at_end}"),
         });
         parts.push(verdict);
     }
@@ -346,9 +354,9 @@ pub(super) fn udp_high_loss(_: &Claim, view: &VariantView<'_>) -> FindingResult 
         "{}.{}{}",
         said.join("; "),
         describe_failures(view, &[UDP, TCP, SCTP], end),
-        part_by_part(names.into_iter().zip(parts.iter().copied()))
+        list_part_verdicts(names.into_iter().zip(parts.iter().copied()))
     );
-    Ok(ClaimFinding::from_words(
+    Ok(ClaimFinding::from_verdict_text(
         format!("grows {form}, crosses {crossed} of 2"),
         Verdict::of_parts(&parts),
         reason,

@@ -4,7 +4,7 @@ use super::{FindingResult, of_parts, verdict_if};
 use crate::data::Claim;
 use crate::judge::{FindingError, Verdict, format_digits, format_percent};
 use crate::measure::{MetricValues, estimate_mean, subtract_values};
-use crate::results::{ValuesByMetric, VariantView};
+use crate::results::{ValuesByMetric, VariantResults};
 use std::collections::BTreeMap;
 
 const STUDY: &str = "ike-applications";
@@ -19,11 +19,11 @@ const NOTHING: f64 = 0.001;
 struct ApplicationResults(BTreeMap<[String; 4], ValuesByMetric>);
 
 impl ApplicationResults {
-    fn from_view(view: &VariantView<'_>) -> Result<Self, FindingError> {
+    fn from_view(view: &VariantResults<'_>) -> Result<Self, FindingError> {
         if !view.has_study(STUDY) {
             return Err(view.missing_study(STUDY));
         }
-        view.at_defaults(STUDY)?;
+        view.require_default_settings(STUDY)?;
         let mut points = BTreeMap::new();
         for (at, choices) in view.measured_choices(STUDY, &["application"]) {
             for (application, measured) in choices {
@@ -34,7 +34,7 @@ impl ApplicationResults {
         Ok(Self(points))
     }
     /// Returns all methods and distances in the results.
-    fn axis_pairs(&self) -> Vec<(&str, &str)> {
+    fn method_distance_pairs(&self) -> Vec<(&str, &str)> {
         let mut all: Vec<(&str, &str)> =
             self.0.keys().map(|[_, _, way, distance]| (&**way, &**distance)).collect();
         all.sort_unstable();
@@ -52,7 +52,8 @@ impl ApplicationResults {
         let measured = self.0.get(&key).and_then(|measured| measured.get(metric));
         measured.ok_or_else(|| {
             FindingError::NotRun(format!(
-                "{STUDY} has no {metric} of {application} with {way} at {distance}, deleted {old}: run it whole, usher study run {STUDY}."
+                "{STUDY} has no {metric} of {application} with {way} at {distance}, with the old IKE_SA \
+                 deleted {old}: run the complete study (usher study run {STUDY})."
             ))
         })
     }
@@ -67,14 +68,14 @@ impl ApplicationResults {
     }
 }
 
-pub(super) fn judge_applications(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+pub(super) fn judge_applications(_: &Claim, view: &VariantResults<'_>) -> FindingResult {
     let points = ApplicationResults::from_view(view)?;
-    let places = points.axis_pairs();
+    let places = points.method_distance_pairs();
     let worst = |application: &str, old: &str, metric: &str| -> Result<f64, FindingError> {
         let of = |place: &(&str, &str)| points.mean_value(application, old, *place, metric);
         Ok(places.iter().map(of).collect::<Result<Vec<_>, _>>()?.into_iter().fold(0.0, f64::max))
     };
-    // The longest reauthentications decide.
+    // The longest reauthentication of each kind decides.
     let files = worst("file", "before", "failures.application")?;
     let pages =
         [worst("web", "before", "failures.application")?, worst("web", "before", "delay.max.application")?];
@@ -96,24 +97,25 @@ pub(super) fn judge_applications(_: &Claim, view: &VariantView<'_>) -> FindingRe
     let parts = [
         ("files are transferred".to_owned(), verdict_if(files == 0.0)),
         (
-            format!("pages are there within {} s", format_digits(PAGE_S)),
+            format!("pages load within {} s", format_digits(PAGE_S)),
             verdict_if(pages[0] == 0.0 && pages[1] <= PAGE_S),
         ),
         (format!("voice loses more than {}", format_percent(VOICE)), verdict_if(voice > VOICE)),
+        ("no interruption if the new SAs come first".to_owned(), verdict_if(interrupted[1] == 0.0)),
         (
-            "nothing is interrupted where the new SAs are there first".to_owned(),
-            verdict_if(interrupted[1] == 0.0),
-        ),
-        (
-            format!("voice then loses at most {} more than without", format_percent(NOTHING)),
+            format!(
+                "voice then loses at most {} more than without reauthentication",
+                format_percent(NOTHING)
+            ),
             verdict_if(more <= NOTHING),
         ),
     ];
     let file = |old: &str| worst("file", old, "delay.mean.application");
     let said = format!(
-        "Over all ways and distances, an interruption is at most {} s, and {} s where the new SAs come first. Deleting first, the slowest \
-         page takes {} s and a file of 10 MB at most {} s in the mean, against {} s without reauthentication; of voice {} is lost or late \
-         at the worst, against {} without, and at most {} more than that where the new SAs come first.",
+        "Over all methods and distances, an interruption takes at most {} s, and {} s if the new SAs come \
+         first. With deletion first, the slowest page takes {} s. A file of 10 MB takes at most {} s on \
+         average, against {} s without reauthentication. At most {} of voice is lost or late, against {} \
+         without, and at most {} more than that if the new SAs come first.",
         format_digits(interrupted[0]),
         format_digits(interrupted[1]),
         format_digits(pages[1]),

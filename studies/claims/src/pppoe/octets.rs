@@ -4,7 +4,7 @@ use super::{FindingResult, of_parts, verdict_if};
 use crate::data::Claim;
 use crate::judge::{FindingError, Verdict};
 use crate::measure::estimate_mean;
-use crate::results::VariantView;
+use crate::results::VariantResults;
 use usher_ppp::pppoe::{MacAddress, PppoeCode, PppoeFrame, PppoeStage};
 
 const IPV4: usize = 20;
@@ -48,7 +48,7 @@ const fn tls_overhead() -> [usize; 2] {
     [IPV4 + TCP + 5 + 1 + 16, IPV4 + TCP + 12 + 5 + 20 + 16]
 }
 
-pub(super) fn judge_overhead(_: &Claim, view: &VariantView<'_>) -> FindingResult {
+pub(super) fn judge_overhead(_: &Claim, view: &VariantResults<'_>) -> FindingResult {
     if !view.has_study(WLAN) {
         return Err(view.missing_study(WLAN));
     }
@@ -66,8 +66,9 @@ pub(super) fn judge_overhead(_: &Claim, view: &VariantView<'_>) -> FindingResult
         ("runs over 802.11".to_owned(), if worst == 0.0 { Verdict::Reproduced } else { Verdict::Differs }),
     ];
     let reason = format!(
-        "PPPoE adds {own} octets to an IP packet, PPTP {} to {}, IP over TLS {} to {}: of a packet of 1500 octets {:.1} %, {:.1} % and {:.1} % at least. \
-         In {WLAN} {:.2} % of the sessions failed to be set up over an 802.11 cell.",
+        "PPPoE adds {own} octets to an IP packet, PPTP {} to {}, and IP over TLS {} to {}. Their shares of a \
+         packet of 1500 octets are at least {:.1} %, {:.1} % and {:.1} %. In {WLAN}, the setup of {:.2} % of the \
+         sessions over an 802.11 cell failed.",
         pptp[0],
         pptp[1],
         tls[0],

@@ -1,7 +1,7 @@
 //! The deviations of 802.11 to 802.16 handovers from the document's setting.
 
 use super::mih::{
-    ObservedSettings, RETRANSMISSIONS, format_seconds, tcp_deviations, wifi_deviations, wired_deviations,
+    MihPointSettings, RETRANSMISSIONS, format_seconds, tcp_deviations, wifi_deviations, wired_deviations,
 };
 use usher_core::Duration;
 use usher_scenario::model::{
@@ -30,14 +30,14 @@ pub(super) fn at_point(
     study: &str,
     scenario: &Scenario,
     handover: &HandoverWorkload,
-    seen: &mut ObservedSettings,
+    seen: &mut MihPointSettings,
 ) -> Vec<String> {
     let mut wrong = wifi_deviations(scenario, &handover.wlan);
     if let Some((_, bss)) = scenario.bss_in_use().find(|(_, bss)| bss.stations == handover.wlan) {
         if bss.retransmissions != MAC_RETRANSMISSIONS {
             wrong.push(format!("{} retransmissions of the 802.11 MAC, not 6", bss.retransmissions));
         }
-        // The document's loss is of frames. Points with packet loss instead belong to the other reading.
+        // The document states the loss of frames. Points that lose packets instead belong to the other reading of it.
         seen.losses.push(bss.frame_loss.get());
         for (loss, from, what) in [
             (bss.frame_loss, bss.frame_loss_from, "frames"),
@@ -63,7 +63,7 @@ pub(super) fn at_point(
         TransportProtocol::Udp => {
             seen.timeouts.insert(timing.retransmission.get());
             if !handover.ack {
-                wrong.push("over UDP no MIH acknowledgement".to_owned());
+                wrong.push("there is no MIH acknowledgement over UDP".to_owned());
             }
         }
         TransportProtocol::Tcp => wrong.extend(tcp_deviations(scenario, seen)),
@@ -73,10 +73,10 @@ pub(super) fn at_point(
         wrong.push(format!("{} MIH retransmissions, not {RETRANSMISSIONS}", timing.retransmissions));
     }
     if !timing.by_message.is_empty() || timing.by_service.iter().any(|(_, change)| change.is_some()) {
-        wrong.push("some messages have a timing of their own".to_owned());
+        wrong.push("some messages have their own timing".to_owned());
     }
     if let Some(timeout) = handover.transaction.get() {
-        wrong.push(format!("a transaction is given up after {}, not never", format_seconds(timeout.get())));
+        wrong.push(format!("a transaction times out after {}, not never", format_seconds(timeout.get())));
     }
     if handover.processing.get() != PROCESSING {
         wrong.push(format!(
@@ -86,14 +86,14 @@ pub(super) fn at_point(
     }
     if handover.application.interval.get() != INTERVAL {
         let interval = format_seconds(handover.application.interval.get());
-        wrong.push(format!("the application sends each {interval}, not each 0.5 s"));
+        wrong.push(format!("the application sends every {interval}, not every 0.5 s"));
     }
     if expected_initiator(study).is_some_and(|leader| leader != handover.initiated_by) {
-        wrong.push("the other side leads".to_owned());
+        wrong.push("the other side initiates the handover".to_owned());
     }
     let whole = scenario.run.warmup.get() + scenario.run.duration.get();
     if whole != WHOLE {
-        wrong.push(format!("{} of traffic, not 30 s", format_seconds(whole)));
+        wrong.push(format!("traffic lasts {}, not 30 s", format_seconds(whole)));
     }
     wrong
 }
@@ -101,29 +101,31 @@ pub(super) fn at_point(
 /// Returns the deviations of the 802.16 cell that a mobile node enters.
 fn wimax_deviations(scenario: &Scenario, wimax: &str) -> Vec<String> {
     let Some((_, cell)) = scenario.cells_in_use().find(|(_, cell)| cell.stations == wimax) else {
-        return vec!["the mobile node does not go to 802.16".to_owned()];
+        return vec!["the mobile node does not move to 802.16".to_owned()];
     };
     let mut wrong = Vec::new();
     let [down, up] = [cell.downlink_modulation, cell.uplink_modulation].map(|m| m.unwrap_or(cell.modulation));
     if [down, up] != [Modulation::Qam64R34; 2] {
-        wrong.push("802.16 has not 64-QAM 3/4".to_owned());
+        wrong.push("802.16 does not use 64-QAM 3/4".to_owned());
     }
     if cell.radius.get().is_none_or(|r| r.metres() != RADIUS_M) {
-        wrong.push("the 802.16 cell has not a radius of 500 m".to_owned());
+        wrong.push("the radius of the 802.16 cell is not 500 m".to_owned());
     }
     wrong
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::StudySetup;
+    use crate::ClaimStudySetup;
     use usher_scenario::{PlanOverrides, Study, StudyMode};
 
     fn listed_deviations(study: &str, set: &[&str]) -> Vec<String> {
         let mut overrides = PlanOverrides::default();
         set.iter().for_each(|s| overrides.add_setting(s).unwrap());
         let plan = Study::open(study).unwrap().build_plan(StudyMode::Default, &overrides).unwrap();
-        let Some(StudySetup::Listed(list)) = StudySetup::from_plan(&plan) else { panic!("no list") };
+        let Some(ClaimStudySetup::Listed(list)) = ClaimStudySetup::from_plan(&plan) else {
+            panic!("no list")
+        };
         list
     }
 
@@ -137,17 +139,17 @@ mod tests {
     #[test]
     fn each_thing_that_is_otherwise_is_listed_once() {
         for (set, text) in [
-            ("workload.initiated_by=network", "the other side leads"),
+            ("workload.initiated_by=network", "the other side initiates the handover"),
             ("bss.wlan.retransmissions=3", "3 retransmissions of the 802.11 MAC, not 6"),
             ("bss.wlan.packet_loss_from=always", "packets are lost in the 802.11 cell from the start"),
             ("bss.wlan.frame_loss_from=always", "frames are lost in the 802.11 cell from the start"),
-            ("workload.transaction=60 s", "a transaction is given up after 60 s, not never"),
-            ("cells.wimax.modulation=16qam-3/4", "802.16 has not 64-QAM 3/4"),
-            ("cells.wimax.radius=400 m", "the 802.16 cell has not a radius of 500 m"),
+            ("workload.transaction=60 s", "a transaction times out after 60 s, not never"),
+            ("cells.wimax.modulation=16qam-3/4", "802.16 does not use 64-QAM 3/4"),
+            ("cells.wimax.radius=400 m", "the radius of the 802.16 cell is not 500 m"),
             ("workload.timing.retransmissions=4", "4 MIH retransmissions, not 2"),
             ("workload.processing=0.1 s", "a request is processed in 0.1 s, not in 0.2 s"),
-            ("workload.application.interval=1 s", "the application sends each 1 s, not each 0.5 s"),
-            ("run.duration=20 s", "25 s of traffic, not 30 s"),
+            ("workload.application.interval=1 s", "the application sends every 1 s, not every 0.5 s"),
+            ("run.duration=20 s", "traffic lasts 25 s, not 30 s"),
             ("loss=0 %,20 %", "loss goes from 0 to 20 %, not from 0 to 50 %"),
         ] {
             assert_eq!(listed_deviations("handover-mn", &[set]), [text], "{set}");
@@ -167,8 +169,8 @@ mod tests {
             let mut alone = plan.clone();
             alone.points.retain(|p| p.axis_setting("transport").is_some_and(|s| s.text == transport));
             assert_eq!(
-                StudySetup::from_plan(&alone),
-                Some(StudySetup::Listed(texts.map(str::to_owned).into()))
+                ClaimStudySetup::from_plan(&alone),
+                Some(ClaimStudySetup::Listed(texts.map(str::to_owned).into()))
             );
         }
     }

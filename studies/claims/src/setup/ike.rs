@@ -20,7 +20,7 @@ pub(super) fn list_deviations<'a>(
     let mut found: Option<Vec<String>> = None;
     for scenario in scenarios {
         let Some(Workload::Ike(ike)) = &scenario.workload else { continue };
-        // The document has no resumption: it is an addition to its methods.
+        // Skip resumption: the study adds it to the document's methods.
         if ike.resumption.get().is_some() {
             continue;
         }
@@ -47,7 +47,7 @@ fn at_point(scenario: &Scenario, ike: &IkeWorkload) -> Vec<String> {
     let rates: Vec<_> = wired
         .map(|(_, link)| link.channel_config(usher_scenario::model::ChannelDirection::Up).rate)
         .collect();
-    require(rates == [Some(RATE), Some(RATE)], "the two wired links are not of 100 Mb/s");
+    require(rates == [Some(RATE), Some(RATE)], "the two wired links do not have 100 Mb/s");
     require(ike.child == "3des-sha1", "packets are not protected by 3DES and HMAC-SHA1");
     require(ike.lifetime.get().is_some_and(|time| time.get() == LIFETIME), "IKE_SAs do not last 6 s");
     let each = |interval: Duration| scenario.run.duration.get().as_nanos() / interval.as_nanos();
@@ -57,12 +57,12 @@ fn at_point(scenario: &Scenario, ike: &IkeWorkload) -> Vec<String> {
         }
         _ => false,
     };
-    require(often, "there are not twenty authentications in a run, one each 12 s");
-    require(scenario.run.replications.min.get() == RUNS, "there are not five runs");
+    require(often, "a run does not have twenty authentications, one every 12 s");
+    require(scenario.run.replications.min.get() == RUNS, "the study does not have five runs");
     if ike.method.has_tls() {
         require(
             ike.certificates.version.name() != "1.2",
-            "TLS is of version 1.2, of which the document's time had 1.0",
+            "TLS has version 1.2, not 1.0 as at the time of the document",
         );
     }
     wrong

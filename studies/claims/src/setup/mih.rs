@@ -29,7 +29,7 @@ const DURATION: Duration = Duration::from_secs(4000);
 
 /// The settings of all points of a study.
 #[derive(Default)]
-pub(super) struct ObservedSettings {
+pub(super) struct MihPointSettings {
     pub(super) losses: Vec<f64>,
     /// Maximum RTOs of the points over TCP.
     pub(super) rto_max: BTreeSet<Duration>,
@@ -42,7 +42,7 @@ pub(super) fn format_seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
-impl ObservedSettings {
+impl MihPointSettings {
     /// Returns the deviations of all points together.
     fn list_deviations(&self, rto_max: &[u64], timeouts: &[u64]) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn list_deviations<'a>(
     scenarios: impl Iterator<Item = &'a Scenario>,
 ) -> Option<Vec<String>> {
     let mut found: Option<Vec<String>> = None;
-    let (mut seen, mut rto_max, mut timeouts) = (ObservedSettings::default(), &RTO_MAX[..], &[][..]);
+    let (mut seen, mut rto_max, mut timeouts) = (MihPointSettings::default(), &RTO_MAX[..], &[][..]);
     for scenario in scenarios {
         let all = match &scenario.workload {
             Some(Workload::Mih(mih)) => at_point(scenario, mih, &mut seen),
@@ -95,7 +95,7 @@ pub(super) fn list_deviations<'a>(
     })
 }
 
-fn at_point(scenario: &Scenario, mih: &MihWorkload, seen: &mut ObservedSettings) -> Vec<String> {
+fn at_point(scenario: &Scenario, mih: &MihWorkload, seen: &mut MihPointSettings) -> Vec<String> {
     let mut wrong = wifi_deviations(scenario, &mih.mn);
     wrong.extend(wired_deviations(scenario));
     wrong.extend(loss_deviations(scenario, seen));
@@ -123,10 +123,10 @@ fn at_point(scenario: &Scenario, mih: &MihWorkload, seen: &mut ObservedSettings)
         wrong.push(format!("{} MIH retransmissions, not {RETRANSMISSIONS}", mih.timing.retransmissions));
     }
     if let Some(timeout) = mih.transaction.get() {
-        wrong.push(format!("a transaction is given up after {}, not never", format_seconds(timeout.get())));
+        wrong.push(format!("a transaction times out after {}, not never", format_seconds(timeout.get())));
     }
     if !matches!(mih.message, MihMessage::Indication | MihMessage::Request) || mih.response_size.is_some() {
-        wrong.push("other messages than indications and requests for parameters".to_owned());
+        wrong.push("there are messages other than indications and requests for parameters".to_owned());
     }
     if mih.message == MihMessage::Request && mih.processing.get() != PROCESSING {
         wrong.push(format!(
@@ -136,7 +136,7 @@ fn at_point(scenario: &Scenario, mih: &MihWorkload, seen: &mut ObservedSettings)
     }
     match &mih.arrivals {
         ArrivalSettings::Constant { interval, .. } if interval.get() == INTERVAL => {}
-        _ => wrong.push("messages do not come evenly, twice a second".to_owned()),
+        _ => wrong.push("messages do not come every 0.5 s".to_owned()),
     }
     let (warm_up, duration) = (scenario.run.warmup.get(), scenario.run.duration.get());
     if warm_up != WARM_UP {
@@ -170,7 +170,7 @@ pub(super) fn wired_deviations(scenario: &Scenario) -> Vec<String> {
         l.rate.get().is_some_and(|r| r.bits_per_second() == WIRED_RATE) && l.delay.get() == WIRED_DELAY
     };
     for (name, _) in scenario.links.iter().filter(|(_, l)| !stated(l)) {
-        wrong.push(format!("the link \"{name}\" has not 100 Mb/s and 10 ms"));
+        wrong.push(format!("the link \"{name}\" does not have 100 Mb/s and 10 ms"));
     }
     if scenario.run.ip != IpVersion::V6 {
         wrong.push("IPv4, not IPv6".to_owned());
@@ -179,7 +179,7 @@ pub(super) fn wired_deviations(scenario: &Scenario) -> Vec<String> {
 }
 
 /// Returns the deviations of packet losses: place, rates and start.
-fn loss_deviations(scenario: &Scenario, seen: &mut ObservedSettings) -> Vec<String> {
+fn loss_deviations(scenario: &Scenario, seen: &mut MihPointSettings) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut most = scenario.bss_in_use().map(|(_, bss)| bss.packet_loss.get()).fold(0.0, f64::max);
     if most > 0.0 {
@@ -196,14 +196,15 @@ fn loss_deviations(scenario: &Scenario, seen: &mut ObservedSettings) -> Vec<Stri
                     wrong.push(format!("the link \"{name}\" loses packets from {from} on, not from 5 s"));
                 }
             }
-            _ => wrong.push(format!("the link \"{name}\" does not lose each packet alike")),
+            _ => wrong
+                .push(format!("the link \"{name}\" does not lose every packet with the same probability")),
         }
     }
     seen.losses.push(most);
     wrong
 }
 
-pub(super) fn tcp_deviations(scenario: &Scenario, seen: &mut ObservedSettings) -> Vec<String> {
+pub(super) fn tcp_deviations(scenario: &Scenario, seen: &mut MihPointSettings) -> Vec<String> {
     let tcp = &scenario.transport.tcp;
     let mut wrong = Vec::new();
     if tcp.mss.map(|s| s.bytes()) != Some(MSS) {
@@ -221,7 +222,7 @@ pub(super) fn tcp_deviations(scenario: &Scenario, seen: &mut ObservedSettings) -
 
 #[cfg(test)]
 mod tests {
-    use crate::StudySetup;
+    use crate::ClaimStudySetup;
     use usher_scenario::model::{TransportProtocol, Workload};
     use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
@@ -232,7 +233,7 @@ mod tests {
     }
 
     fn listed_deviations(plan: &StudyPlan) -> Vec<String> {
-        let Some(StudySetup::Listed(list)) = StudySetup::from_plan(plan) else { panic!("no list") };
+        let Some(ClaimStudySetup::Listed(list)) = ClaimStudySetup::from_plan(plan) else { panic!("no list") };
         list
     }
 

@@ -37,15 +37,15 @@ fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
     let (fewer, shorter) = ([8.0, 4.0], [2.0, 1.0]);
     let (more, longer) = ([4.0, 8.0], [1.0, 2.0]);
     let both = [many(1.2, fewer, shorter), back(fewer, shorter)].concat();
-    let said = ["fewer packets at all 3 avoidances and points, and the contrary is sure at 0"];
+    let said = ["fewer packets at all 3 pairs of avoidance and point, and the opposite is significant at 0"];
     let judged = assert_verdict(&both, "aaa.surge", Reproduced, &said);
     assert_eq!(judged.ours, Some(ClaimValue::Text("helps in 4 of 4 parts".into())));
     // The contrary differs, and so does an absent effect.
     let contrary = [many(1.2, more, longer), back(more, longer)].concat();
-    let said = ["fewer packets at 0 of 3 avoidances and points, and the contrary is sure at 3"];
+    let said = ["fewer packets at 0 of 3 pairs of avoidance and point, and the opposite is significant at 3"];
     assert_verdict(&contrary, "aaa.surge", Differs, &said);
     let equal = [many(1.2, [4.0; 2], [1.0; 2]), back([4.0; 2], [1.0; 2])].concat();
-    assert_verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "the contrary is sure at 0"]);
+    assert_verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "the opposite is significant at 0"]);
     let half = [many(1.2, fewer, longer), back(fewer, longer)].concat();
     assert_verdict(&half, "aaa.surge", Partly, &["shorter delay in aaa-recovery: differs"]);
     // Without overload of the link there is no surge to evaluate.
@@ -54,15 +54,15 @@ fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
         &calm,
         "aaa.surge",
         Partly,
-        &["(1 points where the link carries all", "in aaa-many-nas: not comparable"],
+        &["(1 points left out because the link is not overloaded", "in aaa-many-nas: not comparable"],
     );
     assert_verdict(&many(1.2, fewer, shorter), "aaa.surge", Partly, &["usher study run aaa-recovery"]);
     let mut three = back(fewer, shorter);
     three.retain(|r| !r.point.get("policy").unwrap().ends_with(", delayed ACK"));
     let three = [many(1.2, fewer, shorter), three].concat();
-    assert_verdict(&three, "aaa.surge", Partly, &["aaa-recovery has no avoidance as an axis"]);
+    assert_verdict(&three, "aaa.surge", Partly, &["aaa-recovery has no axis of avoidances"]);
     let bare = metric_rows("aaa-many-nas", &[("nases", "24")], &[("delay.mean", 1.0)]);
-    assert_verdict(&bare, "aaa.surge", NotComparable, &["aaa-many-nas has no avoidance as an axis"]);
+    assert_verdict(&bare, "aaa.surge", NotComparable, &["aaa-many-nas has no axis of avoidances"]);
     let mut single = both;
     single.retain(|r| r.replication == 0);
     assert_verdict(&single, "aaa.surge", NotComparable, &[]);
@@ -70,49 +70,54 @@ fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
 
 #[test]
 fn the_korean_setting_is_held_part_by_part() {
-    let judged = |set: &[(&str, AccessSetup)]| {
+    let judged = |set: &[(&str, AuthenticationStudySetup)]| {
         let rows: Vec<ResultRow> =
             set.iter().flat_map(|(study, _)| metric_rows(study, &[], &[("delay.mean", 1.0)])).collect();
         let mut results = RunResults::new(&rows);
-        set.iter().for_each(|(study, access)| results.set_up(study, StudySetup::Access(access.clone())));
+        set.iter().for_each(|(study, access)| results.set_up(study, ClaimStudySetup::Access(access.clone())));
         let judged = evaluate_claims(&results, DEFAULT_VARIANT);
         let judged = judged.into_iter().find(|j| j.id == "aaa.setup-ko").unwrap();
         (judged.verdict, judged.reason)
     };
-    let calm = AccessSetup::stated_setup;
-    let busy = || AccessSetup { background: 0.85, background_least: 0.85, ..AccessSetup::stated_setup() };
+    let calm = AuthenticationStudySetup::documented_study_setup;
+    let busy = || AuthenticationStudySetup {
+        background: 0.85,
+        background_least: 0.85,
+        ..AuthenticationStudySetup::documented_study_setup()
+    };
     let (verdict, reason) = judged(&[("aaa-hol", calm()), ("aaa-congestion", busy())]);
-    assert!(verdict == Partly && reason.contains("not over PPP. Not looked at: aaa-nagle"), "{reason}");
+    assert!(verdict == Partly && reason.contains("not over PPP. Not checked: aaa-nagle"), "{reason}");
     assert!(reason.contains("Diameter: reproduced; 85 % other traffic: reproduced"), "{reason}");
     // A study that was not run is not reported as stated.
     let (_, reason) = judged(&[("aaa-hol", calm())]);
-    assert!(
-        reason.contains("aaa-congestion, which was not run (usher study run aaa-congestion)"),
-        "{reason}"
-    );
+    assert!(reason.contains("aaa-congestion (not run: usher study run aaa-congestion)"), "{reason}");
     assert!(reason.contains("85 % other traffic: not comparable"), "{reason}");
     // Half a per cent is a deviation, because both rates are integers; and so is one point without other traffic.
     for off in [0.846, 0.0] {
-        let (_, reason) = judged(&[("aaa-congestion", AccessSetup { background_least: off, ..busy() })]);
+        let (_, reason) =
+            judged(&[("aaa-congestion", AuthenticationStudySetup { background_least: off, ..busy() })]);
         assert!(reason.contains("85 % other traffic: differs"), "{reason}");
     }
     let (_, reason) = judged(&[("aaa-hol", busy())]);
-    assert!(reason.contains("aaa-hol: other traffic has 85 % of the link, not 0 %"), "{reason}");
-    let radius = AccessSetup { aaa: vec!["RADIUS/UDP".to_owned()], ..calm() };
+    assert!(reason.contains("aaa-hol: other traffic takes 85 % of the link, not 0 %"), "{reason}");
+    let radius = AuthenticationStudySetup { aaa: vec!["RADIUS/UDP".to_owned()], ..calm() };
     let (verdict, reason) = judged(&[("aaa-hol", radius.clone())]);
     assert!(verdict == Differs && reason.contains("aaa-hol: RADIUS/UDP between NAS"), "{reason}");
-    let beside = AccessSetup { aaa: vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()], ..calm() };
+    let beside =
+        AuthenticationStudySetup { aaa: vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()], ..calm() };
     let (verdict, reason) = judged(&[("aaa-hol", beside), ("aaa-congestion", busy())]);
-    assert!(verdict == Partly && reason.contains("aaa-hol has RADIUS beside Diameter"), "{reason}");
+    assert!(verdict == Partly && reason.contains("aaa-hol also has RADIUS"), "{reason}");
     // Runs of earlier versions do not record it.
-    let (_, reason) = judged(&[("aaa-hol", AccessSetup { aaa: Vec::new(), ..calm() })]);
+    let (_, reason) = judged(&[("aaa-hol", AuthenticationStudySetup { aaa: Vec::new(), ..calm() })]);
     assert!(
-        reason.contains("what aaa-hol speaks") && reason.contains("Diameter: not comparable"),
+        reason.contains("the AAA protocol of aaa-hol") && reason.contains("Diameter: not comparable"),
         "{reason}"
     );
     // With deviations in more than half, the verdict is not "partly".
-    let (verdict, _) =
-        judged(&[("aaa-hol", AccessSetup { radio: false, ..radius }), ("aaa-congestion", busy())]);
+    let (verdict, _) = judged(&[
+        ("aaa-hol", AuthenticationStudySetup { radio: false, ..radius }),
+        ("aaa-congestion", busy()),
+    ]);
     assert_eq!(verdict, Differs);
 }
 
@@ -142,7 +147,7 @@ fn one_connection_is_held_against_one_for_each_port() {
     let (less, more) = ([6.0, 2000.0, 0.5, 0.75], [7.0, 17_000.0, 0.4, 0.125]);
     let said = [
         "connections at the server, 1 and 48 at 0 % loss",
-        "packets of an authentication, 4 and 5 at 0 % loss, 6 and 7 at 10 % loss",
+        "packets per authentication, 4 and 5 at 0 % loss, 6 and 7 at 10 % loss",
         "900 and 16000 at 0 % loss",
         "0.1 and 0.1 at 0 % loss, 0.5 and 0.4 at 10 % loss",
         "0 and 0 at 0 % loss, 0.75 and 0.125 at 10 % loss",
@@ -167,14 +172,14 @@ fn one_connection_is_held_against_one_for_each_port() {
         &swapped,
         "aaa.connections",
         Differs,
-        &["less memory for one: differs", "one blocks more: differs"],
+        &["less memory for one connection: differs", "one connection blocks more: differs"],
     );
     let equal = rows(48.0, more, more);
     assert_verdict(
         &equal,
         "aaa.connections",
         Differs,
-        &["one blocks more: differs; one is slower under loss: differs"],
+        &["one connection blocks more: differs; one connection is slower under loss: differs"],
     );
     assert_verdict(
         &rows(47.0, less, more),
@@ -216,8 +221,8 @@ fn one_byte_travels_in_forty_one_until_something_helps() {
     let one_in_41 = 1.0 / 41.0;
     let said = [
         "With a slow sender of one byte",
-        "with Nagle 32.5 %",
-        "with delayed ACK 83 %",
+        "With Nagle it is 32.5 %",
+        "With delayed ACK it is 83 %",
         "avoidance alone 90 %",
         "0.2 s (0.2 to 0.2 s)",
         "at most 500 ms: reproduced",

@@ -61,7 +61,7 @@ fn failed_handovers() {
     ];
     let said = [
         "No handover failed.",
-        "slower over TCP when it succeeds: reproduced; slower over UDP in all: not comparable",
+        "slower over TCP when it succeeds: reproduced; slower over UDP overall: not comparable",
     ];
     assert_verdict(&order.concat(), "handover.delay-order", Partly, &said);
 }
@@ -92,12 +92,12 @@ fn who_fails_most() {
     late.iter_mut()
         .filter(|r| r.point.get("loss") == Some("50 %") && r.point.get("transport") == Some(TRANSPORTS[4]))
         .for_each(|r| r.value = 0.3);
-    let said = ["at all 16 tr", "(behind: TCP, 1 s from 50 % on)"];
+    let said = ["at all 16 combinations of tr", "(behind: TCP, 1 s from 50 % on)"];
     assert_verdict(&late, "handover.success-order", Reproduced, &said);
     // If the replications leave failures uncertain, there is no order.
     let mut few = success_rows([1.0, 0.5, 0.0, 0.1, 0.2]);
     few.iter_mut().filter(|r| r.value < 1.0 && r.replication > 0).for_each(|r| r.value = 1.0);
-    assert_verdict(&few, "handover.success-order", NotComparable, &["where handovers surely fail"]);
+    assert_verdict(&few, "handover.success-order", NotComparable, &["where failures are significant"]);
     assert_verdict(
         &success_rows([0.5, 1.0, 1.5, 1.5, 1.5]),
         "handover.success-order",
@@ -115,7 +115,7 @@ fn who_fails_most() {
     assert_verdict(&success_rows([0.0, 0.0, 0.5, 0.5, 0.5]), "handover.success-order", Differs, &tcp);
     let mut perhaps = success_rows([0.0, 0.0, 0.5, 0.5, 0.5]);
     perhaps.iter_mut().filter(|r| r.value < 1.0 && r.replication > 0).for_each(|r| r.value = 1.0);
-    assert_verdict(&perhaps, "handover.success-order", NotComparable, &["too few to say so surely"]);
+    assert_verdict(&perhaps, "handover.success-order", NotComparable, &["too few to be significant"]);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn which_is_slower() {
     };
     let said = ["at all 3 losses; at the last it takes 0.5 s", "at the last TCP takes 1 s"];
     let judged = assert_verdict(&with(2.0, 3.0), "handover.delay-order", Reproduced, &said);
-    let ours = "slower over TCP at all 3 losses when it succeeds, over UDP at all 3 losses in all";
+    let ours = "slower over TCP at all 3 losses when it succeeds, over UDP at all 3 losses overall";
     assert_eq!(judged.ours, Some(ClaimValue::Text(ours.into())));
     assert_verdict(
         &with(0.5, 3.0),
@@ -135,9 +135,9 @@ fn which_is_slower() {
         Partly,
         &["slower over TCP when it succeeds: differs"],
     );
-    assert_verdict(&with(2.0, 0.5), "handover.delay-order", Partly, &["slower over UDP in all: differs"]);
+    assert_verdict(&with(2.0, 0.5), "handover.delay-order", Partly, &["slower over UDP overall: differs"]);
     let contrary = assert_verdict(&with(0.5, -3.0), "handover.delay-order", Differs, &[]);
-    let ours = "slower over TCP at 0 of 3 losses when it succeeds, over UDP at 0 of 3 losses in all";
+    let ours = "slower over TCP at 0 of 3 losses when it succeeds, over UDP at 0 of 3 losses overall";
     assert_eq!(contrary.ours, Some(ClaimValue::Text(ours.into())));
 }
 
@@ -157,13 +157,13 @@ fn frames_give_the_verdict_and_packets_a_reading() {
     let said = [
         "loses 0.781 % of packets at 50 %",
         "Read as the loss of packets, after the MAC's retransmissions: reproduced (",
-        "Of both readings that of packets fits the results better (the input parameters name \"packet loss in the IEEE",
+        "The reading by packets fits the results better (the input parameters name \"packet loss in the IEEE",
     ];
     assert_verdict(&both(none, stated), "handover.success-order", NotComparable, &said);
     let said = [
-        "nothing follows. No handover failed.",
+        "undecided. No handover failed.",
         "loses 50 % of packets at 50 %",
-        "that of frames fits the results better",
+        "The reading by frames fits the results better",
     ];
     assert_verdict(&both(stated, none), "handover.success-order", Reproduced, &said);
     assert_verdict(&both(stated, stated), "handover.success-order", Reproduced, &["Neither reading fits"]);
@@ -177,11 +177,12 @@ fn frames_give_the_verdict_and_packets_a_reading() {
     let left = lost_packet_rows(|_, p| p.powi(7), 0.99);
     let said = [
         "at the loss ratio: differs",
-        "is p^7: the share lost over all transports is that but for chance at all 1 losses, and at 2 others undecided",
+        "of p^7: over all transports, the lost share agrees within chance at all 1 losses; 2 others are \
+         undecided",
     ];
     assert_verdict(&of("frames", left), "handover.app-loss", Differs, &said);
     let none = lost_packet_rows(|_, p| if p > 0.4 { 1e-6 } else { p.powi(7) }, 0.99);
-    assert_verdict(&of("frames", none), "handover.app-loss", Differs, &["but for chance at 0 of 1 losses"]);
+    assert_verdict(&of("frames", none), "handover.app-loss", Differs, &["within chance at 0 of 1 losses"]);
 }
 
 #[test]
@@ -211,13 +212,13 @@ fn the_network_leads_as_well() {
         &rows(1.5),
         "handover.network-trends",
         Reproduced,
-        &["loss surely adds more to the network's decision", "Success: Where", "delays: reproduced"],
+        &["loss adds significantly more to the network's decision", "Success: Where", "delays: reproduced"],
     );
     assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 5 trends".into())));
     // A failed handover is compared with the same 9.5 s.
     let mut soon = rows(1.5);
     soon.iter_mut().filter(|r| &*r.metric == "delay.failed").for_each(|r| r.value -= 6.0);
-    let said = ["failed delay: differs; success: reproduced", "Failed delay: Handovers that fail take 3.5 s"];
+    let said = ["failed delay: differs; success: reproduced", "Failed delay: Failed handovers take 3.5 s"];
     assert_verdict(&soon, "handover.network-trends", Partly, &said);
     assert_verdict(
         &rows(0.5),
@@ -232,7 +233,7 @@ fn the_network_leads_as_well() {
     let said = ["failed delay: not comparable; success: not comparable; delays: partly; steps: reproduced"];
     let judged = assert_verdict(&none, "handover.network-trends", Partly, &said);
     let Some(ClaimValue::Text(ours)) = &judged.ours else { panic!("{judged:?}") };
-    assert!(ours.ends_with("of 3 trends, 2 say nothing"), "{ours}");
+    assert!(ours.ends_with("of 3 trends, 2 undecided"), "{ours}");
     assert_verdict(
         &success_rows([1.0, 0.5, 0.0, 0.1, 0.2]),
         "handover.network-trends",
@@ -256,7 +257,7 @@ fn step_by_step() {
         &with(0.01, 1.0, 1.5),
         "handover.steps",
         Reproduced,
-        &["without loss by 0 s", "Scan constant: at all 20"],
+        &["by 0 s without loss", "Scan constant: all 20"],
     );
     assert_verdict(
         &with(1.0, 1.0, 0.5),
@@ -317,7 +318,7 @@ fn what_the_application_loses() {
         &lost_packet_rows(ratio, 0.99),
         "handover.app-loss",
         Reproduced,
-        &["at all 18 tr", "3240 would be", "99 % at least"],
+        &["at all 18 pairs of tr", "predicts 3240", "a minimum of 99 %"],
     );
     assert_verdict(
         &lost_packet_rows(ratio, 0.9),
@@ -337,7 +338,7 @@ fn what_the_application_loses() {
         &lost_packet_rows(|_, _| 0.0, 0.99),
         "handover.app-loss",
         Differs,
-        &["at the ratio in all: differs"],
+        &["at the ratio overall: differs"],
     );
     // Each point is within its statistical error, but not all of them together: 600 packets a point.
     let low = |_: usize, p: f64| p * 0.9;
@@ -345,7 +346,7 @@ fn what_the_application_loses() {
         &lost_packet_rows(low, 0.99),
         "handover.app-loss",
         Partly,
-        &["at the ratio in all: differs"],
+        &["at the ratio overall: differs"],
     );
     // Twice the ratio at the lowest loss is within five percentage points of it.
     let doubled = lost_packet_rows(|_, p| if p < 0.2 { p * 1.5 } else { p }, 0.99);

@@ -1,7 +1,7 @@
 //! The claims on MIH messages, from synthetic rows.
 
 use super::*;
-use crate::mih::open::QUESTIONS;
+use crate::mih::open_questions::QUESTIONS;
 
 const LOSSES: [&str; 5] = ["0 %", "10 %", "20 %", "30 %", "50 %"];
 const MESSAGES: [&str; 2] = ["indication", "request"];
@@ -78,7 +78,7 @@ fn added_delay_in_proportion() {
         &rows(1.0),
         "mih.udp.delay-ack",
         Reproduced,
-        &["at all 4 losses", "held against the timeout (0.1 s, 0.5 s)"],
+        &["at all 4 losses", "compared with the timeout (0.1 s, 0.5 s)"],
     );
     assert_verdict(&rows(0.0), "mih.udp.delay-ack", Differs, &["0 of 4 losses"]);
     let half = udp_rows("delay.mean", |m, _, t, p| 0.02 + p * if m == "request" { 1.0 } else { t });
@@ -111,7 +111,8 @@ fn formulas_for_success() {
         ("request", true) => 1.0 - p * 0.836,
         _ => bound(m, ack, p),
     });
-    let said = ["(1 - p^3)^2: at 1 of 5 losses", "that rule the exact chance", "at 50 % loss with 0.1 s"];
+    let said =
+        ["(1 - p^3)^2: at 1 of 5 losses", "The exact probability by that rule", "at 50 % loss with 0.1 s"];
     let judged = assert_verdict(&ours, "mih.udp.success", Partly, &said);
     assert_eq!(judged.ours, Some(ClaimValue::Text("3 of 4 formulas hold".into())));
     assert_verdict(
@@ -144,7 +145,7 @@ fn throughput_over_udp() {
         [of("received.access", received), of("sent.access", sent)].concat()
     };
     let held = rows(|p| 1.0 + p * (0.3 - p), |p| 1.0 + p);
-    let said = ["at all 1 losses up to 10 %", "the load is 500 b/s (500 to 500 b/s) more"];
+    let said = ["at all 1 losses up to 10 %", "The load at the end is 500 b/s (500 to 500 b/s) more"];
     assert_verdict(&held, "mih.udp.throughput", Reproduced, &said);
     assert_verdict(
         &rows(|p| 1.0 - p, |p| 1.0 + p),
@@ -207,15 +208,17 @@ fn verdicts_do_not_move_with_the_number_of_replications() {
     for n in [3, 5, 6, 20] {
         let judged = judged(n);
         assert_eq!(judged.verdict, Reproduced, "{n}: {judged:?}");
-        assert_eq!(judged.reason.contains("all must agree"), n < 6, "{n}: {judged:?}");
+        assert_eq!(judged.reason.contains("replications must agree"), n < 6, "{n}: {judged:?}");
     }
     // Two agree by chance every second time.
     let two = judged(2);
     assert_eq!(two.verdict, NotComparable, "{two:?}");
-    assert!(two.reason.contains("not three replications in common"), "{two:?}");
-    assert!(judged(3).reason.ends_with(
-        "Of 3 replications all must agree, which holds a median with 75 % confidence; 95 % takes 6."
-    ));
+    assert!(two.reason.contains("fewer than three common replications"), "{two:?}");
+    assert!(
+        judged(3)
+            .reason
+            .ends_with("All 3 replications must agree, which gives a median 75 % confidence; 95 % needs 6.")
+    );
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn acknowledgement_over_tcp() {
     assert_verdict(&rows(0.5), "mih.tcp.ack-hurts", Reproduced, &said);
     assert_verdict(&rows(-0.5), "mih.tcp.ack-hurts", Differs, &["at 0 of 4 points", "less at 50 %"]);
     let short = tcp_rows("mih.delivery", |_, _, m, p| 0.02 + m * p);
-    assert_verdict(&short, "mih.tcp.ack-hurts", NotComparable, &["At none of 40 points"]);
+    assert_verdict(&short, "mih.tcp.ack-hurts", NotComparable, &["At all 40 points, TCP alone"]);
 
     let success = |with: f64, without: f64| {
         let share = |m: &str, ack: bool, p: f64| match (m, ack) {
@@ -273,7 +276,7 @@ fn a_segment_for_both() {
 fn a_late_dip() {
     let rows = |f: fn(f64) -> f64| tcp_rows("delay.mean", |_, _, m, p| 0.3 + m * f(p));
     let dip = rows(|p| if p < 0.4 { p } else { 0.2 });
-    assert_verdict(&dip, "mih.tcp.late-dip", Reproduced, &["longest at 30 % loss", "being 20 and 50 %"]);
+    assert_verdict(&dip, "mih.tcp.late-dip", Reproduced, &["longest at 30 % loss", "points: 20 and 50 %"]);
     let early = rows(|p| if p < 0.15 { p } else { 0.05 });
     assert_verdict(
         &early,
@@ -301,7 +304,7 @@ fn overhead_over_tcp() {
         let none = |r: &ResultRow| r.point.get("loss") == Some("0 %");
         rows.into_iter().map(|r| if none(&r) { ResultRow { value: 2.0, ..r } } else { r }).collect::<Vec<_>>()
     };
-    let said = ["without loss 2;", "indications at most 6", "at 50 % loss, the limit being 4.5"];
+    let said = ["without loss 2;", "indications at most 6", "within the limit of 4.5"];
     assert_verdict(&rows(5.999, 4.4), "mih.tcp.mih-overhead", Reproduced, &said);
     // A limit need not be reached.
     assert_verdict(&rows(3.0, 4.4), "mih.tcp.mih-overhead", Reproduced, &[]);
@@ -317,8 +320,7 @@ fn overhead_over_tcp() {
     for row in wide.iter_mut().filter(|r| at(r, "0.2 s")) {
         row.value = [4.2, 4.3, 4.6][row.replication as usize];
     }
-    let said =
-        ["requests at most 4.4 (", "(the interval at 50 % reaches 4.6)", "surely within at 24 of 25 points"];
+    let said = ["requests at most 4.4 (", "(the interval at 50 % reaches 4.6)", "at 24 of 25 points"];
     assert_verdict(&wide, "mih.tcp.mih-overhead", Partly, &said);
     let mut off = rows(5.0, 4.4);
     off.iter_mut().filter(|r| r.point.get("loss") == Some("0 %")).for_each(|r| r.value = 2.01);
@@ -364,7 +366,7 @@ fn segments_and_load_over_tcp() {
     let falls = tcp_rows("tcp.per-mih-packet", |_, _, _, p| 2.0 - p);
     assert_verdict(&falls, "mih.tcp.segments", Differs, &["requests with ACK, turn at about 10 %: differs"]);
     let none = tcp_rows("tcp.per-mih-packet", |_, _, _, p| 4.0 - p);
-    assert_verdict(&none, "mih.tcp.segments", Differs, &["published are 2"]);
+    assert_verdict(&none, "mih.tcp.segments", Differs, &["published 2"]);
     let load = |indications: fn(f64) -> f64, requests: fn(f64) -> f64| {
         tcp_rows("sent.access", |m, _, _, p| 1e3 * if m == "request" { requests(p) } else { indications(p) })
     };
@@ -435,32 +437,33 @@ fn what_the_document_leaves_open() {
         [timers(least), response(of), lifetime.clone(), services.clone()].concat()
     };
     let said = [
-        "mih-timers recommends something for the least delay.mean with failures up to 0.05 at all 2 places, as timer and limit: \
-         0.5 s, 8 (at 2)",
-        "as unanswered and timer: retransmit, 0.6 s",
-        "for the least failures at all 2 places, as unanswered and timer: wait, 1 s",
-        "as lifetime: 5 s (at 2)",
-        "mih-services recommends something for the least delay.mean with failures up to 0.05 at all 4 places, as timer and limit: \
-         0.1 s, 2 (at 4)",
-        "mih-services recommends something for the least failures at all 4 places, as response: off (at 4)",
+        "mih-timers has a recommendation for the smallest delay.mean with failures up to 0.05 at all 2 \
+         points, by timer and limit: 0.5 s, 8 (at 2)",
+        "by unanswered and timer: retransmit, 0.6 s",
+        "for the smallest failures at all 2 points, by unanswered and timer: wait, 1 s",
+        "by lifetime: 5 s (at 2)",
+        "mih-services has a recommendation for the smallest delay.mean with failures up to 0.05 at all 4 \
+         points, by timer and limit: 0.1 s, 2 (at 4)",
+        "mih-services has a recommendation for the smallest failures at all 4 points, by response: off (at \
+         4)",
     ];
     assert_verdict(&all(0.08, &whole), "mih.open", Reproduced, &said);
     // If no choice is within the limit, or there are no choices, the question has no answer.
-    let judged = assert_verdict(&all(0.5, &whole), "mih.open", Partly, &["mih-timers recommends nothing"]);
+    let judged = assert_verdict(&all(0.5, &whole), "mih.open", Partly, &["mih-timers has no recommendation"]);
     assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 6 answered".into())));
-    assert_verdict(&all(0.08, &whole[..1]), "mih.open", Partly, &["mih-response recommends nothing"]);
+    assert_verdict(&all(0.08, &whole[..1]), "mih.open", Partly, &["mih-response has no recommendation"]);
     assert_verdict(&timers(0.5), "mih.open", Differs, &["usher study run mih-response"]);
     assert_verdict(&timers(0.08), "mih.open", Partly, &["mih-lifetime was not run"]);
     // A tie is no answer: indistinguishable response timers are not recommended, and two alike ones are listed
     // together.
     let tied: [(&[&str], f64); 2] = [(&["wait", "1 s"], 3.0), (&["wait", "2 s"], 3.0)];
-    let said = ["mih-response recommends nothing for the least delay.mean, undecided at all 2 places"];
+    let said = ["mih-response has no recommendation for the smallest delay.mean, undecided at all 2 points"];
     let judged = assert_verdict(&all(0.08, &tied), "mih.open", Partly, &said);
     assert_eq!(judged.ours, Some(ClaimValue::Text("4 of 6 answered".into())));
-    assert_verdict(&response(&tied), "mih.open", NotComparable, &["undecided at all 2 places"]);
+    assert_verdict(&response(&tied), "mih.open", NotComparable, &["undecided at all 2 points"]);
     let pair: [(&[&str], f64); 3] =
         [(&["wait", "1 s"], 2.0), (&["wait", "2 s"], 2.0), (&["abort", "1 s"], 3.0)];
-    let said = ["as unanswered and timer: wait, 1 s or wait, 2 s (at 2)"];
+    let said = ["by unanswered and timer: wait, 1 s or wait, 2 s (at 2)"];
     assert_verdict(&all(0.08, &pair), "mih.open", Reproduced, &said);
     // A large group of alike choices is described by the others.
     let most: [(&[&str], f64); 5] = [
@@ -474,18 +477,18 @@ fn what_the_document_leaves_open() {
         &all(0.08, &most),
         "mih.open",
         Reproduced,
-        &["as unanswered and timer: all but abort, 1 s (at 2)"],
+        &["by unanswered and timer: all but abort, 1 s (at 2)"],
     );
     // Nor do two replications, or one of three, suffice.
     let mut two = response(&whole);
     two.retain(|r| r.replication < 2);
-    assert_verdict(&two, "mih.open", NotComparable, &["undecided at all 2 places"]);
+    assert_verdict(&two, "mih.open", NotComparable, &["undecided at all 2 points"]);
     let mut crossed = response(&whole);
     crossed.iter_mut().filter(|r| r.replication == 1 && r.value > 2.5).for_each(|r| r.value = 1.5);
-    assert_verdict(&crossed, "mih.open", Partly, &["for the least delay.mean, undecided at all 2 places"]);
+    assert_verdict(&crossed, "mih.open", Partly, &["for the smallest delay.mean, undecided at all 2 points"]);
     let mut unlimited = timers(0.08);
     unlimited.retain(|r| &*r.metric != "failures");
-    assert_verdict(&unlimited, "mih.open", Differs, &["mih-timers recommends nothing"]);
+    assert_verdict(&unlimited, "mih.open", Differs, &["mih-timers has no recommendation"]);
 }
 
 #[test]
@@ -523,10 +526,10 @@ fn the_list_of_what_is_otherwise() {
             rows.extend(tcp_rows("success", |_, _, _, _| 1.0));
         }
         let mut results = RunResults::new(&rows);
-        let setup = StudySetup::Listed(list.iter().map(|s| (*s).to_owned()).collect());
-        assert_eq!(StudySetup::from_facts(&setup.to_facts().into_iter().collect()), Some(setup.clone()));
+        let setup = ClaimStudySetup::Listed(list.iter().map(|s| (*s).to_owned()).collect());
+        assert_eq!(ClaimStudySetup::from_facts(&setup.to_facts().into_iter().collect()), Some(setup.clone()));
         results.set_up("mih-udp", setup);
-        results.set_up("mih-tcp", StudySetup::Listed(Vec::new()));
+        results.set_up("mih-tcp", ClaimStudySetup::Listed(Vec::new()));
         let judged = evaluate_claims(&results, DEFAULT_VARIANT);
         let judged = judged.into_iter().find(|j| j.id == "mih.setup").unwrap();
         (judged.verdict, judged.reason)

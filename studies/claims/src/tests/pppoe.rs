@@ -148,5 +148,5 @@ fn what_is_simulated_is_read_from_studies() {
         "samples",
         [4.0; 3],
     );
-    assert_verdict(&some, "pppoe.rate.kernel", NotRun, &["run benches/peers/pppoe-rate whole"]);
+    assert_verdict(&some, "pppoe.rate.kernel", NotRun, &["run all of benches/peers/pppoe-rate"]);
 }

@@ -1,14 +1,14 @@
 //! Derives a profile from measurements.
 
-use super::{CalibrationConfig, OperationTimes, ServerCounts};
+use super::{CalibrationConfig, CryptoOperationTimes, ServerCounts};
 use crate::cpu::CpuTime;
 use usher_config::OrderedMap;
 use usher_config::units::{EventRate, PositiveCount, TimeSpan};
 use usher_core::Duration;
 use usher_observe::stats::student;
 use usher_profile::{
-    CostEquation, CpuCost, LoadPoint, LoginTraffic, MachineProfile, MachineReference, MethodProfile,
-    ServerProfile, StoreProfile, find_spare, solve_costs,
+    CostEquation, CpuCost, LoginTraffic, MachineProfile, MeasuredLoadPoint, MethodProfile,
+    ReferenceCryptoRates, ServerProfile, StoreProfile, find_redundant_unknowns, solve_costs,
 };
 
 /// Labels counted twice: each response follows from a request, which has its cost.
@@ -61,7 +61,7 @@ impl LoadMeasurement {
     }
     fn units_per_login(&self, label: &str) -> f64 {
         match label {
-            // Lookups leave the shard, which does not count them as work.
+            // Lookups run outside the shard, which therefore does not count them as work, so count cache misses.
             usher_profile::LOOKUP => self.count_per_login("cache/miss"),
             _ => self.count_per_login(&format!("work/{label}")),
         }
@@ -71,21 +71,21 @@ impl LoadMeasurement {
 /// Builds the profile from all measurements.
 pub(super) fn build_profile(
     calibration: &CalibrationConfig,
-    operations: &OperationTimes,
+    operations: &CryptoOperationTimes,
     all: &[Vec<LoadMeasurement>],
-    libraries: Vec<Option<usher_profile::LibraryShares>>,
+    libraries: Vec<Option<usher_profile::LibraryCpuShares>>,
 ) -> ServerProfile {
-    let labels = list_labels(all);
+    let labels = list_login_work_kinds(all);
     let given: Vec<Option<f64>> =
         labels.iter().map(|label| operation_seconds(label, calibration, operations)).collect();
-    // The kinds of work, then wake-ups, then batches.
+    // The units are the kinds of work, then wake-ups, then batches.
     let equation = |m: &LoadMeasurement, weight: f64| CostEquation {
         units: labels
             .iter()
             .map(|label| m.units_per_login(label))
             .chain([m.wakeups_per_login(), m.batches_per_login()])
             .collect(),
-        // A relative error needs a cost above zero.
+        // The fit minimizes relative errors, which need a cost above zero.
         cost: m.login_cost().max(1e-9),
         weight,
     };
@@ -94,18 +94,18 @@ pub(super) fn build_profile(
         measured.iter().enumerate().map(|(at, m)| equation(m, weight(at))).collect()
     };
     let equations: Vec<CostEquation> = all.iter().flat_map(|measured| of_method(measured)).collect();
-    // Each wake-up takes in a batch, so loads hardly separate both. Wake-ups, which cost far more, get the common part;
-    // batches get the rest.
+    // Each wake-up takes in a batch, so measurements hardly tell the two apart. Wake-ups cost far more, so they get the
+    // common part, and batches get the rest.
     let mut more: Vec<Option<f64>> = given.iter().copied().chain([None, Some(0.0)]).collect();
-    // A kind of work that no load separates from others has no cost. A random share for it would be missing elsewhere,
-    // and predictions of unmeasured methods would be random.
-    let spare = find_spare(&equations, &more, labels.len());
+    // If no load separates a kind of work from others, its cost is zero. A random share for it would make predictions
+    // of unmeasured methods random.
+    let spare = find_redundant_unknowns(&equations, &more, labels.len());
     more.iter_mut().zip(&spare).filter(|(_, spare)| **spare).for_each(|(given, _)| *given = Some(0.0));
     let mut solved = solve_costs(&equations, &more);
-    solved.fit_unknown(&equations, labels.len() + 1);
-    let system = system_share(all, &labels, &given, &solved.costs);
+    solved.fit_omitted_cost(&equations, labels.len() + 1);
+    let system = kernel_cpu_share(all, &labels, &given, &solved.costs);
     let cost = |at: usize| {
-        // Public-key operations run in user mode only.
+        // Public-key operations run in user mode only, so a given cost has no system time.
         let system = if more[at].is_some() { 0.0 } else { solved.costs[at] * system };
         CpuCost { user: seconds_to_time(solved.costs[at] - system), system: seconds_to_time(system) }
     };
@@ -114,8 +114,8 @@ pub(super) fn build_profile(
     priced().for_each(|(at, label)| work.insert(label.clone(), cost(at)));
     let mut within = OrderedMap::default();
     let errors = priced().filter_map(|(at, label)| Some((at, label, solved.errors[at]?)));
-    // With as many unknowns as loads, the error is unknown. A unit costs at most as much as a whole login that contains
-    // it.
+    // If there are as many unknowns as loads, the error is unknown. As a bound, a unit costs at most as much as the
+    // cheapest login per unit.
     let most = |at: usize| {
         let bounds = equations.iter().filter(|e| e.units[at] > 0.0).map(|e| e.cost / e.units[at]);
         bounds.fold(f64::INFINITY, f64::min)
@@ -140,7 +140,7 @@ pub(super) fn build_profile(
                 .map(|kind| last.count_per_login(&format!("driver_events/{kind}_octets_{way}")))
                 .into_iter()
                 .sum();
-            // A gateway has as many messages in as out, both of IKE and to AAA servers.
+            // A gateway receives as many messages as it sends, both of IKE and to AAA servers, so half of them count.
             let of_ike = last.count_per_login("work/ike.message") / 2.0;
             let asked = if of_ike > 0.0 { last.count_per_login("work/radius.request") } else { 0.0 };
             let streams = of_ike + asked + last.count_per_login(&format!("work/{messages}"));
@@ -150,24 +150,24 @@ pub(super) fn build_profile(
             received: traffic("in", "diameter.request"),
             sent: traffic("out", "diameter.request"),
             server: last.server_cost(),
-            generator: own_cost(last.own),
+            generator: generator_cpu_cost(last.own),
             units: of_work,
             loads: measured.iter().zip(accounted).map(|(m, share)| load_point(m, *share)).collect(),
             libraries,
         };
         methods.insert(name.clone(), profile);
     }
-    let reference = MachineReference {
+    let reference = ReferenceCryptoRates {
         rsa_2048_sign: EventRate::from_per_second(1.0 / operations.rsa_2048.0),
         ecdsa_p256_sign: EventRate::from_per_second(1.0 / operations.ecdsa_p256.0),
         md5: EventRate::from_per_second(1.0 / operations.md5),
     };
-    let host = usher_observe::manifest::MachineInfo::detect();
-    // The machine's cores; the generator may have access to some of them only.
+    let host = usher_observe::manifest::RunHostInfo::detect();
+    // Count the machine's cores, because the generator may have access to some of them only.
     let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let listed = listed.lines().filter(|line| line.starts_with("processor\t")).count();
     let cores = u32::try_from(listed.max(host.cores)).unwrap_or(1);
-    let store = store_profile(calibration, all);
+    let store = build_store_profile(calibration, all);
     ServerProfile {
         program: calibration.program.clone(),
         date: calibration.date.clone(),
@@ -191,7 +191,7 @@ pub(super) fn build_profile(
 fn operation_seconds(
     label: &str,
     calibration: &CalibrationConfig,
-    operations: &OperationTimes,
+    operations: &CryptoOperationTimes,
 ) -> Option<f64> {
     let (sign, verify) =
         if calibration.rsa == Some(false) { operations.ecdsa_p256 } else { operations.rsa_2048 };
@@ -206,7 +206,7 @@ fn operation_seconds(
 
 /// Returns the kernel's share of all work except public-key operations, from the ticks of all loads. The ticks of one
 /// load are too few to divide among kinds of work.
-fn system_share(
+fn kernel_cpu_share(
     all: &[Vec<LoadMeasurement>],
     labels: &[String],
     given: &[Option<f64>],
@@ -230,7 +230,7 @@ fn system_share(
 /// Returns the kinds of work that any login did, messages first, because the first get the cost that loads cannot
 /// separate. IKE's messages and the one-time work of an IKE_SA come before requests to AAA servers, because each login
 /// has them.
-fn list_labels(all: &[Vec<LoadMeasurement>]) -> Vec<String> {
+fn list_login_work_kinds(all: &[Vec<LoadMeasurement>]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let looked_up = all.iter().flatten().any(|m| m.counts.counter_value("cache/miss") > 0.0);
     let first = ["ike.message", "ike.sa", "radius.request", "diameter.request"].map(str::to_owned);
@@ -246,7 +246,10 @@ fn list_labels(all: &[Vec<LoadMeasurement>]) -> Vec<String> {
 }
 
 /// Returns the store's time, from all lookups.
-fn store_profile(calibration: &CalibrationConfig, all: &[Vec<LoadMeasurement>]) -> Option<StoreProfile> {
+fn build_store_profile(
+    calibration: &CalibrationConfig,
+    all: &[Vec<LoadMeasurement>],
+) -> Option<StoreProfile> {
     let sum = |name: &str| all.iter().flatten().map(|m| m.counts.counter_value(name)).sum::<f64>();
     let lookups = sum("store_latency_seconds_count");
     let lookup = seconds_to_time(sum("store_latency_seconds_sum") / lookups.max(1.0));
@@ -254,8 +257,8 @@ fn store_profile(calibration: &CalibrationConfig, all: &[Vec<LoadMeasurement>]) 
     (lookups > 0.0).then_some(StoreProfile { lookup, round_trips })
 }
 
-fn load_point(m: &LoadMeasurement, accounted: f64) -> LoadPoint {
-    LoadPoint {
+fn load_point(m: &LoadMeasurement, accounted: f64) -> MeasuredLoadPoint {
+    MeasuredLoadPoint {
         rate: EventRate::from_per_second(m.rate),
         burst: PositiveCount::from_u32(m.burst.max(1)),
         logins: m.logins as u64,
@@ -269,7 +272,7 @@ fn load_point(m: &LoadMeasurement, accounted: f64) -> LoadPoint {
 
 /// Returns the generator's cost as a total: it keeps its processor between logins, so user and system time cannot be
 /// separated.
-fn own_cost(seconds: f64) -> CpuCost {
+fn generator_cpu_cost(seconds: f64) -> CpuCost {
     CpuCost { user: seconds_to_time(seconds), system: TimeSpan::default() }
 }
 
@@ -279,9 +282,9 @@ fn seconds_to_time(seconds: f64) -> TimeSpan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CalibratedServer;
+    use super::super::CalibratedServerKind;
     use super::*;
-    use usher_profile::{ServerConfiguration, StoreKind, UnsoundProfile};
+    use usher_profile::{ServerConfiguration, StoreKind, UnsoundProfileError};
 
     /// Seconds of a server's work: a request, a digest, a wake-up and a batch.
     const REQUEST: f64 = 5e-6;
@@ -289,15 +292,20 @@ mod tests {
     const WAKEUP: f64 = 4e-6;
     const BATCH: f64 = 1.5e-6;
 
-    fn test_operations() -> OperationTimes {
-        OperationTimes { rsa_2048: (600e-6, 20e-6), ecdsa_p256: (20e-6, 60e-6), x25519: 40e-6, md5: 1e-7 }
+    fn test_operations() -> CryptoOperationTimes {
+        CryptoOperationTimes {
+            rsa_2048: (600e-6, 20e-6),
+            ecdsa_p256: (20e-6, 60e-6),
+            x25519: 40e-6,
+            md5: 1e-7,
+        }
     }
 
     fn test_calibration(methods: &[&str], rsa: Option<bool>) -> CalibrationConfig {
         CalibrationConfig {
             methods: methods.iter().map(|name| (*name).to_owned()).collect(),
             pid: 1,
-            server: CalibratedServer::Aaa,
+            server: CalibratedServerKind::Aaa,
             metrics: ([127, 0, 0, 1], 1).into(),
             configuration: ServerConfiguration {
                 fingerprint: "00".to_owned(),
@@ -327,15 +335,15 @@ mod tests {
         let worked: f64 = work.iter().map(|(_, units, cost)| units * cost).sum();
         let of_gateway = work[0].0 == "ike.message";
         let (server, prefix) = if of_gateway {
-            (CalibratedServer::Gateway, "usher_ike")
+            (CalibratedServerKind::Gateway, "usher_ike")
         } else {
-            (CalibratedServer::Aaa, "usher_aaa")
+            (CalibratedServerKind::Aaa, "usher_aaa")
         };
         // A gateway does not count its batches.
         let batches = if of_gateway { 0.0 } else { batches };
         let mut text = match server {
-            CalibratedServer::Gateway => format!("usher_ike_sessions_total {LOGINS}\n"),
-            CalibratedServer::Aaa => format!(
+            CalibratedServerKind::Gateway => format!("usher_ike_sessions_total {LOGINS}\n"),
+            CalibratedServerKind::Aaa => format!(
                 "usher_aaa_logins_total{{result=\"accept\"}} {LOGINS}\nusher_aaa_driver_events_total{{kind=\"datagrams_in\"}} {}\n\
                  usher_aaa_driver_events_total{{kind=\"batches_in\"}} {}\n",
                 work[0].1 * LOGINS,
@@ -384,14 +392,14 @@ mod tests {
             &all,
             vec![None, None],
         );
-        file.check_soundness().unwrap();
+        file.check_costs_explain_loads().unwrap();
         let near = |a: f64, b: f64, share: f64| assert!((a / b - 1.0).abs() < share, "{a} {b}");
         near(file.work.get("radius.request").unwrap().total_seconds(), REQUEST, 0.03);
         near(file.work.get("eap.md5").unwrap().total_seconds(), DIGEST, 0.03);
         // Wake-ups get most of the cost of the batches that come with them.
         near(file.wakeup.total_seconds() + file.batch.total_seconds(), WAKEUP + BATCH, 0.15);
         assert!(file.batch.total_seconds() < BATCH);
-        near(file.busy_cost(file.methods.get("pap").unwrap()), REQUEST, 0.03);
+        near(file.busy_login_seconds(file.methods.get("pap").unwrap()), REQUEST, 0.03);
     }
 
     #[test]
@@ -407,9 +415,9 @@ mod tests {
             &all,
             vec![None, None],
         );
-        file.check_soundness().unwrap();
+        file.check_costs_explain_loads().unwrap();
         for (method, right) in [("pap", REQUEST), ("eap-md5", 2.0 * REQUEST + DIGEST)] {
-            let busy = file.busy_cost(file.methods.get(method).unwrap());
+            let busy = file.busy_login_seconds(file.methods.get(method).unwrap());
             assert!((busy / right - 1.0).abs() < 0.04, "{method}: {busy}");
         }
         // Each cost has its uncertainty; that of a digest, the rest of a login by EAP-MD5, is as large as the cost.
@@ -418,7 +426,7 @@ mod tests {
                 (file.work.get(label).unwrap().total_seconds(), file.within.get(label).unwrap().get());
             let within = within.as_secs_f64();
             assert!((cost - right).abs() < within, "{label}: {cost} within {within}");
-            assert_eq!(file.is_doubtful(label), doubtful, "{label}: {cost} within {within}");
+            assert_eq!(file.is_work_cost_doubtful(label), doubtful, "{label}: {cost} within {within}");
         }
     }
 
@@ -440,7 +448,7 @@ mod tests {
                 &all,
                 vec![None],
             );
-            file.check_soundness().unwrap();
+            file.check_costs_explain_loads().unwrap();
             let cost = |label: &str| file.work.get(label).unwrap().total_seconds();
             assert!((cost("tls.sign") - sign).abs() < 1e-8, "{}", cost("tls.sign"));
             assert!((cost("radius.request") - 20e-6).abs() < 1e-7, "{}", cost("radius.request"));
@@ -479,7 +487,7 @@ mod tests {
             let calibration =
                 CalibrationConfig { key_exchange: Some(OPERATION), ..test_calibration(ways, None) };
             let file = build_profile(&calibration, &test_operations(), all, vec![None; all.len()]);
-            file.check_soundness().unwrap();
+            file.check_costs_explain_loads().unwrap();
             file
         };
         let all = [
@@ -498,18 +506,19 @@ mod tests {
         near("radius.request", REQUEST_COST);
         // Work that never occurs alone has no cost of its own.
         let unpriced = ["ike.derive", "ike.open", "ike.protect"];
-        assert_eq!(file.unpriced_kinds().into_iter().collect::<Vec<_>>(), unpriced);
-        // Without liveness checks, requests, messages and one-time work cannot be separated, so their costs are wrong.
-        // The total cost of a login is still right.
+        assert_eq!(file.uncosted_work_labels().into_iter().collect::<Vec<_>>(), unpriced);
+        // Runs without liveness checks cannot tell the cost of a request from that of a message or of one-time work.
+        // These three costs are then wrong, but the total cost of a login is right.
         let less = of(&ways[..2], &all[..2]);
-        assert!(less.unpriced_kinds().contains("ike.sa"), "{:?}", less.work);
+        assert!(less.uncosted_work_labels().contains("ike.sa"), "{:?}", less.work);
         assert!(
             less.work.get("radius.request").unwrap().total_seconds() < 0.7 * REQUEST_COST,
             "{:?}",
             less.work
         );
         for method in &ways[..2] {
-            let [few, all] = [&less, &file].map(|file| file.busy_cost(file.methods.get(method).unwrap()));
+            let [few, all] =
+                [&less, &file].map(|file| file.busy_login_seconds(file.methods.get(method).unwrap()));
             assert!((few / all - 1.0).abs() < 0.02, "{method}: {few} {all}");
         }
         let received = |method: &str| file.methods.get(method).unwrap().received.messages;
@@ -544,9 +553,9 @@ mod tests {
             vec![None, None],
         );
         assert!(
-            matches!(file.check_soundness(), Err(UnsoundProfile::Accounted { .. })),
+            matches!(file.check_costs_explain_loads(), Err(UnsoundProfileError::Accounted { .. })),
             "{:?}",
-            file.check_soundness()
+            file.check_costs_explain_loads()
         );
         // All cost would be wake-ups.
         let nothing = [("radius.request", 1.0, 1e-9)];
@@ -555,9 +564,9 @@ mod tests {
         let file =
             build_profile(&test_calibration(&["pap"], None), &test_operations(), &[all.into()], vec![None]);
         assert!(
-            matches!(file.check_soundness(), Err(UnsoundProfile::Free { .. })),
+            matches!(file.check_costs_explain_loads(), Err(UnsoundProfileError::Free { .. })),
             "{:?}",
-            file.check_soundness()
+            file.check_costs_explain_loads()
         );
     }
 }

@@ -3,22 +3,26 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// Time limit of one scrape. A busy server answers with code 503 before that.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time in which a busy server may go on to answer with code 503.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Limit to the octets of a response.
 const MOST: u64 = 4 << 20;
 
 /// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CalibratedServer {
+pub enum CalibratedServerKind {
     /// An AAA server.
     Aaa,
     /// An IKEv2 gateway.
     Gateway,
 }
 
-impl CalibratedServer {
+impl CalibratedServerKind {
     /// Returns the prefix of its metrics.
     const fn metric_prefix(self) -> &'static str {
         match self {
@@ -54,21 +58,31 @@ impl ServerCounts {
     /// Queries a server.
     ///
     /// # Errors
-    /// A sentence: no server answers there, or it is not ours.
-    pub fn query_metrics(server: CalibratedServer, metrics: SocketAddr) -> Result<Self, String> {
-        let text = fetch_metrics(metrics)
-            .map_err(|e| format!("the server's metrics at {metrics} cannot be read: {e}"))?;
+    /// A sentence: no server answers there, it is too busy, or it is not ours.
+    pub fn query_metrics(server: CalibratedServerKind, metrics: SocketAddr) -> Result<Self, String> {
+        let since = Instant::now();
+        let text = loop {
+            let text = fetch_metrics(metrics)
+                .map_err(|e| format!("cannot read the server's metrics at {metrics}: {e}"))?;
+            if !is_http_503_response(&text) {
+                break text;
+            }
+            if since.elapsed() >= BUSY_TIMEOUT {
+                return Err(format!(
+                    "the server's metrics at {metrics} are unavailable: the server is too busy; calibrate again where \
+                     nothing else runs"
+                ));
+            }
+            std::thread::sleep(BUSY_PAUSE);
+        };
         let counts = Self::parse(server, &text);
         if counts.version.is_empty() {
-            return Err(format!(
-                "what answers at {metrics} are not the metrics of {}",
-                server.start_command()
-            ));
+            return Err(format!("{metrics} does not serve the metrics of `{}`", server.start_command()));
         }
         Ok(counts)
     }
 
-    pub(super) fn parse(server: CalibratedServer, text: &str) -> Self {
+    pub(super) fn parse(server: CalibratedServerKind, text: &str) -> Self {
         let (mut all, mut version) = (BTreeMap::new(), String::new());
         for line in text.lines().filter_map(|line| line.strip_prefix(server.metric_prefix())) {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
@@ -110,6 +124,11 @@ impl ServerCounts {
     }
 }
 
+/// True for a response of code 503, which a server gives while its shards do not answer.
+fn is_http_503_response(response: &str) -> bool {
+    response.split(' ').nth(1) == Some("503")
+}
+
 fn fetch_metrics(at: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&at, SCRAPE_TIMEOUT)?;
     stream.set_read_timeout(Some(SCRAPE_TIMEOUT))?;
@@ -131,7 +150,7 @@ mod tests {
 
     #[test]
     fn counters_are_read_by_name_and_kind() {
-        let all = ServerCounts::parse(CalibratedServer::Aaa, TEXT);
+        let all = ServerCounts::parse(CalibratedServerKind::Aaa, TEXT);
         assert_eq!(all.version, "1");
         assert_eq!(
             (all.counter_value("logins/accept"), all.counter_value("store_latency_seconds_sum")),
@@ -156,19 +175,36 @@ mod tests {
         let of = |server| ServerCounts::parse(server, &text);
         assert_eq!(
             (
-                of(CalibratedServer::Aaa).counter_value("logins/accept"),
-                of(CalibratedServer::Aaa).counter_value("sessions")
+                of(CalibratedServerKind::Aaa).counter_value("logins/accept"),
+                of(CalibratedServerKind::Aaa).counter_value("sessions")
             ),
             (35.0, 0.0)
         );
-        let gateway = of(CalibratedServer::Gateway);
+        let gateway = of(CalibratedServerKind::Gateway);
         assert_eq!(
-            (gateway.version.as_str(), gateway.counter_value(CalibratedServer::Gateway.login_counter())),
+            (gateway.version.as_str(), gateway.counter_value(CalibratedServerKind::Gateway.login_counter())),
             ("2", 4.0)
         );
         assert_eq!(gateway.counts_by_kind("work").collect::<Vec<_>>(), [("ike.message", 24.0)]);
         // The metrics of another service give no counters.
-        assert_eq!(ServerCounts::parse(CalibratedServer::Gateway, TEXT), ServerCounts::default());
+        assert_eq!(ServerCounts::parse(CalibratedServerKind::Gateway, TEXT), ServerCounts::default());
+    }
+
+    #[test]
+    fn a_busy_server_is_asked_again() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let serve = std::thread::spawn(move || {
+            for response in ["HTTP/1.0 503 Service Unavailable\r\n\r\nbusy\n", TEXT] {
+                let mut stream = listener.accept().unwrap().0;
+                let mut request = [0; 256];
+                assert!(stream.read(&mut request).unwrap() > 0);
+                stream.write_all(response.as_bytes()).unwrap();
+            }
+        });
+        let counts = ServerCounts::query_metrics(CalibratedServerKind::Aaa, at).unwrap();
+        assert_eq!(counts.counter_value("logins/accept"), 35.0);
+        serve.join().unwrap();
     }
 
     #[test]
@@ -177,9 +213,9 @@ mod tests {
         let [_, high, middle, low] = std::process::id().to_be_bytes();
         let gone = std::net::SocketAddr::from(([127, 64 | high, middle, low], 9));
         assert!(
-            ServerCounts::query_metrics(CalibratedServer::Aaa, gone)
+            ServerCounts::query_metrics(CalibratedServerKind::Aaa, gone)
                 .unwrap_err()
-                .contains(&format!("metrics at {gone} cannot be read"))
+                .contains(&format!("cannot read the server's metrics at {gone}"))
         );
     }
 }

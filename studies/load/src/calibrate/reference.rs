@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{
 use std::hint::black_box;
 use std::time::Duration;
 use usher_core::SecureRng;
-use usher_crypto::exchange::ExchangeAlgorithm;
+use usher_crypto::exchange::KeyExchangeAlgorithm;
 use usher_ike::code::{KeyExchangeMethod, TransformType};
 use usher_ike::payload::Proposal;
 use usher_live::thread_cpu_time;
@@ -21,7 +21,7 @@ const MESSAGE: &[u8] = &[0x5a; 64];
 
 /// Seconds of CPU time for each operation, on one core.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct OperationTimes {
+pub struct CryptoOperationTimes {
     /// Making and checking an RSA signature with 2048 bits.
     pub rsa_2048: (f64, f64),
     /// Making and checking an ECDSA signature on P-256.
@@ -34,38 +34,38 @@ pub struct OperationTimes {
 
 /// Why operations could not be timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the library for signatures refuses its own keys: this is a fault of the program")]
-pub struct KeyRefusedError;
+#[error("the signature library rejects its own keys: this is a bug in usher")]
+pub struct CryptoTimingError;
 
-impl OperationTimes {
+impl CryptoOperationTimes {
     /// Times each operation on this thread, for about a second in all.
     ///
     /// # Errors
     /// The library rejects keys that it made itself.
-    pub fn measure_all() -> Result<Self, KeyRefusedError> {
+    pub fn measure_all() -> Result<Self, CryptoTimingError> {
         let random = SystemRandom::new();
-        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| KeyRefusedError)?;
+        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| CryptoTimingError)?;
         let mut signature = vec![0; rsa.public_modulus_len()];
         let mut sign =
-            || rsa.sign(&RSA_PKCS1_SHA256, &random, MESSAGE, &mut signature).map_err(|_| KeyRefusedError);
+            || rsa.sign(&RSA_PKCS1_SHA256, &random, MESSAGE, &mut signature).map_err(|_| CryptoTimingError);
         sign()?;
         let rsa_sign = time_operation(&mut sign);
         let public = VerifyingKey::new(&RSA_PKCS1_2048_8192_SHA256, rsa.public_key().as_ref().to_vec());
-        public.verify(MESSAGE, &signature).map_err(|_| KeyRefusedError)?;
+        public.verify(MESSAGE, &signature).map_err(|_| CryptoTimingError)?;
         let rsa_verify = time_operation(|| public.verify(MESSAGE, &signature));
-        let ecdsa = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| KeyRefusedError)?;
-        let signature = ecdsa.sign(&random, MESSAGE).map_err(|_| KeyRefusedError)?;
+        let ecdsa = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| CryptoTimingError)?;
+        let signature = ecdsa.sign(&random, MESSAGE).map_err(|_| CryptoTimingError)?;
         let ecdsa_sign = time_operation(|| ecdsa.sign(&random, MESSAGE));
         let public = VerifyingKey::new(&ECDSA_P256_SHA256_ASN1, ecdsa.public_key().as_ref().to_vec());
-        public.verify(MESSAGE, signature.as_ref()).map_err(|_| KeyRefusedError)?;
+        public.verify(MESSAGE, signature.as_ref()).map_err(|_| CryptoTimingError)?;
         let ecdsa_verify = time_operation(|| public.verify(MESSAGE, signature.as_ref()));
-        let other = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| KeyRefusedError)?;
-        let other = other.compute_public_key().map_err(|_| KeyRefusedError)?;
+        let other = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| CryptoTimingError)?;
+        let other = other.compute_public_key().map_err(|_| CryptoTimingError)?;
         let exchange = || {
-            let own = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| KeyRefusedError)?;
-            let public = own.compute_public_key().map_err(|_| KeyRefusedError)?;
+            let own = EphemeralPrivateKey::generate(&X25519, &random).map_err(|_| CryptoTimingError)?;
+            let public = own.compute_public_key().map_err(|_| CryptoTimingError)?;
             let peer = UnparsedPublicKey::new(&X25519, other.as_ref());
-            agree_ephemeral(own, peer, KeyRefusedError, |secret| Ok(secret.len() + public.as_ref().len()))
+            agree_ephemeral(own, peer, CryptoTimingError, |secret| Ok(secret.len() + public.as_ref().len()))
         };
         exchange()?;
         let x25519 = time_operation(exchange);
@@ -75,13 +75,13 @@ impl OperationTimes {
 
     /// Returns the faster of two timings of each: other programs can only add time.
     #[must_use]
-    pub const fn keep_faster(self, other: &Self) -> Self {
-        const fn min_pair(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    pub const fn keep_faster_timings(self, other: &Self) -> Self {
+        const fn pairwise_minimum(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
             (a.0.min(b.0), a.1.min(b.1))
         }
         Self {
-            rsa_2048: min_pair(self.rsa_2048, other.rsa_2048),
-            ecdsa_p256: min_pair(self.ecdsa_p256, other.ecdsa_p256),
+            rsa_2048: pairwise_minimum(self.rsa_2048, other.rsa_2048),
+            ecdsa_p256: pairwise_minimum(self.ecdsa_p256, other.ecdsa_p256),
             x25519: self.x25519.min(other.x25519),
             md5: self.md5.min(other.md5),
         }
@@ -99,7 +99,7 @@ pub fn key_exchange(proposals: &[Proposal]) -> Option<f64> {
     let begun = algorithm.start_exchange(&mut rng).ok()?;
     let mut answer = || algorithm.answer_exchange(&mut rng, begun.public_value());
     answer().ok()?;
-    Some(time_operation(answer) / f64::from(ExchangeAlgorithm::operations_to_answer(algorithm)))
+    Some(time_operation(answer) / f64::from(KeyExchangeAlgorithm::responder_operation_count(algorithm)))
 }
 
 /// Returns the least CPU time of an operation in three turns: other programs and interrupts only make a turn longer.
@@ -108,7 +108,7 @@ fn time_operation<T>(mut once: impl FnMut() -> T) -> f64 {
         let begun = thread_cpu_time();
         let mut times = 0_u32;
         loop {
-            // Several operations for each reading, so that the reading itself does not count.
+            // Run several operations between two clock readings, so that the reading's own time hardly counts.
             for _ in 0..16 {
                 black_box(once());
             }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn operations_take_their_time() {
-        let all = OperationTimes::measure_all().unwrap();
+        let all = CryptoOperationTimes::measure_all().unwrap();
         // Orders of magnitude that hold for every build on every machine: a private RSA operation takes far longer than
         // a public one, and a digest of a block far less than both.
         assert!(all.rsa_2048.0 > 4.0 * all.rsa_2048.1, "{all:?}");
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_larger_group_takes_longer() {
-        let of = |words: &str| key_exchange(&[Proposal::parse_ike(words).unwrap()]).unwrap();
+        let of = |words: &str| key_exchange(&[Proposal::parse_ike_proposal(words).unwrap()]).unwrap();
         let (curve, modp) = (of("aes128-sha256-x25519"), of("aes128-sha256-modp3072"));
         assert!(modp > 3.0 * curve && curve > 1e-7, "{modp} {curve}");
         assert_eq!(key_exchange(&[]), None);

@@ -3,7 +3,7 @@
 //! RFC 6733 §2.1 allows one connection between two DiameterIdentities, so each connection is a node with its own
 //! identity.
 
-use super::front::{FrontSetup, LoginMethod};
+use super::front::{AaaLoadClientSetup, LoginMethod};
 use super::{ConfigError, LoginAccounting};
 use crate::eap::EapMethod;
 use std::net::{IpAddr, SocketAddr};
@@ -79,17 +79,19 @@ impl DiameterLogin {
 
 impl DiameterConfig {
     /// Builds its connections, each with a client of its own.
-    pub(super) fn build_setup(&self, start: Instant, rng: &mut SecureRng) -> Result<FrontSetup, ConfigError> {
+    pub(super) fn build_setup(
+        &self,
+        start: Instant,
+        rng: &mut SecureRng,
+    ) -> Result<AaaLoadClientSetup, ConfigError> {
         if self.connections == 0 {
-            return Err(ConfigError::Invalid("there is no Diameter connection; at least one"));
+            return Err(ConfigError::Invalid("the number of Diameter connections is 0; give at least 1"));
         }
         if self.connections > usize::from(u16::MAX) {
-            return Err(ConfigError::Invalid(
-                "more Diameter connections than one generator has; at most 65535",
-            ));
+            return Err(ConfigError::Invalid("too many Diameter connections; give at most 65535"));
         }
         if self.logins.is_empty() && self.accounting.is_none() {
-            return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
+            return Err(ConfigError::Invalid("choose a login method, accounting, or both"));
         }
         let mut applications = Vec::new();
         let eap = |l: &DiameterLogin| matches!(l, DiameterLogin::Eap(_));
@@ -119,7 +121,7 @@ impl DiameterConfig {
             let aaa = AaaConfig::Diameter(Box::new(diameter));
             Ok(AccessClient::new(nas, aaa, SecureRng::from_seed(rng.random_array()))?)
         };
-        Ok(FrontSetup {
+        Ok(AaaLoadClientSetup {
             clients: (0..self.connections).map(client).collect::<Result<_, ConfigError>>()?,
             diameter: true,
             login_capacity: usize::MAX,

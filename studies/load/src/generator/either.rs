@@ -1,25 +1,25 @@
 //! The front of the load: access servers with users, IKEv2 initiators, MIH functions, or PPPoE subscribers.
 
-use super::front::AccessFront;
-use super::ike::IkeFront;
-use super::login::{LoginSink, LoginStart};
-use super::mih::MihFront;
-use super::pppoe::PppoeFront;
-use super::{GeneratorEvent, NotNow};
+use super::front::AaaLoadClient;
+use super::ike::IkeLoadClient;
+use super::login::{LoginResultRecorder, LoginStart};
+use super::mih::MihLoadClient;
+use super::pppoe::PppoeLoadClient;
+use super::{GeneratorEvent, LoginDeferral};
 use usher_core::{Instant, MachineInput, OutputQueue, WallTime};
 
 /// One kind of front.
 #[derive(Debug)]
-pub(super) enum GeneratorFront {
-    Access(Box<AccessFront>),
-    Ike(Box<IkeFront>),
-    Mih(Box<MihFront>),
-    Pppoe(Box<PppoeFront>),
+pub(super) enum ProtocolLoadClient {
+    Access(Box<AaaLoadClient>),
+    Ike(Box<IkeLoadClient>),
+    Mih(Box<MihLoadClient>),
+    Pppoe(Box<PppoeLoadClient>),
 }
 
-impl GeneratorFront {
+impl ProtocolLoadClient {
     pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
-        // MIH messages contain no time of day.
+        // MIH messages contain no time of day, so MIH ignores the epoch.
         match self {
             Self::Access(front) => front.set_epoch(now, epoch),
             Self::Ike(front) => front.set_epoch(now, epoch),
@@ -30,7 +30,7 @@ impl GeneratorFront {
     pub(super) fn is_ready(&self) -> bool {
         match self {
             Self::Access(front) => front.is_ready(),
-            // A gateway or concentrator shows by its answer that it is reachable.
+            // A gateway or concentrator has no connection to set up first: its answer shows that it is reachable.
             Self::Ike(_) | Self::Pppoe(_) => true,
             Self::Mih(front) => front.is_ready(),
         }
@@ -39,8 +39,8 @@ impl GeneratorFront {
         &mut self,
         now: Instant,
         start: LoginStart,
-        sink: &mut LoginSink,
-    ) -> Result<(), NotNow> {
+        sink: &mut LoginResultRecorder,
+    ) -> Result<(), LoginDeferral> {
         match self {
             Self::Access(front) => front.begin_login(now, start, sink),
             Self::Ike(front) => front.begin_login(now, start),
@@ -99,7 +99,12 @@ impl GeneratorFront {
             Self::Pppoe(front) => front.counters(),
         }
     }
-    pub(super) fn handle_input(&mut self, now: Instant, input: MachineInput<'_>, sink: &mut LoginSink) {
+    pub(super) fn handle_input(
+        &mut self,
+        now: Instant,
+        input: MachineInput<'_>,
+        sink: &mut LoginResultRecorder,
+    ) {
         match self {
             Self::Access(front) => front.handle_input(now, input, sink),
             Self::Ike(front) => front.handle_input(now, input),
@@ -111,7 +116,7 @@ impl GeneratorFront {
         &mut self,
         now: Instant,
         outputs: &mut OutputQueue<GeneratorEvent>,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         match self {
             Self::Access(front) => front.drain_outputs(now, outputs, sink),

@@ -1,15 +1,15 @@
 //! Access servers, each with a client of its own, and their users.
 
-use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
-use super::{LoginAccounting, NotNow, alter_password};
-use crate::eap::{self, ConversationStep, EapConversation, EapMethod, LoginCredentials};
+use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use super::{LoginAccounting, LoginDeferral, alter_password};
+use crate::eap::{self, EapConversation, EapConversationStep, EapMethod, LoginCredentials};
 use crate::tally::LoginFailure;
-use crate::users::LoadUsers;
+use crate::users::UserCredentialTable;
 use std::sync::Arc;
 use usher_access::{
     AccessClient, AccessClientCommand, AccessClientEvent, AccessReply, AccessRequest, AccountingRecord,
-    ChapResponse, ExpectedServerProof, LoginContinuation, LoginProof, MsChapV2Response, NasPort, ProofError,
-    RecordKind, SessionTraffic,
+    AccountingRecordKind, ChapResponse, ExpectedServerProof, LoginRoundState, MsChapV2Response, NasPort,
+    ServerProofError, SessionTraffic, UserCredentials,
 };
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{ChildMachine, Duration, Instant, Machine, MachineInput, OutputQueue, SecureRng, WallTime};
@@ -28,7 +28,7 @@ pub(super) enum LoginMethod {
 
 /// The setup of a front.
 #[derive(Debug)]
-pub(super) struct FrontSetup {
+pub(super) struct AaaLoadClientSetup {
     pub(super) clients: Vec<AccessClient>,
     /// True for Diameter clients.
     pub(super) diameter: bool,
@@ -51,7 +51,7 @@ enum LoginState {
     /// MS-CHAPv2: the proof that the reply must contain.
     MsChapV2(Box<ExpectedServerProof>),
     /// EAP: the conversation, its continuation, and the packet that waits for an identifier.
-    Eap(Box<EapConversation>, LoginContinuation, Option<Vec<u8>>),
+    Eap(Box<EapConversation>, LoginRoundState, Option<Vec<u8>>),
     /// Accounting: the number of the pending record, from 0, or of the next record that waits for its time.
     Accounting { record: u32, started_at: Instant },
 }
@@ -77,11 +77,11 @@ struct AccessServer {
 
 /// Access servers and their users.
 #[derive(Debug)]
-pub(super) struct AccessFront {
-    setup: FrontSetup,
+pub(super) struct AaaLoadClient {
+    setup: AaaLoadClientSetup,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
-    users: Arc<LoadUsers>,
+    users: Arc<UserCredentialTable>,
     fleet: Vec<AccessServer>,
     /// The next timeout of each access server.
     due: Vec<Instant>,
@@ -100,9 +100,13 @@ pub(super) struct AccessFront {
     eap_out: Vec<u8>,
 }
 
-impl AccessFront {
-    pub(super) fn new(mut setup: FrontSetup, users: Arc<LoadUsers>, mut rng: SecureRng) -> Self {
-        // Their number was checked: each has a slot.
+impl AaaLoadClient {
+    pub(super) fn new(
+        mut setup: AaaLoadClientSetup,
+        users: Arc<UserCredentialTable>,
+        mut rng: SecureRng,
+    ) -> Self {
+        // Each client has a slot, because the number of clients was checked.
         let clients = (0..u16::MAX).zip(std::mem::take(&mut setup.clients));
         let up = !setup.diameter;
         let nas = |(slot, client)| AccessServer {
@@ -170,13 +174,14 @@ impl AccessFront {
         now: Instant,
         (nas, token): (usize, u64),
         (user, name): (usize, &[u8]),
-        proof: LoginProof<'_>,
-        continues: Option<&LoginContinuation>,
-    ) -> Result<(), NotNow> {
+        proof: UserCredentials<'_>,
+        continues: Option<&LoginRoundState>,
+    ) -> Result<(), LoginDeferral> {
         let station = self.calling_station(user);
         let port = nas_port(station.as_ref(), token);
         let request = AccessRequest { port, continues, ..AccessRequest::new(name, proof) };
-        let asked = self.fleet[nas].access.send_request(now, token, &request).map_err(|_| NotNow::Full);
+        let asked =
+            self.fleet[nas].access.send_request(now, token, &request).map_err(|_| LoginDeferral::Full);
         self.mark_busy(nas);
         asked
     }
@@ -188,7 +193,7 @@ impl AccessFront {
         nas: usize,
         start: &LoginStart,
         token: u64,
-    ) -> Option<Result<LoginState, (LoginState, NotNow)>> {
+    ) -> Option<Result<LoginState, (LoginState, LoginDeferral)>> {
         let users = self.users.clone();
         let (name, right) = users.get(start.user);
         let mut altered = [0; 128];
@@ -198,18 +203,18 @@ impl AccessFront {
         let (at, who) = ((nas, token), (start.user, outer));
         let (asked, state) = match self.setup.methods.get(usize::from(start.method))?.clone() {
             LoginMethod::Pap => {
-                (self.send_request(now, at, who, LoginProof::Pap(password), None), LoginState::Password)
+                (self.send_request(now, at, who, UserCredentials::Pap(password), None), LoginState::Password)
             }
             LoginMethod::Chap => {
                 let (id, challenge) = (self.rng.next_u32() as u8, self.rng.random_array::<16>());
-                let proof = LoginProof::Chap(ChapResponse::from_password(id, &challenge, password));
+                let proof = UserCredentials::Chap(ChapResponse::from_password(id, &challenge, password));
                 (self.send_request(now, at, who, proof, None), LoginState::Password)
             }
             LoginMethod::MsChapV2 => {
                 let (id, ours, peers) =
                     (self.rng.next_u32() as u8, self.rng.random_array(), self.rng.random_array());
                 let (response, expected) = MsChapV2Response::from_password(id, ours, peers, name, password);
-                let asked = self.send_request(now, at, who, LoginProof::MsChapV2(response), None);
+                let asked = self.send_request(now, at, who, UserCredentials::MsChapV2(response), None);
                 (asked, LoginState::MsChapV2(Box::new(expected)))
             }
             LoginMethod::Eap(method) => {
@@ -218,9 +223,10 @@ impl AccessFront {
                 let who = LoginCredentials { number: start.user, outer, name, password, wrong: start.wrong };
                 let mut packet = std::mem::take(&mut self.eap_out);
                 let conversation = EapConversation::start(&method, who, wall, now, rng, &mut packet);
-                let asked = self.send_request(now, at, (start.user, outer), LoginProof::Eap(&packet), None);
+                let asked =
+                    self.send_request(now, at, (start.user, outer), UserCredentials::Eap(&packet), None);
                 self.eap_out = packet;
-                (asked, LoginState::Eap(Box::new(conversation), LoginContinuation::new(), None))
+                (asked, LoginState::Eap(Box::new(conversation), LoginRoundState::new(), None))
             }
         };
         Some(match asked {
@@ -229,16 +235,16 @@ impl AccessFront {
         })
     }
 
-    fn end_login(
+    fn end_pending_login(
         &mut self,
         now: Instant,
         token: u64,
         result: Result<LoginSuccess, LoginFailure>,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         if let Some(login) = self.logins.remove(token) {
             self.fleet[login.state.0].logins -= 1;
-            sink.record_end(now, &login.start, result);
+            sink.record_login_end(now, &login.start, result);
         }
     }
 
@@ -248,17 +254,17 @@ impl AccessFront {
         token: u64,
         verdict: ReplyVerdict,
         reply: &AccessReply,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         let Some(login) = self.logins.get_mut(token) else { return };
-        sink.record_exchange(now, login.requested_at);
+        sink.record_answered_request(now, login.requested_at);
         login.rounds += 1;
         if let Some(code) = reply.result_code().filter(|_| verdict == ReplyVerdict::Reject)
             && code != ResultCode::AUTHENTICATION_REJECTED.0
             && code != ResultCode::AUTHORIZATION_REJECTED.0
         {
             sink.record_fault(now, code);
-            return self.end_login(now, token, Err(LoginFailure::ServerFault), sink);
+            return self.end_pending_login(now, token, Err(LoginFailure::ServerFault), sink);
         }
         let wrong = login.start.wrong;
         let method = usize::from(login.start.method);
@@ -268,8 +274,8 @@ impl AccessFront {
             LoginState::MsChapV2(expected) => password_result(verdict).and_then(|success| {
                 if success == LoginSuccess::Accepted && !wrong {
                     expected.verify_reply(reply).map_err(|error| match error {
-                        ProofError::Response => LoginFailure::WrongProof,
-                        ProofError::Keys => LoginFailure::WrongKeys,
+                        ServerProofError::Response => LoginFailure::WrongProof,
+                        ServerProofError::Keys => LoginFailure::WrongKeys,
                     })?;
                 }
                 Ok(success)
@@ -284,24 +290,28 @@ impl AccessFront {
                     _ if !has_eap => Err(LoginFailure::NoEap),
                     ReplyVerdict::Accept => {
                         match conversation.handle_packet(now, &self.eap_in, &mut self.eap_out) {
-                            Ok(ConversationStep::MethodEnded(peer::EapPeerEvent::Success { keys })) => {
+                            Ok(EapConversationStep::MethodEnded(peer::EapPeerEvent::Success { keys })) => {
                                 let sent = reply.mppe_keys().ok().flatten();
                                 let sent = sent.as_ref().map(|k| (&k.recv[..], &k.send[..]));
-                                eap::check_keys(method, keys.as_ref(), sent).map(|()| LoginSuccess::Accepted)
+                                eap::compare_session_keys(method, keys.as_ref(), sent)
+                                    .map(|()| LoginSuccess::Accepted)
                             }
-                            // The method has not ended, whatever the packet contains.
+                            // A success is too early if the EAP method has not ended, whatever else the packet
+                            // contains.
                             Ok(_) | Err(_) => Err(LoginFailure::EarlySuccess),
                         }
                     }
-                    ReplyVerdict::Challenge if !eap::may_go_on(rounds) => Err(LoginFailure::TooManyRounds),
+                    ReplyVerdict::Challenge if !eap::allows_another_eap_round(rounds) => {
+                        Err(LoginFailure::TooManyRounds)
+                    }
                     ReplyVerdict::Challenge => {
                         match conversation.handle_packet(now, &self.eap_in, &mut self.eap_out) {
-                            Ok(ConversationStep::Respond) => {
+                            Ok(EapConversationStep::Respond) => {
                                 reply.fill_continuation(next);
                                 login.requested_at = now;
                                 return self.respond_to_challenge(now, token, sink);
                             }
-                            Ok(ConversationStep::MethodEnded(_)) => Err(LoginFailure::EapFailed),
+                            Ok(EapConversationStep::MethodEnded(_)) => Err(LoginFailure::EapFailed),
                             Err(failure) => Err(failure),
                         }
                     }
@@ -314,21 +324,26 @@ impl AccessFront {
             other => other,
         };
         if verdict == Ok(LoginSuccess::Accepted) && self.setup.accounting.is_some() {
-            return self.schedule_record(now, token, 0, now, sink);
+            return self.schedule_accounting_record(now, token, 0, now, sink);
         }
-        self.end_login(now, token, verdict, sink);
+        self.end_pending_login(now, token, verdict, sink);
     }
 
     /// Replies to a challenge with the waiting packet, now or after an identifier becomes free.
-    fn respond_to_challenge(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
+    fn respond_to_challenge(&mut self, now: Instant, token: u64, sink: &mut LoginResultRecorder) {
         let Some(login) = self.logins.get_mut(token) else { return };
         let (start, nas) = (login.start, login.state.0);
         let LoginState::Eap(_, next, _) = &mut login.state.1 else { return };
         let (next, packet) = (std::mem::take(next), std::mem::take(&mut self.eap_out));
         let (users, outer) = (self.users.clone(), self.anonymous_identity(&start));
         let name = outer.as_deref().unwrap_or(users.get(start.user).0);
-        let asked =
-            self.send_request(now, (nas, token), (start.user, name), LoginProof::Eap(&packet), Some(&next));
+        let asked = self.send_request(
+            now,
+            (nas, token),
+            (start.user, name),
+            UserCredentials::Eap(&packet),
+            Some(&next),
+        );
         if let Some(LoginState::Eap(_, continues, held)) = self.logins.get_mut(token).map(|l| &mut l.state.1)
         {
             *continues = next;
@@ -342,15 +357,22 @@ impl AccessFront {
         if asked.is_err() {
             let failure =
                 if self.setup.diameter { LoginFailure::Unreachable } else { LoginFailure::BadAnswer };
-            self.end_login(now, token, Err(failure), sink);
+            self.end_pending_login(now, token, Err(failure), sink);
         }
     }
 
     /// Schedules record `next` of a session; after the last record the session ends.
-    fn schedule_record(&mut self, now: Instant, token: u64, next: u32, began: Instant, sink: &mut LoginSink) {
+    fn schedule_accounting_record(
+        &mut self,
+        now: Instant,
+        token: u64,
+        next: u32,
+        began: Instant,
+        sink: &mut LoginResultRecorder,
+    ) {
         let Some(accounting) = self.setup.accounting else { return };
         if next > accounting.interims + 1 {
-            return self.end_login(now, token, Ok(LoginSuccess::Accepted), sink);
+            return self.end_pending_login(now, token, Ok(LoginSuccess::Accepted), sink);
         }
         let Some(login) = self.logins.get_mut(token) else { return };
         login.state.1 = LoginState::Accounting { record: next, started_at: began };
@@ -361,7 +383,7 @@ impl AccessFront {
         }
     }
 
-    fn send_record(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
+    fn send_record(&mut self, now: Instant, token: u64, sink: &mut LoginResultRecorder) {
         let Some(login) = self.logins.get_mut(token) else { return };
         let (nas, LoginState::Accounting { record, started_at: began }) = login.state else { return };
         login.requested_at = now;
@@ -370,9 +392,9 @@ impl AccessFront {
             return;
         }
         if self.setup.diameter {
-            self.end_login(now, token, Err(LoginFailure::Unreachable), sink);
+            self.end_pending_login(now, token, Err(LoginFailure::Unreachable), sink);
         } else {
-            // All identifiers are in use; some become free soon.
+            // All identifiers are in use. Retry after a while, because some become free soon.
             self.timers.insert(now + super::RETRY, token);
         }
     }
@@ -385,13 +407,13 @@ impl AccessFront {
         user: usize,
         number: u32,
         began: Instant,
-    ) -> Result<(), NotNow> {
+    ) -> Result<(), LoginDeferral> {
         let accounting =
             self.setup.accounting.unwrap_or(LoginAccounting { interims: 0, every: Duration::ZERO });
         let kind = match number {
-            0 => RecordKind::Start,
-            n if n <= accounting.interims => RecordKind::Interim,
-            _ => RecordKind::Stop,
+            0 => AccountingRecordKind::Start,
+            n if n <= accounting.interims => AccountingRecordKind::Interim,
+            _ => AccountingRecordKind::Stop,
         };
         let mut id = [b'-'; 25];
         write_hex_digits(&mut id[..8], u64::from(self.boot));
@@ -411,13 +433,13 @@ impl AccessFront {
             traffic: Some(traffic),
             ..AccountingRecord::new(kind, core::str::from_utf8(&id).unwrap_or_default(), number)
         };
-        let sent = self.fleet[nas].access.send_record(now, token, &record).map_err(|_| NotNow::Full);
+        let sent = self.fleet[nas].access.send_record(now, token, &record).map_err(|_| LoginDeferral::Full);
         self.mark_busy(nas);
         sent
     }
 
     /// Handles the due time of a login or session.
-    fn handle_timer(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
+    fn handle_timer(&mut self, now: Instant, token: u64, sink: &mut LoginResultRecorder) {
         let held = match self.logins.get_mut(token).map(|login| &mut login.state.1) {
             Some(LoginState::Eap(_, _, held)) => held.take(),
             _ => None,
@@ -441,10 +463,10 @@ impl AccessFront {
         &mut self,
         now: Instant,
         start: LoginStart,
-        sink: &mut LoginSink,
-    ) -> Result<(), NotNow> {
+        sink: &mut LoginResultRecorder,
+    ) -> Result<(), LoginDeferral> {
         let token = self.logins.next_token();
-        let nas = self.choose_access_server().ok_or(NotNow::Full)?;
+        let nas = self.choose_access_server().ok_or(LoginDeferral::Full)?;
         let begun = self.send_first_request(now, nas, &start, token).unwrap_or_else(|| {
             let state = LoginState::Accounting { record: 0, started_at: now };
             match self.transmit_record(now, (nas, token), start.user, 0, now) {
@@ -460,7 +482,7 @@ impl AccessFront {
         self.fleet[nas].logins += 1;
         self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: (nas, state) });
         if !asked {
-            self.end_login(now, token, Err(LoginFailure::Unreachable), sink);
+            self.end_pending_login(now, token, Err(LoginFailure::Unreachable), sink);
         }
         Ok(())
     }
@@ -484,7 +506,7 @@ impl AccessFront {
             for command in
                 [AccessClientCommand::Cancel { token }, AccessClientCommand::CancelRecord { token }]
             {
-                // The client knows its own requests.
+                // The result is ignored: the client knows its own requests.
                 let _ = self.fleet[nas].access.handle_command(now, command);
             }
             self.mark_busy(nas);
@@ -498,7 +520,7 @@ impl AccessFront {
             return;
         }
         for nas in 0..self.fleet.len() {
-            // Each node has this one peer.
+            // Each Diameter node has a single peer, with number 0.
             let (peer, cause) = (PeerId(0), DisconnectCause::DoNotWantToTalkToYou);
             let command =
                 AccessClientCommand::Diameter(node::DiameterNodeCommand::Disconnect { peer, cause });
@@ -524,7 +546,12 @@ impl AccessFront {
         self.fleet.iter_mut().for_each(|nas| nas.access.set_epoch(now, epoch));
     }
 
-    pub(super) fn handle_input(&mut self, now: Instant, input: MachineInput<'_>, sink: &mut LoginSink) {
+    pub(super) fn handle_input(
+        &mut self,
+        now: Instant,
+        input: MachineInput<'_>,
+        sink: &mut LoginResultRecorder,
+    ) {
         match input {
             MachineInput::Timeout => {
                 for nas in 0..self.fleet.len() {
@@ -553,7 +580,7 @@ impl AccessFront {
         &mut self,
         now: Instant,
         outputs: &mut OutputQueue<super::GeneratorEvent>,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         while let Some(nas) = self.busy.pop() {
             self.fleet[nas].listed = false;
@@ -564,7 +591,13 @@ impl AccessFront {
         }
     }
 
-    fn handle_event(&mut self, now: Instant, nas: usize, event: AccessClientEvent, sink: &mut LoginSink) {
+    fn handle_event(
+        &mut self,
+        now: Instant,
+        nas: usize,
+        event: AccessClientEvent,
+        sink: &mut LoginResultRecorder,
+    ) {
         let (token, verdict, reply) = match event {
             AccessClientEvent::Challenge { token, reply } => (token, ReplyVerdict::Challenge, reply),
             AccessClientEvent::Accept { token, reply } => (token, ReplyVerdict::Accept, reply),
@@ -575,10 +608,10 @@ impl AccessFront {
             AccessClientEvent::Accounted { token, result: Ok(()) } => {
                 let Some(login) = self.logins.get_mut(token) else { return };
                 let LoginState::Accounting { record, started_at: began } = login.state.1 else { return };
-                sink.record_exchange(now, login.requested_at);
+                sink.record_answered_request(now, login.requested_at);
                 login.rounds += 1;
                 sink.count_record(now);
-                return self.schedule_record(now, token, record + 1, began, sink);
+                return self.schedule_accounting_record(now, token, record + 1, began, sink);
             }
             AccessClientEvent::Accounted { token, result: Err(failure) } => {
                 return self.handle_failure(now, token, failure, sink);
@@ -587,7 +620,7 @@ impl AccessFront {
                 self.fleet[nas].up = up;
                 return;
             }
-            // It neither requests nor monitors these.
+            // The generator sends no dynamic requests and monitors no servers, so these events need no action.
             AccessClientEvent::Dynamic(_) | AccessClientEvent::Server { .. } => return,
         };
         self.handle_reply(now, token, verdict, &reply, sink);
@@ -598,28 +631,28 @@ impl AccessFront {
         &mut self,
         now: Instant,
         token: u64,
-        failure: usher_access::AaaFailure,
-        sink: &mut LoginSink,
+        failure: usher_access::AaaRequestFailure,
+        sink: &mut LoginResultRecorder,
     ) {
         let failure = match failure {
-            usher_access::AaaFailure::Timeout => LoginFailure::Timeout,
-            usher_access::AaaFailure::Unavailable => LoginFailure::Unreachable,
-            usher_access::AaaFailure::ConnectionLost => LoginFailure::ConnectionLost,
-            usher_access::AaaFailure::BadAnswer => {
+            usher_access::AaaRequestFailure::Timeout => LoginFailure::Timeout,
+            usher_access::AaaRequestFailure::Unavailable => LoginFailure::Unreachable,
+            usher_access::AaaRequestFailure::ConnectionLost => LoginFailure::ConnectionLost,
+            usher_access::AaaRequestFailure::BadAnswer => {
                 if let Some(login) = self.logins.get_mut(token) {
-                    sink.record_exchange(now, login.requested_at);
+                    sink.record_answered_request(now, login.requested_at);
                 }
                 LoginFailure::BadAnswer
             }
-            usher_access::AaaFailure::Fault(code) => {
+            usher_access::AaaRequestFailure::Fault(code) => {
                 if let Some(login) = self.logins.get_mut(token) {
-                    sink.record_exchange(now, login.requested_at);
+                    sink.record_answered_request(now, login.requested_at);
                     sink.record_fault(now, code);
                 }
                 LoginFailure::ServerFault
             }
         };
-        self.end_login(now, token, Err(failure), sink);
+        self.end_pending_login(now, token, Err(failure), sink);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

@@ -1,22 +1,22 @@
 //! Initiators that log in to an IKEv2 gateway by a shared key, a certificate or EAP. Each does IKE_SA_INIT and
 //! IKE_AUTH; then it deletes or keeps the IKE_SA.
 
-use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
-use super::{ConfigError, NotNow, alter_password};
+use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use super::{ConfigError, LoginDeferral, alter_password};
 use crate::eap::{EapMethod, LoginCredentials};
 use crate::tally::LoginFailure;
-use crate::users::LoadUsers;
+use crate::users::UserCredentialTable;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_core::collections::HashMap;
 use usher_core::{Duration, Instant, Machine, MachineInput, MachineOutput, OutputQueue, SecureRng, WallTime};
 use usher_crypto::SecretValue;
-use usher_crypto::tls::{self, TrustRoots, WallClock};
+use usher_crypto::tls::{self, SharedWallClock, TrustRoots};
 use usher_ike::IkeEndpoint;
 use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::{
-    ChildlessPolicy, EndReason, IkeCommand, IkeConnection, IkeEndpointConfig, IkeEvent, LocalAuth,
-    RemoteAuth, RetransmissionConfig, SaId,
+    ChildlessPolicy, EndReason, IkeCommand, IkeConnectionConfig, IkeEndpointConfig, IkeEvent, IkeSaId,
+    LocalAuth, RemoteAuth, RetransmissionConfig,
 };
 use usher_ike::payload::{Identification, Proposal};
 
@@ -93,22 +93,22 @@ pub struct IkeConfig {
 
 /// The initiators and their endpoint.
 #[derive(Debug)]
-pub(super) struct IkeFront {
+pub(super) struct IkeLoadClient {
     config: IkeConfig,
-    users: Arc<LoadUsers>,
+    users: Arc<UserCredentialTable>,
     endpoint: IkeEndpoint,
     credentials: IkeCredentials,
     /// Connections by shared key: with the right key and with a wrong one.
-    shared: Vec<[Arc<IkeConnection>; 2]>,
+    shared: Vec<[Arc<IkeConnectionConfig>; 2]>,
     /// For each method, the index of its first credentials in [`Self::certificates`].
     first_certificate: Vec<usize>,
     certificates: Vec<LocalAuth>,
     next: usize,
     /// Logins with their IKE_SA, once initiated.
-    logins: LoginTable<Option<SaId>>,
-    by_sa: HashMap<SaId, u64>,
+    logins: LoginTable<Option<IkeSaId>>,
+    by_sa: HashMap<IkeSaId, u64>,
     /// Remaining liveness checks by IKE_SA.
-    probing: HashMap<SaId, u32>,
+    probing: HashMap<IkeSaId, u32>,
 }
 
 /// Returns the identity of the `n`-th initiator, from 0.
@@ -124,13 +124,17 @@ fn signing_name(n: usize) -> String {
     format!("{NAME}-{n}")
 }
 
-impl IkeFront {
-    pub(super) fn new(config: IkeConfig, users: Arc<LoadUsers>, rng: SecureRng) -> Result<Self, ConfigError> {
+impl IkeLoadClient {
+    pub(super) fn new(
+        config: IkeConfig,
+        users: Arc<UserCredentialTable>,
+        rng: SecureRng,
+    ) -> Result<Self, ConfigError> {
         if config.initiators == 0 {
-            return Err(ConfigError::Invalid("one initiator is needed at least"));
+            return Err(ConfigError::Invalid("the number of initiators is 0; give at least 1"));
         }
         if config.logins.is_empty() {
-            return Err(ConfigError::Invalid("there is no method by which initiators prove who they are"));
+            return Err(ConfigError::Invalid("the initiators have no authentication method"));
         }
         let settings = IkeEndpointConfig {
             retransmission: RetransmissionConfig {
@@ -145,8 +149,10 @@ impl IkeFront {
         let trusts = |name: &str, credentials: &mut IkeCredentials| match &config.gateway_auth {
             IkeGatewayAuth::Psk => Ok(()),
             IkeGatewayAuth::Certificate(roots, now) => credentials
-                .trust_roots(name, roots.clone(), WallClock::from_time(*now))
-                .map_err(|_| ConfigError::Invalid("the gateway's authorities cannot be read")),
+                .set_connection_trust_roots(name, roots.clone(), SharedWallClock::from_time(*now))
+                .map_err(|_| {
+                    ConfigError::Invalid("cannot read the certificates of the gateway's authorities")
+                }),
         };
         trusts(NAME, &mut credentials)?;
         let (mut first_certificate, mut certificates) = (Vec::new(), Vec::new());
@@ -154,14 +160,14 @@ impl IkeFront {
             first_certificate.push(certificates.len());
             let IkeLogin::Certificate(each) = login else { continue };
             if each.is_empty() {
-                return Err(ConfigError::Invalid("there is no certificate"));
+                return Err(ConfigError::Invalid("the initiators have no certificate"));
             }
             for own in each.iter() {
                 let key = own.signing_key();
-                let key =
-                    key.map_err(|_| ConfigError::Invalid("a certificate's key is of no kind that signs"))?;
+                let key = key
+                    .map_err(|_| ConfigError::Invalid("the key of a certificate has an unsupported type"))?;
                 let name = signing_name(certificates.len());
-                let kind = credentials.add_key(&name, key);
+                let kind = credentials.set_connection_signing_key(&name, key);
                 trusts(&name, &mut credentials)?;
                 let chain = own.certificate_chain().map(<[u8]>::to_vec).collect();
                 certificates.push(LocalAuth::Certificate { chain, kind, pss: false });
@@ -189,7 +195,8 @@ impl IkeFront {
             }
             let of = |n: usize, secret: &SecretValue| {
                 let local = numbered_identity(&front.config.identity, front.config.first + n);
-                // The gateway must reject an initiator with a wrong key; the initiator must not reject the gateway.
+                // This initiator has a wrong key. It does not verify the gateway's, because the gateway must reject it,
+                // and not the reverse.
                 Arc::new(front.build_connection(NAME, &local, LocalAuth::Psk(secret.clone()), false))
             };
             front.shared = (0..front.config.initiators).map(|n| [of(n, &right), of(n, &wrong)]).collect();
@@ -204,11 +211,11 @@ impl IkeFront {
         local: &str,
         local_auth: LocalAuth,
         fragmentation: bool,
-    ) -> IkeConnection {
+    ) -> IkeConnectionConfig {
         let config = &self.config;
         let local = Identification::of_text(local);
-        let shared = IkeConnection::shared_key(name, local, &config.secret, config.proposals.clone());
-        IkeConnection {
+        let shared = IkeConnectionConfig::shared_key(name, local, &config.secret, config.proposals.clone());
+        IkeConnectionConfig {
             remote: Some(config.gateway.clone()),
             remote_auth: match config.gateway_auth {
                 IkeGatewayAuth::Psk => shared.remote_auth,
@@ -221,12 +228,12 @@ impl IkeFront {
         }
     }
 
-    fn by_eap(&self, start: &LoginStart) -> bool {
+    fn is_eap_login(&self, start: &LoginStart) -> bool {
         matches!(self.config.logins.get(usize::from(start.method)), Some(IkeLogin::Eap(_)))
     }
 
     /// Returns the connection of a login.
-    fn of_login(&mut self, start: &LoginStart) -> Arc<IkeConnection> {
+    fn of_login(&mut self, start: &LoginStart) -> Arc<IkeConnectionConfig> {
         let method = usize::from(start.method);
         let users = self.users.clone();
         let (name, password) = users.get(start.user);
@@ -238,7 +245,7 @@ impl IkeFront {
                 connection
             }
             IkeLogin::Certificate(each) => {
-                // The next user's certificate.
+                // A login that must fail uses the next user's certificate.
                 let number = (start.user + usize::from(start.wrong)) % each.len();
                 let number = self.first_certificate[method] + number;
                 let auth = self.certificates[number].clone();
@@ -265,12 +272,12 @@ impl IkeFront {
     }
 
     /// Begins a login.
-    pub(super) fn begin_login(&mut self, now: Instant, start: LoginStart) -> Result<(), NotNow> {
+    pub(super) fn begin_login(&mut self, now: Instant, start: LoginStart) -> Result<(), LoginDeferral> {
         let connection = self.of_login(&start);
         let token = self.logins.next_token();
         let (local, remote) = (self.config.local, self.config.address);
         let initiate = IkeCommand::Initiate { token, connection, local, remote };
-        self.endpoint.handle_command(now, initiate).map_err(|_| NotNow::Full)?;
+        self.endpoint.handle_command(now, initiate).map_err(|_| LoginDeferral::Full)?;
         self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: None });
         Ok(())
     }
@@ -284,13 +291,13 @@ impl IkeFront {
     }
 
     pub(super) fn abandon_logins(&mut self, now: Instant) {
-        let open: Vec<(u64, Option<SaId>)> =
+        let open: Vec<(u64, Option<IkeSaId>)> =
             self.logins.iter().map(|(token, login)| (token, login.state)).collect();
         for (token, sa) in open {
             self.logins.remove(token);
             if let Some(sa) = sa {
                 self.by_sa.remove(&sa);
-                // It may have ended.
+                // An error is ignored: the IKE_SA may have ended.
                 let _ = self.endpoint.handle_command(now, IkeCommand::Delete(sa));
             }
         }
@@ -308,7 +315,7 @@ impl IkeFront {
         &mut self,
         now: Instant,
         outputs: &mut OutputQueue<super::GeneratorEvent>,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         let mut buf = outputs.take_buffer();
         while let Some(output) = self.endpoint.poll_output(&mut buf) {
@@ -319,7 +326,7 @@ impl IkeFront {
                 }
                 MachineOutput::Work(work) => outputs.push_work(work),
                 MachineOutput::Job(job) => {
-                    // The IKE_SA of the job may have ended.
+                    // An error is ignored: the IKE_SA of the job may have ended.
                     let _ = self.endpoint.handle_command(now, self.credentials.answer_job(&job));
                 }
                 MachineOutput::Event(event) => self.handle_event(now, &event, sink),
@@ -329,9 +336,9 @@ impl IkeFront {
     }
 
     /// Continues with an established IKE_SA: sends the remaining liveness checks, then keeps or deletes it.
-    fn go_on(&mut self, now: Instant, sa: SaId) {
+    fn go_on(&mut self, now: Instant, sa: IkeSaId) {
         let Some(left) = self.probing.get_mut(&sa) else { return };
-        // It is established, so it accepts the command.
+        // The IKE_SA is established, so it accepts the command.
         if *left > 0 {
             *left -= 1;
             let _ = self.endpoint.handle_command(now, IkeCommand::Probe(sa));
@@ -348,7 +355,7 @@ impl IkeFront {
         !self.probing.is_empty()
     }
 
-    fn handle_event(&mut self, now: Instant, event: &IkeEvent, sink: &mut LoginSink) {
+    fn handle_event(&mut self, now: Instant, event: &IkeEvent, sink: &mut LoginResultRecorder) {
         match event {
             IkeEvent::Initiated { token, sa } => {
                 if let Some(login) = self.logins.get_mut(*token) {
@@ -358,13 +365,13 @@ impl IkeFront {
             }
             IkeEvent::Established { sa, .. } => {
                 if let Some(login) = self.by_sa.remove(sa).and_then(|token| self.logins.remove(token)) {
-                    sink.record_exchange(now, login.requested_at);
+                    sink.record_answered_request(now, login.requested_at);
                     let end = if login.start.wrong {
                         Err(LoginFailure::WronglyAccepted)
                     } else {
                         Ok(LoginSuccess::Accepted)
                     };
-                    sink.record_end(now, &login.start, end);
+                    sink.record_login_end(now, &login.start, end);
                 }
                 self.probing.insert(*sa, self.config.probes);
                 self.go_on(now, *sa);
@@ -379,7 +386,7 @@ impl IkeFront {
                     EndReason::Refused if login.start.wrong => Ok(LoginSuccess::RejectedAsExpected),
                     // RFC 4137, UNCOND_SUCC: after its TLS has ended, a peer accepts no EAP-Failure. IKE ends with a
                     // protocol error.
-                    EndReason::Protocol if login.start.wrong && self.by_eap(&login.start) => {
+                    EndReason::Protocol if login.start.wrong && self.is_eap_login(&login.start) => {
                         Ok(LoginSuccess::RejectedAsExpected)
                     }
                     EndReason::Refused | EndReason::NoProposal | EndReason::Unsupported => {
@@ -388,7 +395,7 @@ impl IkeFront {
                     EndReason::Unreachable => Err(LoginFailure::Timeout),
                     _ => Err(LoginFailure::BadAnswer),
                 };
-                sink.record_end(now, &login.start, end);
+                sink.record_login_end(now, &login.start, end);
             }
             _ => {}
         }
@@ -402,12 +409,12 @@ impl IkeFront {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::{self as generator, FrontConfig, LoadGenerator, MethodShare};
+    use crate::generator::{self as generator, LoadGenerator, LoadProtocolConfig, MethodShare};
     use crate::pace::LoginPace;
-    use crate::users::LoadUsers;
+    use crate::users::UserCredentialTable;
     use std::net::IpAddr;
     use usher_core::Seed;
-    use usher_core::bench::{HostHandle, MachineNetwork};
+    use usher_core::bench::{MachineNetwork, NetworkHostHandle};
     use usher_core::impair::ChannelConfig;
     use usher_ike::machine::{NAT_SOCKET, SOCKET};
 
@@ -415,7 +422,7 @@ mod tests {
     const HOST: &str = "10.1.0.1";
 
     fn test_proposals(words: &str) -> Vec<Proposal> {
-        vec![Proposal::parse_ike(words).unwrap()]
+        vec![Proposal::parse_ike_proposal(words).unwrap()]
     }
 
     /// A gateway that accepts any initiator with the key, and this number of logins, four at a time.
@@ -424,7 +431,7 @@ mod tests {
         (keep, probes): (bool, u32),
         offered: &str,
         wrong_share: f64,
-    ) -> (MachineNetwork, HostHandle<LoadGenerator>, HostHandle<IkeEndpoint>) {
+    ) -> (MachineNetwork, NetworkHostHandle<LoadGenerator>, NetworkHostHandle<IkeEndpoint>) {
         let mut net = MachineNetwork::new(ChannelConfig {
             delay: Duration::from_millis(1),
             ..ChannelConfig::default()
@@ -456,11 +463,11 @@ mod tests {
             drain_timeout: Duration::from_secs(20),
             spin: Duration::ZERO,
             wrong_share,
-            users: Arc::new(LoadUsers::from_template("initiator", "", 1).unwrap()),
+            users: Arc::new(UserCredentialTable::from_template("initiator", "", 1).unwrap()),
             first: 0,
             step: 1,
             mix: vec![MethodShare { name: "psk".to_owned(), weight: 1.0, deniable: true }],
-            front: FrontConfig::Ike(ike),
+            front: LoadProtocolConfig::Ike(ike),
         };
         let generator =
             LoadGenerator::new(config, Instant::ZERO, Seed::new(3).derive_secure_rng("load", 0)).unwrap();
@@ -468,7 +475,8 @@ mod tests {
         let mut gateway =
             IkeEndpoint::new(IkeEndpointConfig::default(), Seed::new(4).derive_secure_rng("gateway", 0));
         let own = Identification::from_fqdn("gw.test");
-        let connection = IkeConnection::shared_key("all", own, &key, test_proposals("aes128-sha256-x25519"));
+        let connection =
+            IkeConnectionConfig::shared_key("all", own, &key, test_proposals("aes128-sha256-x25519"));
         gateway.handle_command(Instant::ZERO, IkeCommand::Serve(vec![Arc::new(connection)])).unwrap();
         let gateway = net.add_host(gateway, &[GATEWAY.parse::<IpAddr>().unwrap()]);
         for (socket, port) in [(SOCKET, 500), (NAT_SOCKET, 4500)] {

@@ -1,6 +1,6 @@
 //! Outstanding logins, and the record of their ends.
 
-use crate::tally::{LoginFailure, LoginStats, MethodStats, record_time};
+use crate::tally::{LoginFailure, LoginStats, MethodStats, record_latency};
 use usher_core::{Duration, Instant};
 
 /// The start of a login.
@@ -48,8 +48,8 @@ impl<S> LoginTable<S> {
     /// Returns the token of the next login.
     pub(crate) fn next_token(&self) -> u64 {
         match self.free.last() {
-            Some(&i) => make_token(self.slots[i as usize].0, i),
-            None => make_token(0, self.slots.len() as u32),
+            Some(&i) => make_login_token(self.slots[i as usize].0, i),
+            None => make_login_token(0, self.slots.len() as u32),
         }
     }
     pub(crate) fn insert(&mut self, login: PendingLogin<S>) -> u64 {
@@ -68,19 +68,20 @@ impl<S> LoginTable<S> {
         self.get_mut(token)?;
         let index = token as u32;
         let place = &mut self.slots[index as usize];
-        // The AAA client uses the two highest bits of a token.
+        // Generations use 30 bits only, because the AAA client uses the two highest bits of a token.
         place.0 = place.0.wrapping_add(1) & ((1 << 30) - 1);
         self.free.push(index);
         place.1.take()
     }
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &PendingLogin<S>)> {
         let places = self.slots.iter().enumerate();
-        places
-            .filter_map(|(i, (generation, login))| Some((make_token(*generation, i as u32), login.as_ref()?)))
+        places.filter_map(|(i, (generation, login))| {
+            Some((make_login_token(*generation, i as u32), login.as_ref()?))
+        })
     }
 }
 
-const fn make_token(generation: u32, index: u32) -> u64 {
+const fn make_login_token(generation: u32, index: u32) -> u64 {
     (generation as u64) << 32 | index as u64
 }
 
@@ -94,7 +95,7 @@ pub(crate) enum LoginSuccess {
 
 /// Records the ends of logins.
 #[derive(Debug, Default)]
-pub(crate) struct LoginSink {
+pub(crate) struct LoginResultRecorder {
     pub(crate) tally: LoginStats,
     /// The current window of measurement; 0 for none.
     pub(crate) window: u32,
@@ -107,7 +108,7 @@ pub(crate) struct LoginSink {
     pub(crate) last: Instant,
 }
 
-impl LoginSink {
+impl LoginResultRecorder {
     fn is_measuring(&self, now: Instant) -> bool {
         self.window != 0 && self.to.is_none_or(|to| now <= to)
     }
@@ -122,18 +123,18 @@ impl LoginSink {
         self.tally.parts.get_mut(usize::from(start.method))
     }
     /// Records the start of a login, which had capacity since `room`.
-    pub(crate) fn record_start(&mut self, now: Instant, room: Instant, start: &LoginStart) {
+    pub(crate) fn record_login_start(&mut self, now: Instant, room: Instant, start: &LoginStart) {
         if self.is_counted(start) {
             self.tally.started += 1;
-            record_time(&mut self.tally.lag, now.duration_since(start.intended));
-            record_time(&mut self.tally.own_lag, now.duration_since(start.intended.max(room)));
+            record_latency(&mut self.tally.lag, now.duration_since(start.intended));
+            record_latency(&mut self.tally.own_lag, now.duration_since(start.intended.max(room)));
             if let Some(part) = self.method_stats(start) {
                 part.started += 1;
             }
         }
     }
     /// Records a login that did not end within its window and that the window does not wait for.
-    pub(crate) fn record_unfinished(&mut self, start: &LoginStart, failure: Option<LoginFailure>) {
+    pub(crate) fn record_unfinished_login(&mut self, start: &LoginStart, failure: Option<LoginFailure>) {
         if !self.is_counted(start) {
             return;
         }
@@ -145,7 +146,7 @@ impl LoginSink {
             if failure.is_some() { part.failed += 1 } else { part.cut_off += 1 }
         }
     }
-    pub(crate) fn record_end(
+    pub(crate) fn record_login_end(
         &mut self,
         now: Instant,
         start: &LoginStart,
@@ -164,7 +165,7 @@ impl LoginSink {
                 Ok(success) => {
                     part.succeeded += 1;
                     if success == LoginSuccess::Accepted {
-                        record_time(&mut part.latency, time);
+                        record_latency(&mut part.latency, time);
                     }
                 }
                 Err(_) => part.failed += 1,
@@ -174,20 +175,20 @@ impl LoginSink {
             Ok(success) => {
                 self.tally.succeeded += 1;
                 if success == LoginSuccess::Accepted {
-                    record_time(&mut self.tally.latency, time);
+                    record_latency(&mut self.tally.latency, time);
                 } else {
                     self.tally.expected_rejects += 1;
-                    record_time(&mut self.tally.reject_latency, time);
+                    record_latency(&mut self.tally.reject_latency, time);
                 }
             }
             Err(failure) => self.tally.count_failures(failure, 1),
         }
     }
     /// Records an answered request.
-    pub(crate) fn record_exchange(&mut self, now: Instant, asked: Instant) {
+    pub(crate) fn record_answered_request(&mut self, now: Instant, asked: Instant) {
         if self.is_measuring(now) {
             self.tally.exchanges += 1;
-            record_time(&mut self.tally.exchange_latency, now.duration_since(asked));
+            record_latency(&mut self.tally.exchange_latency, now.duration_since(asked));
         }
     }
     /// Counts an acknowledged accounting record.
@@ -197,14 +198,14 @@ impl LoginSink {
         }
     }
     /// Counts an echo that was sent.
-    pub(crate) fn count_echo(&mut self) {
+    pub(crate) fn count_sent_echo(&mut self) {
         self.tally.echoes += u64::from(self.window != 0);
     }
     /// Records the reply to an echo of this window.
     pub(crate) fn record_echo_reply(&mut self, window: u32, time: Duration) {
         if window != 0 && window == self.window {
             self.tally.echoes_answered += 1;
-            record_time(&mut self.tally.echo_latency, time);
+            record_latency(&mut self.tally.echo_latency, time);
         }
     }
     pub(crate) fn record_fault(&mut self, now: Instant, code: u32) {

@@ -1,16 +1,17 @@
 //! MIH functions that send requests to another function, each with its own identifier and its own socket or connection.
 
-use super::NotNow;
-use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use super::LoginDeferral;
+use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
 use crate::tally::LoginFailure;
 use std::net::SocketAddr;
 use usher_core::{
-    ChildMachine, Duration, Instant, Machine, MachineInput, ModelRng, OutputQueue, TransportProtocol,
+    ChildMachine, Duration, Instant, Machine, MachineInput, OutputQueue, SimulationRng, TransportProtocol,
 };
 use usher_mih::{
-    self as mih, LinkDescriptors, LinkId, LinkParamType, LinkStates, LinkStatusRequest, LinkTupleId,
-    LinkType, MessageId, Mihf, MihfCommand, MihfEvent, MihfId, MihfMessage, MihfPeer, NetTypeAddr, Opcode,
-    PeerRoute, RegisterCode, ServiceId, Status, Tlv, TransactionTiming, UnansweredPolicy, kind,
+    self as mih, LinkDescriptors, LinkId, LinkParamType, LinkStatusRequest, LinkTupleId, LinkType, MessageId,
+    Mihf, MihfCommand, MihfEvent, MihfId, MihfMessage, MihfPeer, NetTypeAddr, Opcode, PeerRoute,
+    RegisterCode, ReportedLinkStates, ResponseTimeoutPolicy, ServiceId, Status, Tlv, TransactionTimerConfig,
+    kind,
 };
 
 /// Maximum number of outstanding transactions of a function. Identifiers have 12 bits, and functions remember ended
@@ -71,7 +72,7 @@ struct MihRequester {
 
 /// The sending functions.
 #[derive(Debug)]
-pub(super) struct MihFront {
+pub(super) struct MihLoadClient {
     config: MihConfig,
     functions: Vec<MihRequester>,
     busy: Vec<usize>,
@@ -93,20 +94,20 @@ fn numbered_identity(identity: &str, n: usize) -> String {
     }
 }
 
-impl MihFront {
+impl MihLoadClient {
     pub(super) fn new(
         config: MihConfig,
         start: Instant,
-        mut rng: ModelRng,
+        mut rng: SimulationRng,
     ) -> Result<Self, super::ConfigError> {
         if config.functions == 0 || config.functions >= usize::from(u16::MAX) {
-            return Err(super::ConfigError::Invalid("1 to 65534 MIH functions can ask"));
+            return Err(super::ConfigError::Invalid("the number of MIH functions must be 1 to 65534"));
         }
-        let timing = TransactionTiming {
+        let timing = TransactionTimerConfig {
             retransmission: config.retransmission,
             retransmissions: config.retransmissions,
             response: Some(config.timeout),
-            unanswered: UnansweredPolicy::Abort,
+            unanswered: ResponseTimeoutPolicy::Abort,
         };
         let mut functions = Vec::new();
         for n in 0..config.functions {
@@ -114,17 +115,18 @@ impl MihFront {
                 .map_err(|_| super::ConfigError::Invalid("the MIHF identifier is too long"))?;
             let mut settings = mih::MihfConfig::new(id);
             settings.timing = timing;
-            // Multicast discovery has no acknowledgement; the generator itself repeats it.
-            let discovery = TransactionTiming {
+            // The MIH function does not repeat multicast discovery, which has no acknowledgement, so the generator
+            // repeats it.
+            let discovery = TransactionTimerConfig {
                 response: Some(config.retransmission),
-                unanswered: UnansweredPolicy::Retransmit,
+                unanswered: ResponseTimeoutPolicy::Retransmit,
                 ..timing
             };
             let request = MessageId::CAPABILITY_DISCOVER_REQUEST;
             if config.request != MihRequest::Discover {
                 settings.by_message.insert((ServiceId::Management, request.action), discovery);
             }
-            // Identifiers wrap around within seconds: ended transactions must not hide new ones.
+            // Transaction identifiers wrap around within seconds, so an ended transaction must not hide a new one.
             settings.lifetime = Duration::ZERO;
             settings.transaction = Some(config.timeout + config.timeout);
             settings.port = 0;
@@ -190,7 +192,7 @@ impl MihFront {
             }
             MihRequest::Parameters => {
                 let wanted = LinkStatusRequest {
-                    states: LinkStates::OPERATION_MODE,
+                    states: ReportedLinkStates::OPERATION_MODE,
                     params: [LinkParamType::DATA_RATE].into(),
                     descriptors: LinkDescriptors::NONE,
                 };
@@ -204,7 +206,7 @@ impl MihFront {
         };
         let named = self.make_peer(peer.clone());
         for n in 0..self.functions.len() {
-            // The function accepts any peer.
+            // The result is ignored: the function accepts any peer.
             let _ = self.functions[n].mihf.handle_command(now, MihfCommand::Peer(named.clone()));
             self.mark_busy(n);
         }
@@ -216,16 +218,16 @@ impl MihFront {
     }
 
     /// Begins a transaction.
-    pub(super) fn begin_transaction(&mut self, now: Instant, start: LoginStart) -> Result<(), NotNow> {
-        let Some((to, message)) = self.found.clone() else { return Err(NotNow::Full) };
+    pub(super) fn begin_transaction(&mut self, now: Instant, start: LoginStart) -> Result<(), LoginDeferral> {
+        let Some((to, message)) = self.found.clone() else { return Err(LoginDeferral::Full) };
         let count = self.functions.len();
         let mut turns = (0..count).map(|i| (self.next + i) % count);
-        let n = turns.find(|&n| self.functions[n].open < MAX_TRANSACTIONS).ok_or(NotNow::Full)?;
+        let n = turns.find(|&n| self.functions[n].open < MAX_TRANSACTIONS).ok_or(LoginDeferral::Full)?;
         self.next = (n + 1) % count;
         let token = self.logins.next_token();
         let sent = self.functions[n].mihf.handle_command(now, MihfCommand::Send { token, to, message });
         self.mark_busy(n);
-        sent.map_err(|_| NotNow::Full)?;
+        sent.map_err(|_| LoginDeferral::Full)?;
         self.functions[n].open += 1;
         self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: n });
         Ok(())
@@ -244,7 +246,7 @@ impl MihFront {
         for (token, n) in open {
             self.logins.remove(token);
             self.functions[n].open -= 1;
-            // The function knows its own transactions.
+            // The result is ignored: the function knows its own transactions.
             let _ = self.functions[n].mihf.handle_command(now, MihfCommand::Abandon { token });
             self.mark_busy(n);
         }
@@ -284,7 +286,7 @@ impl MihFront {
         &mut self,
         now: Instant,
         outputs: &mut OutputQueue<super::GeneratorEvent>,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         let mut who = None;
         while let Some(n) = self.busy.pop() {
@@ -310,13 +312,13 @@ impl MihFront {
         now: Instant,
         token: u64,
         result: Result<Option<MihfMessage>, mih::TransactionError>,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         let Some(login) = self.logins.remove(token) else { return };
         self.functions[login.state].open -= 1;
         let end = match result {
             Ok(answer) => {
-                sink.record_exchange(now, login.requested_at);
+                sink.record_answered_request(now, login.requested_at);
                 match answer.as_ref().map(|answer| (answer.id.opcode, answer.status())) {
                     None | Some((Opcode::Response, Some(Status::Success))) => Ok(LoginSuccess::Accepted),
                     Some((_, Some(Status::Rejected | Status::AuthorizationFailure))) => {
@@ -332,7 +334,7 @@ impl MihFront {
             Err(mih::TransactionError::NoRoute) => Err(LoginFailure::Unreachable),
             Err(mih::TransactionError::Transport) => Err(LoginFailure::ConnectionLost),
         };
-        sink.record_end(now, &login.start, end);
+        sink.record_login_end(now, &login.start, end);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

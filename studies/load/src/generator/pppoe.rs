@@ -5,30 +5,30 @@
 
 mod echo;
 
-pub use echo::EchoConfig;
+pub use echo::SessionEchoConfig;
 
-use super::NotNow;
-use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use super::LoginDeferral;
+use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
 use crate::tally::LoginFailure;
-use crate::users::LoadUsers;
-use echo::SessionEcho;
+use crate::users::UserCredentialTable;
+use echo::SessionEchoState;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    Duration, Instant, Machine, MachineInput, MachineOutput, OutputQueue, PortId, SecureRng, Transmit,
-    WallTime,
+    Duration, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutput, OutputQueue, SecureRng,
+    Transmit, WallTime,
 };
 use usher_crypto::SecretValue;
-use usher_eap::method::{PeerOffer, md5, mschapv2};
+use usher_eap::method::{PeerMethodFactory, md5, mschapv2};
 use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
 use usher_ppp::client::{ClientCommand, ClientConfig, ClientCounters, ClientEvent, PppoeClient};
 use usher_ppp::pppoe::{MacAddress, PppoeFrame, PppoeStage};
-use usher_ppp::{AddressFamily, EndReason, LinkConfig, LinkNetwork};
+use usher_ppp::{AddressFamily, EndReason, LinkConfig, NegotiatedAddresses};
 
 /// The port of all stations: one interface.
-pub(crate) const PORT: PortId = PortId(0);
+pub(crate) const PORT: LinkLayerPortId = LinkLayerPortId(0);
 /// Number of sessions that end at a time at the end of a run, so that the concentrator receives every end.
 const CLOSING: usize = 256;
 /// Time before the end of a session without new echoes, so that the last ones get replies.
@@ -51,12 +51,12 @@ pub enum PppoeLogin {
 
 impl PppoeLogin {
     fn to_credentials(self, name: &[u8], password: &[u8]) -> PppCredentials {
-        let (protocol, offer): (_, Option<Box<dyn PeerOffer>>) = match self {
+        let (protocol, offer): (_, Option<Box<dyn PeerMethodFactory>>) = match self {
             Self::Pap => (AuthenticationProtocol::Pap, None),
             Self::Chap => (AuthenticationProtocol::Chap, None),
             Self::MsChapV2 => (AuthenticationProtocol::MsChapV2, None),
             Self::EapMd5 => {
-                let shows = md5::Md5Password::new(password).with_name(name);
+                let shows = md5::EapMd5Password::new(password).with_name(name);
                 (AuthenticationProtocol::Eap, Some(Box::new(shows)))
             }
             Self::EapMsChapV2 => {
@@ -74,7 +74,7 @@ impl PppoeLogin {
 
 /// The duration of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SessionHold {
+pub enum SessionHoldTime {
     /// It ends this long after its setup.
     For(Duration),
     /// It stays to the end of the run, and this long after the last setup.
@@ -107,11 +107,11 @@ pub struct PppoeConfig {
     /// Time limit from PADS until packets may pass.
     pub setup: Duration,
     /// The duration of sessions.
-    pub session_hold: SessionHold,
+    pub session_hold: SessionHoldTime,
     /// True if sessions end silently, as in a power failure.
     pub power_cut: bool,
     /// The packets of sessions.
-    pub echo: Option<EchoConfig>,
+    pub echo: Option<SessionEchoConfig>,
 }
 
 /// Returns the address of the `n`-th station.
@@ -133,13 +133,13 @@ pub(crate) fn station_of(first: MacAddress, frame: &[u8]) -> Option<usize> {
 }
 
 usher_core::counters! {
-    /// What subscribers did, beside what the clients count.
+    /// Counters of the subscribers, beside those of their clients.
     pub(super) struct PppoeCounters {
-        /// Sessions that ended by themselves after they were set up, or by the concentrator.
+        /// Sessions that ended after their set-up, by themselves or by the concentrator.
         sessions_flapped,
-        /// Frames for addresses that are no station's here, or whose station has no session.
-        frames_for_nobody,
-        /// Packets of sessions that are no answers to echoes of theirs.
+        /// Frames for the address of no station, or of a station without a session.
+        frames_unknown_station,
+        /// Packets of sessions that do not answer an echo of theirs.
         packets_unexpected,
     }
 }
@@ -164,22 +164,22 @@ struct StationSession {
     concentrator: MacAddress,
     number: u16,
     until: Option<Instant>,
-    echo: Option<SessionEcho>,
+    echo: Option<SessionEchoState>,
 }
 
 impl StationSession {
     /// Returns the time of the next echo; `None` if it would be too close to the session's end.
-    fn echoes_at(&self, closing: bool) -> Option<Instant> {
-        let due = self.echo.as_ref().filter(|_| !closing)?.due_time();
+    fn next_echo_time(&self, closing: bool) -> Option<Instant> {
+        let due = self.echo.as_ref().filter(|_| !closing)?.next_echo_due_time();
         self.until.is_none_or(|until| due + QUIET <= until).then_some(due)
     }
 }
 
 /// The subscribers and their stations.
 #[derive(Debug)]
-pub(super) struct PppoeFront {
+pub(super) struct PppoeLoadClient {
     config: PppoeConfig,
-    users: Arc<LoadUsers>,
+    users: Arc<UserCredentialTable>,
     rng: SecureRng,
     epoch: Option<(Instant, WallTime)>,
     stations: Vec<PppoeStation>,
@@ -195,22 +195,24 @@ pub(super) struct PppoeFront {
     counters: PppoeCounters,
 }
 
-impl PppoeFront {
+impl PppoeLoadClient {
     pub(super) fn new(
         config: PppoeConfig,
-        users: Arc<LoadUsers>,
+        users: Arc<UserCredentialTable>,
         rng: SecureRng,
     ) -> Result<Self, super::ConfigError> {
         use super::ConfigError::Invalid;
         if config.stations == 0 {
-            return Err(Invalid("one station is needed at least"));
+            return Err(Invalid("the number of stations is 0; give at least 1"));
         }
         let last = station_address(config.address, config.first + config.stations - 1);
         if !config.address.is_unicast() || config.address.0[0] != last.0[0] {
-            return Err(Invalid("the stations' addresses are to be those of single stations"));
+            return Err(Invalid(
+                "the MAC addresses of the stations must be unicast and begin with the same octet",
+            ));
         }
         if config.mtu < 576 {
-            return Err(Invalid("frames of less than 576 octets are too short for PPPoE"));
+            return Err(Invalid("an MTU below 576 octets is too small for PPPoE"));
         }
         Ok(Self {
             stations: (0..config.stations).map(|_| PppoeStation::default()).collect(),
@@ -240,15 +242,15 @@ impl PppoeFront {
     }
 
     /// Begins a login.
-    pub(super) fn begin_login(&mut self, now: Instant, start: LoginStart) -> Result<(), NotNow> {
+    pub(super) fn begin_login(&mut self, now: Instant, start: LoginStart) -> Result<(), LoginDeferral> {
         if self.leaving.is_some() {
-            return Err(NotNow::Full);
+            return Err(LoginDeferral::Full);
         }
-        let n = self.free.pop_front().ok_or(NotNow::Full)?;
+        let n = self.free.pop_front().ok_or(LoginDeferral::Full)?;
         let (name, password) = self.users.get(start.user);
         let mut room = [0; 128];
         let password = if start.wrong { super::alter_password(password, &mut room) } else { password };
-        // Without several methods there is one.
+        // If no methods are configured, logins use CHAP.
         let login = self.config.logins.get(usize::from(start.method)).copied().unwrap_or(PppoeLogin::Chap);
         let address = station_address(self.config.address, self.config.first + n);
         let config = ClientConfig {
@@ -269,7 +271,7 @@ impl PppoeFront {
         if let Some((at, epoch)) = self.epoch {
             client.set_epoch(at, epoch);
         }
-        // There is no session yet, so the client accepts.
+        // The result is ignored: there is no session yet, so the client accepts the command.
         let _ = client.handle_command(now, ClientCommand::Connect);
         let token = self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: n });
         let station = &mut self.stations[n];
@@ -310,7 +312,7 @@ impl PppoeFront {
             && !core::mem::replace(&mut station.closing, true)
         {
             self.closing += 1;
-            // A session that has just ended emits its own event.
+            // An error is ignored: a session that has just ended emits its own event.
             let _ = client.handle_command(now, ClientCommand::Disconnect);
             self.mark_busy(n);
         }
@@ -323,14 +325,14 @@ impl PppoeFront {
         }
         let all: VecDeque<usize> = if self.config.power_cut {
             for n in 0..self.stations.len() {
-                self.free_station(n);
+                self.free_login_station(n);
             }
             VecDeque::new()
         } else {
             (0..self.stations.len()).filter(|n| self.stations[*n].client.is_some()).collect()
         };
         let dwell = match self.config.session_hold {
-            SessionHold::UntilRunEnd(dwell) if !self.config.power_cut => dwell,
+            SessionHoldTime::UntilRunEnd(dwell) if !self.config.power_cut => dwell,
             _ => Duration::ZERO,
         };
         let quiet = if self.config.echo.is_some() { QUIET } else { Duration::ZERO };
@@ -348,7 +350,7 @@ impl PppoeFront {
         self.leaving.as_ref().is_some_and(|(_, left)| !left.is_empty() || self.closing > 0)
     }
 
-    fn go_on_leaving(&mut self, now: Instant) {
+    fn close_due_sessions(&mut self, now: Instant) {
         while self.closing < CLOSING
             && let Some((at, left)) = &mut self.leaving
             && *at <= now
@@ -367,7 +369,12 @@ impl PppoeFront {
         self.counters.iter().chain(sum.iter()).collect()
     }
 
-    pub(super) fn handle_input(&mut self, now: Instant, input: MachineInput<'_>, sink: &mut LoginSink) {
+    pub(super) fn handle_input(
+        &mut self,
+        now: Instant,
+        input: MachineInput<'_>,
+        sink: &mut LoginResultRecorder,
+    ) {
         match input {
             MachineInput::Frame { port: PORT, data } => self.handle_frame(now, data, sink),
             MachineInput::Timeout => {
@@ -375,28 +382,28 @@ impl PppoeFront {
                     self.stations[n].due = None;
                     self.handle_timeout(now, n, sink);
                 }
-                self.go_on_leaving(now);
+                self.close_due_sessions(now);
             }
             // PPPoE uses no sockets.
             _ => {}
         }
     }
 
-    fn handle_frame(&mut self, now: Instant, data: &[u8], sink: &mut LoginSink) {
+    fn handle_frame(&mut self, now: Instant, data: &[u8], sink: &mut LoginResultRecorder) {
         let n = station_of(self.config.address, data).and_then(|n| n.checked_sub(self.config.first));
         let Some((n, station)) = n.and_then(|n| Some((n, self.stations.get_mut(n)?))) else {
-            self.counters.frames_for_nobody += 1;
+            self.counters.frames_unknown_station += 1;
             return;
         };
         let Some(client) = station.client.as_mut() else {
-            self.counters.frames_for_nobody += 1;
+            self.counters.frames_unknown_station += 1;
             return;
         };
         if let (Some(up), Ok(frame)) = (station.up.as_mut(), PppoeFrame::parse(data))
             && frame.stage == PppoeStage::Session
             && let Some(packet) = frame.payload.strip_prefix(&[0x00, 0x21])
         {
-            // The generator acts as data plane: its work is small enough to be done at once.
+            // The generator itself is the data plane here, because its work is small enough to be done at once.
             let ours = frame.source == up.concentrator && frame.session == up.number;
             match up.echo.as_mut().filter(|_| ours).and_then(|echo| echo.parse_reply(now, packet)) {
                 Some(answered) => sink.record_echo_reply(answered.window, answered.time),
@@ -408,14 +415,14 @@ impl PppoeFront {
         self.mark_busy(n);
     }
 
-    fn handle_timeout(&mut self, now: Instant, n: usize, sink: &mut LoginSink) {
+    fn handle_timeout(&mut self, now: Instant, n: usize, sink: &mut LoginResultRecorder) {
         let station = &mut self.stations[n];
         let Some(client) = station.client.as_mut() else { return };
         client.handle_input(now, MachineInput::Timeout);
         let mut end = false;
         if let Some(up) = &mut station.up {
             end = up.until.is_some_and(|at| at <= now) && self.leaving.is_none();
-            if up.echoes_at(station.closing).is_some()
+            if up.next_echo_time(station.closing).is_some()
                 && let Some(echo) = &mut up.echo
             {
                 echo.prepare_echo(now, sink);
@@ -431,10 +438,10 @@ impl PppoeFront {
         &mut self,
         now: Instant,
         outputs: &mut OutputQueue<super::GeneratorEvent>,
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         loop {
-            self.go_on_leaving(now);
+            self.close_due_sessions(now);
             let Some(n) = self.busy.pop() else { break };
             self.stations[n].listed = false;
             let mut buf = outputs.take_buffer();
@@ -478,7 +485,7 @@ impl PppoeFront {
         let client = station.client.as_mut().and_then(Machine::poll_timeout);
         let up = station.up.as_ref();
         let until = up.and_then(|up| up.until).filter(|_| !station.closing && self.leaving.is_none());
-        let echo = up.and_then(|up| up.echoes_at(station.closing));
+        let echo = up.and_then(|up| up.next_echo_time(station.closing));
         let due = earliest_deadline([client, until, echo]);
         if due != station.due {
             if let Some(at) = station.due {
@@ -491,12 +498,12 @@ impl PppoeFront {
         }
     }
 
-    fn handle_event(&mut self, now: Instant, n: usize, event: ClientEvent, sink: &mut LoginSink) {
+    fn handle_event(&mut self, now: Instant, n: usize, event: ClientEvent, sink: &mut LoginResultRecorder) {
         match event {
             ClientEvent::Install {
                 concentrator,
                 number,
-                network: LinkNetwork::Ipv4 { local, remote, .. },
+                network: NegotiatedAddresses::Ipv4 { local, remote, .. },
                 ..
             } => {
                 self.start_session(now, n, (concentrator, number), (local, remote), sink);
@@ -513,15 +520,15 @@ impl PppoeFront {
         n: usize,
         (concentrator, number): (MacAddress, u16),
         (local, remote): (Ipv4Addr, Ipv4Addr),
-        sink: &mut LoginSink,
+        sink: &mut LoginResultRecorder,
     ) {
         let hold = match self.config.session_hold {
-            SessionHold::For(time) => Some(now + time),
-            SessionHold::UntilRunEnd(_) => None,
+            SessionHoldTime::For(time) => Some(now + time),
+            SessionHoldTime::UntilRunEnd(_) => None,
         };
         let echo = self.config.echo.as_ref().map(|config| {
             let apart = config.echo_interval().mul_f64(self.rng.sample_unit());
-            SessionEcho::new(config, (local, remote), now + apart)
+            SessionEchoState::new(config, (local, remote), now + apart)
         });
         let station = &mut self.stations[n];
         station.up = Some(StationSession { concentrator, number, until: hold, echo });
@@ -531,14 +538,20 @@ impl PppoeFront {
             } else {
                 Ok(LoginSuccess::Accepted)
             };
-            sink.record_end(now, &login.start, end);
+            sink.record_login_end(now, &login.start, end);
         }
         if hold == Some(now) {
             self.close_session(now, n);
         }
     }
 
-    fn handle_session_end(&mut self, now: Instant, n: usize, reason: EndReason, sink: &mut LoginSink) {
+    fn handle_session_end(
+        &mut self,
+        now: Instant,
+        n: usize,
+        reason: EndReason,
+        sink: &mut LoginResultRecorder,
+    ) {
         let station = &mut self.stations[n];
         let (token, asked) = (station.login.take(), station.closing);
         if let Some(login) = token.and_then(|token| self.logins.remove(token)) {
@@ -554,15 +567,15 @@ impl PppoeFront {
                 }
                 _ => Err(LoginFailure::BadAnswer),
             };
-            sink.record_end(now, &login.start, end);
+            sink.record_login_end(now, &login.start, end);
         } else if !asked {
             self.counters.sessions_flapped += 1;
         }
-        self.free_station(n);
+        self.free_login_station(n);
     }
 
     /// Frees a station without a session for another login.
-    fn free_station(&mut self, n: usize) {
+    fn free_login_station(&mut self, n: usize) {
         let station = &mut self.stations[n];
         let Some(client) = station.client.take() else { return };
         self.clients.add(client.counters());

@@ -1,7 +1,7 @@
 //! Logins and accounting sessions over RADIUS.
 
 use super::ConfigError;
-use super::front::{FrontSetup, LoginMethod};
+use super::front::{AaaLoadClientSetup, LoginMethod};
 use crate::eap::EapMethod;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct LoginAccounting {
 
 /// Access servers with one socket each, and so at most 256 outstanding requests each.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NasFleet {
+pub struct GeneratorNasFleet {
     /// Number of access servers, at least one.
     pub count: usize,
     /// The number of the first, if other generators have access servers too.
@@ -45,7 +45,7 @@ pub struct NasFleet {
     pub address: Option<IpAddr>,
 }
 
-impl NasFleet {
+impl GeneratorNasFleet {
     /// Returns the address of the `i`-th, from 0; `None` lets the system choose.
     #[must_use]
     pub fn nas_address(&self, i: usize) -> Option<IpAddr> {
@@ -62,7 +62,7 @@ pub struct RadiusConfig {
     /// The client: its first server handles logins, and its second, if any, accounting.
     pub client: client::RadiusClientConfig,
     /// The access servers; `None` for one whose client opens as many sockets as it needs.
-    pub fleet: Option<NasFleet>,
+    pub fleet: Option<GeneratorNasFleet>,
     /// The login methods; empty for accounting only.
     pub logins: Vec<RadiusLogin>,
     /// Accounting after each accepted login.
@@ -86,16 +86,16 @@ impl RadiusLogin {
 
 impl RadiusConfig {
     /// Builds its access servers and their clients.
-    pub(super) fn build_setup(&self, rng: &mut SecureRng) -> Result<FrontSetup, ConfigError> {
+    pub(super) fn build_setup(&self, rng: &mut SecureRng) -> Result<AaaLoadClientSetup, ConfigError> {
         if self.logins.is_empty() && self.accounting.is_none() {
-            return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
+            return Err(ConfigError::Invalid("choose a login method, accounting, or both"));
         }
         let count = self.fleet.as_ref().map_or(1, |f| f.count);
         if count == 0 {
-            return Err(ConfigError::Invalid("there is no access server; at least one"));
+            return Err(ConfigError::Invalid("the number of access servers is 0; give at least 1"));
         }
         if count > usize::from(u16::MAX) {
-            return Err(ConfigError::Invalid("more access servers than one generator has; at most 65535"));
+            return Err(ConfigError::Invalid("too many access servers; give at most 65535"));
         }
         let client = |i| {
             let (mut client, mut nas) = (self.client.clone(), NasIdentity::default());
@@ -113,11 +113,12 @@ impl RadiusConfig {
             Ok(AccessClient::new(nas, AaaConfig::Radius(radius), SecureRng::from_seed(rng.random_array()))?)
         };
         let sockets = if self.fleet.is_some() { 1 } else { self.client.max_sockets as usize };
-        Ok(FrontSetup {
+        Ok(AaaLoadClientSetup {
             clients: (0..count).map(client).collect::<Result<_, ConfigError>>()?,
             diameter: false,
             login_capacity: sockets.saturating_mul(256),
-            // With few sockets, identifiers of retransmitted requests stay reserved for a while; one becomes free soon.
+            // With few sockets, identifiers of retransmitted requests stay reserved for a while, so the client waits
+            // for a free one.
             scarce: self.fleet.is_some(),
             methods: self.logins.iter().map(RadiusLogin::login_method).collect(),
             accounting: self.accounting,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use usher_aaa::{AaaServer, AuthMethod, DIAMETER_LISTENER, User, UserSource};
-use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TransmitRecord};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Seed, SocketId, StreamOp, Transmit};
 use usher_diameter::codes::{application, command::DISCONNECT_PEER};
@@ -57,7 +57,7 @@ impl ServerDelay {
 
 struct GeneratorTestNetwork {
     net: MachineNetwork,
-    generator: HostHandle<LoadGenerator>,
+    generator: NetworkHostHandle<LoadGenerator>,
     slow: Rc<Cell<ServerDelay>>,
     /// Time that the generator needs for each input.
     toil: Duration,
@@ -102,12 +102,12 @@ impl GeneratorTestNetwork {
         self.net.send_command(self.generator, command).unwrap();
     }
     /// Returns the generator's transmissions.
-    fn sent_transmits(&self) -> impl Iterator<Item = &SentTransmit> {
+    fn sent_transmits(&self) -> impl Iterator<Item = &TransmitRecord> {
         self.net.sent_transmits().iter().filter(|sent| sent.from == self.generator.number)
     }
     /// Returns the sockets of sent datagrams, with their addresses.
     fn source_addresses(&self) -> BTreeMap<SocketId, IpAddr> {
-        let source = |sent: &SentTransmit| match sent.transmit {
+        let source = |sent: &TransmitRecord| match sent.transmit {
             Transmit::Datagram { path } => Some((path.socket, path.local.ip())),
             _ => None,
         };
@@ -123,7 +123,7 @@ impl GeneratorTestNetwork {
                 self.net.run_until(until);
                 break;
             }
-            if self.net.run_next() == Some(self.generator.number) {
+            if self.net.run_next_arrival_or_timer() == Some(self.generator.number) {
                 self.net.skip_time(self.toil);
                 self.busy += self.toil;
             }
@@ -151,7 +151,7 @@ fn radius_config(login: Option<RadiusLogin>) -> RadiusConfig {
     }
 }
 
-fn test_config(front: FrontConfig, pace: LoginPace) -> GeneratorConfig {
+fn test_config(front: LoadProtocolConfig, pace: LoginPace) -> GeneratorConfig {
     GeneratorConfig {
         pace,
         warmup: Duration::ZERO,
@@ -161,7 +161,7 @@ fn test_config(front: FrontConfig, pace: LoginPace) -> GeneratorConfig {
         drain_timeout: Duration::from_secs(30),
         spin: Duration::ZERO,
         wrong_share: 0.0,
-        users: Arc::new(LoadUsers::from_template("user{}@example.org", "pw{}", 50).unwrap()),
+        users: Arc::new(UserCredentialTable::from_template("user{}@example.org", "pw{}", 50).unwrap()),
         first: 0,
         step: 1,
         mix: Vec::new(),
@@ -213,8 +213,8 @@ fn scripted_server(
 }
 
 const CLOSED: LoginPace = LoginPace::Closed { concurrency: 8 };
-fn pap_front() -> FrontConfig {
-    FrontConfig::Radius(radius_config(Some(RadiusLogin::Pap)))
+fn pap_front() -> LoadProtocolConfig {
+    LoadProtocolConfig::Radius(radius_config(Some(RadiusLogin::Pap)))
 }
 fn is_near(a: Option<f64>, b: f64) -> bool {
     a.is_some_and(|a| (a / b - 1.0).abs() < 2e-3)
@@ -276,7 +276,7 @@ fn what_is_not_verified_does_not_count() {
     // With another secret the server is silent, and each login fails after three transmissions.
     let mut front = radius_config(Some(RadiusLogin::Pap));
     front.client.servers[0].secret = SharedSecret::new(b"another");
-    let mut c = test_config(FrontConfig::Radius(front), CLOSED);
+    let mut c = test_config(LoadProtocolConfig::Radius(front), CLOSED);
     c.count = Some(8);
     let mut w = GeneratorTestNetwork::new(c, aaa_server(&[AuthMethod::Pap], |_| {}));
     let tally = w.run_until(60.0).clone();
@@ -324,7 +324,7 @@ fn each_kind_of_wrong_answer_has_its_name() {
     ];
     for (login, answer, failure) in cases {
         let name = format!("{login:?}");
-        let mut c = test_config(FrontConfig::Radius(radius_config(Some(login))), CLOSED);
+        let mut c = test_config(LoadProtocolConfig::Radius(radius_config(Some(login))), CLOSED);
         c.count = Some(10);
         let tally = GeneratorTestNetwork::new(c, scripted_server(answer)).run_until(60.0).clone();
         assert_eq!(tally.failures().collect::<Vec<_>>(), [(failure, 10)], "{name}");
@@ -334,8 +334,10 @@ fn each_kind_of_wrong_answer_has_its_name() {
 
 #[test]
 fn eap_goes_its_rounds() {
-    let mut c =
-        test_config(FrontConfig::Radius(radius_config(Some(RadiusLogin::Eap(EapMethod::Md5)))), CLOSED);
+    let mut c = test_config(
+        LoadProtocolConfig::Radius(radius_config(Some(RadiusLogin::Eap(EapMethod::Md5)))),
+        CLOSED,
+    );
     (c.count, c.wrong_share) = (Some(100), 0.2);
     let tally =
         GeneratorTestNetwork::new(c, aaa_server(&[AuthMethod::EapMd5], |_| {})).run_until(60.0).clone();
@@ -348,7 +350,7 @@ fn eap_goes_its_rounds() {
 fn accounting_follows_a_login() {
     let mut front = radius_config(Some(RadiusLogin::Pap));
     front.accounting = Some(LoginAccounting { interims: 2, every: Duration::from_secs(10) });
-    let mut c = test_config(FrontConfig::Radius(front), CLOSED);
+    let mut c = test_config(LoadProtocolConfig::Radius(front), CLOSED);
     c.count = Some(8);
     c.drain_timeout = Duration::from_secs(60);
     let server = scripted_server(|request| {
@@ -369,7 +371,7 @@ fn accounting_follows_a_login() {
 fn accounting_stands_alone() {
     let mut front = radius_config(None);
     front.accounting = Some(LoginAccounting { interims: 0, every: Duration::ZERO });
-    let mut c = test_config(FrontConfig::Radius(front), CLOSED);
+    let mut c = test_config(LoadProtocolConfig::Radius(front), CLOSED);
     c.count = Some(100);
     let server = scripted_server(|request| {
         assert_eq!(request.code, PacketCode::ACCOUNTING_REQUEST);
@@ -394,11 +396,11 @@ fn a_window_can_be_begun_and_ended_by_command() {
     assert_eq!(w.run_until(2.0).started, 1000);
     // A server that stalls: logins outstanding for longer than the limit are overdue, the others are cut off.
     w.send_command(GeneratorCommand::Measure);
-    w.net[w.generator].take_tally();
+    w.net[w.generator].take_login_stats();
     w.stall_server(w.now(), w.now() + Duration::from_secs(5));
     w.run_until(2.5);
     w.send_command(GeneratorCommand::Close(Duration::from_millis(100)));
-    let tally = w.net[w.generator].take_tally();
+    let tally = w.net[w.generator].take_login_stats();
     assert_eq!((tally.started, tally.succeeded), (500, 0));
     let (overdue, cut_off) = (tally.failure_count(LoginFailure::Overdue), tally.cut_off);
     assert!((395..=405).contains(&overdue) && overdue + cut_off == 500, "{overdue} {cut_off}");
@@ -407,7 +409,7 @@ fn a_window_can_be_begun_and_ended_by_command() {
     assert_eq!(w.load_generator().outstanding_logins(), 0);
     w.send_command(GeneratorCommand::Stop);
     assert!(w.load_generator().is_finished());
-    let after = w.net[w.generator].take_tally();
+    let after = w.net[w.generator].take_login_stats();
     assert_eq!((after.cut_off, after.failed_total()), (0, 0), "each is counted once");
 }
 
@@ -423,8 +425,8 @@ fn what_could_not_begin_is_counted() {
     assert!((988..=990).contains(&missed), "{missed}");
 }
 
-fn diameter_front(login: DiameterLogin, connections: usize) -> FrontConfig {
-    FrontConfig::Diameter(DiameterConfig {
+fn diameter_front(login: DiameterLogin, connections: usize) -> LoadProtocolConfig {
+    LoadProtocolConfig::Diameter(DiameterConfig {
         address: SERVER,
         transport: node::PeerTransportConfig::Stream,
         local: HOST,
@@ -463,12 +465,12 @@ fn diameter_logs_in_over_several_connections() {
         let tally = w.run_until(60.0).clone();
         assert_eq!((tally.succeeded, tally.failed_total(), tally.exchanges), (120, 0, 120 * rounds));
         assert!(tally.expected_rejects > 0);
-        let connects = |sent: &&SentTransmit| {
+        let connects = |sent: &&TransmitRecord| {
             matches!(sent.transmit, Transmit::Stream { op: StreamOp::Connect { .. }, .. })
         };
         assert_eq!(w.sent_transmits().filter(connects).count(), 3);
         // Each connection sends its disconnect (RFC 6733 §5.4).
-        let goodbye = |sent: &&SentTransmit| {
+        let goodbye = |sent: &&TransmitRecord| {
             sent.sent_at + DELAY > w.now()
                 && MessageView::parse(&sent.bytes).is_ok_and(|m| m.header().command == DISCONNECT_PEER)
         };
@@ -479,12 +481,13 @@ fn diameter_logs_in_over_several_connections() {
 #[test]
 fn eap_tls_has_the_keys_that_the_server_sends() {
     use usher_crypto::tls::{
-        ClientConfig, ClientOptions, ServerConfig, ServerOptions, TlsVersion, TrustRoots, WallClock, fixtures,
+        ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsServerOptions, TlsVersion,
+        TrustRoots, fixtures,
     };
-    use usher_eap::method::tls::{ServerMethodTls, ServerTls};
+    use usher_eap::method::tls::{EapTlsServerFactory, ServerTlsBackend};
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
-        let clock = WallClock::from_time(fixtures::WALL_TIME);
-        let client = ClientConfig::new(ClientOptions {
+        let clock = SharedWallClock::from_time(fixtures::WALL_TIME);
+        let client = ClientConfig::new(TlsClientOptions {
             versions: version.into(),
             credentials: Some(fixtures::client_credentials(2)),
             roots: TrustRoots::from_der([fixtures::root_certificate()]),
@@ -493,7 +496,7 @@ fn eap_tls_has_the_keys_that_the_server_sends() {
             clock: clock.clone(),
             key_log: None,
         });
-        let tls = ServerConfig::new(ServerOptions {
+        let tls = ServerConfig::new(TlsServerOptions {
             versions: version.into(),
             credentials: fixtures::server_credentials(2),
             client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
@@ -501,10 +504,11 @@ fn eap_tls_has_the_keys_that_the_server_sends() {
             clock,
             key_log: None,
         });
-        let tls = Arc::new(ServerMethodTls { tls: ServerTls::Real(tls.unwrap()), fragment: 1000 });
+        let tls = Arc::new(EapTlsServerFactory { tls: ServerTlsBackend::Real(tls.unwrap()), fragment: 1000 });
         let (config_of, each) = (client.unwrap(), Arc::default());
         let method = EapMethod::Tls(EapTlsConfig { config: config_of, each, fragment: 1000, resume: false });
-        let mut c = test_config(FrontConfig::Radius(radius_config(Some(RadiusLogin::Eap(method)))), CLOSED);
+        let mut c =
+            test_config(LoadProtocolConfig::Radius(radius_config(Some(RadiusLogin::Eap(method)))), CLOSED);
         c.count = Some(4);
         let tally =
             GeneratorTestNetwork::new(c, aaa_server(&[AuthMethod::EapTls], |config| config.tls = Some(tls)))

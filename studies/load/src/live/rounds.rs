@@ -1,30 +1,30 @@
 //! Rounds: all stations set up their sessions and then end them, repeatedly. The set-up rate uses the terms of
 //! access-network testers: calls per second, with the minimum, mean and maximum over all rounds.
 
-use super::{LoadInterval, LoadObserver, LoadOutcome, LoadPlan, RunError, run_window};
-use crate::generator::FrontConfig;
-use crate::limit::GeneratorLimit;
+use super::{LoadIntervalStats, LoadObserver, LoadOutcome, LoadRunPlan, RunError, run_window};
+use crate::generator::LoadProtocolConfig;
+use crate::limit::GeneratorLimitCause;
 
 /// One round.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct SetupRound {
+pub struct SessionSetupRound {
     /// Sessions that were set up.
     pub sessions: u64,
     /// Seconds from the first PADI to the last session.
     pub setup_s: f64,
 }
 
-impl SetupRound {
+impl SessionSetupRound {
     /// Returns the sessions set up per second.
     #[must_use]
-    pub fn setup_rate(&self) -> f64 {
+    pub fn session_setup_rate(&self) -> f64 {
         if self.setup_s > 0.0 { self.sessions as f64 / self.setup_s } else { 0.0 }
     }
 }
 
 /// The set-up rate of sessions: calls per second (CPS).
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct SetupRates {
+pub struct SessionSetupRates {
     /// The rate of the last round, or over the whole window.
     pub cps: f64,
     /// The minimum of a round or, without rounds, of an interval of the timeline.
@@ -40,13 +40,13 @@ pub struct SetupRates {
 impl LoadOutcome {
     /// Returns the set-up rates of sessions; `None` without sessions.
     #[must_use]
-    pub fn setup_rates(&self) -> Option<SetupRates> {
-        // The first and last interval of a timeline are incomplete.
+    pub fn session_setup_rates(&self) -> Option<SessionSetupRates> {
+        // Ignore the first and the last interval of a timeline, because they are incomplete.
         let inner = self.timeline.iter().filter(|i| !i.warming && i.length_s > 0.0).collect::<Vec<_>>();
         let inner = if inner.len() > 3 { &inner[1..inner.len() - 1] } else { &inner[..] };
         let rates: Vec<f64> = match self.rounds.is_empty() {
             true => inner.iter().map(|i| i.completed as f64 / i.length_s).collect(),
-            false => self.rounds.iter().map(SetupRound::setup_rate).collect(),
+            false => self.rounds.iter().map(SessionSetupRound::session_setup_rate).collect(),
         };
         let avg = match self.rounds.is_empty() {
             true => self.throughput(),
@@ -54,8 +54,8 @@ impl LoadOutcome {
         };
         let min = rates.iter().copied().reduce(f64::min)?;
         let max = rates.iter().copied().reduce(f64::max)?;
-        let cps = self.rounds.last().map_or(avg, SetupRound::setup_rate);
-        Some(SetupRates {
+        let cps = self.rounds.last().map_or(avg, SessionSetupRound::session_setup_rate);
+        Some(SessionSetupRates {
             cps,
             min,
             avg,
@@ -65,41 +65,44 @@ impl LoadOutcome {
     }
 }
 
-pub(super) fn run_rounds(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
+pub(super) fn run_load_rounds(
+    plan: &LoadRunPlan,
+    watch: &mut dyn LoadObserver,
+) -> Result<LoadOutcome, RunError> {
     let mut whole: Option<LoadOutcome> = None;
     for round in 0..plan.rounds {
         let mut this = plan.clone();
-        if let FrontConfig::Pppoe(of) = &mut this.load.front
+        if let LoadProtocolConfig::Pppoe(of) = &mut this.load.front
             && round + 1 == plan.rounds
         {
-            // After the last round, sessions end normally or stay as configured.
+            // The last round ends without a power cut: its sessions end normally, or stay if configured so.
             of.power_cut = false;
         }
         let mut next = run_window(&this, watch)?;
-        next.rounds = vec![SetupRound { sessions: next.tally.completed, setup_s: next.measured_s }];
+        next.rounds = vec![SessionSetupRound { sessions: next.tally.completed, setup_s: next.measured_s }];
         let interrupted = next.interrupted;
         whole = Some(match whole.take() {
             None => next,
-            Some(before) => merge_rounds(before, next),
+            Some(before) => merge_round_outcomes(before, next),
         });
         if interrupted {
             break;
         }
     }
-    whole.ok_or(crate::generator::ConfigError::Invalid("there is no round; at least one").into())
+    whole.ok_or(crate::generator::ConfigError::Invalid("the number of rounds is 0; give at least 1").into())
 }
 
 /// Merges two rounds into one outcome.
-fn merge_rounds(mut all: LoadOutcome, next: LoadOutcome) -> LoadOutcome {
+fn merge_round_outcomes(mut all: LoadOutcome, next: LoadOutcome) -> LoadOutcome {
     let begun = all.timeline.last().map_or(0.0, |i| i.at_s);
     all.tally.add(&next.tally);
     all.measured_s += next.measured_s;
-    all.timeline.extend(next.timeline.into_iter().map(|i| LoadInterval { at_s: begun + i.at_s, ..i }));
+    all.timeline.extend(next.timeline.into_iter().map(|i| LoadIntervalStats { at_s: begun + i.at_s, ..i }));
     all.rounds.extend(next.rounds);
     all.driver.add(&next.driver);
     all.own_cpu_s += next.own_cpu_s;
     all.busy = [all.busy, next.busy].into_iter().flatten().reduce(f64::max);
-    all.limit = GeneratorLimit::judge_window(&all.tally, all.busy);
+    all.limit = GeneratorLimitCause::judge_window(&all.tally, all.busy);
     all.server = match (all.server, next.server) {
         (Some(mut sum), Some(more)) => {
             sum.cpu.user += more.cpu.user;

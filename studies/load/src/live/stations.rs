@@ -1,7 +1,7 @@
 //! The interface of Ethernet stations. All threads send frames by it, and a receiving thread passes incoming frames to
 //! the thread of their station.
 
-use super::{RunError, ThreadMessage, part_of};
+use super::{GeneratorThreadMessage, RunError, thread_index_range};
 use crate::generator::{PppoeConfig, station_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,19 +18,19 @@ const WAITING: usize = 65_536;
 
 /// Errors of all threads.
 #[derive(Debug, Default)]
-struct FrameErrorCounts {
+struct StationFrameErrors {
     not_sent: AtomicU64,
     not_taken: AtomicU64,
 }
 
 /// A thread's link to the interface.
-pub(super) struct StationLink {
+pub(super) struct StationInterfaceLink {
     stations: Arc<StationInterface>,
-    counts: Arc<FrameErrorCounts>,
+    counts: Arc<StationFrameErrors>,
     waiting: Arc<AtomicUsize>,
 }
 
-impl StationLink {
+impl StationInterfaceLink {
     pub(super) fn send_frame(&mut self, frame: &[u8]) -> bool {
         if self.stations.send_frame(frame).is_err() {
             self.counts.not_sent.fetch_add(1, Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl StationLink {
         true
     }
     /// Releases this number of waiting frames.
-    pub(super) fn release_frames(&self, count: usize) {
+    pub(super) fn release_waiting_frames(&self, count: usize) {
         self.waiting.fetch_sub(count, Ordering::Relaxed);
     }
     pub(super) fn waiting_count(&self) -> Arc<AtomicUsize> {
@@ -48,21 +48,21 @@ impl StationLink {
 
 /// The destination of frames.
 struct FrameInbox {
-    to: Mailbox<ThreadMessage>,
+    to: Mailbox<GeneratorThreadMessage>,
     waiting: Arc<AtomicUsize>,
     frames: Vec<Vec<u8>>,
 }
 
 /// The open interface.
-pub(super) struct FrameRouter {
+pub(super) struct StationFrameRouter {
     stations: Arc<StationInterface>,
-    counts: Arc<FrameErrorCounts>,
+    counts: Arc<StationFrameErrors>,
     readers: Vec<FrameInbox>,
     is_stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl FrameRouter {
+impl StationFrameRouter {
     pub(super) fn open(name: &str) -> Result<Self, RunError> {
         let failed = |error| RunError::Interface { name: name.to_owned(), error };
         Ok(Self {
@@ -75,12 +75,16 @@ impl FrameRouter {
     }
 
     /// Returns a generating thread's link to the interface.
-    pub(super) fn new_link(&self) -> StationLink {
-        StationLink { stations: self.stations.clone(), counts: self.counts.clone(), waiting: Arc::default() }
+    pub(super) fn new_link(&self) -> StationInterfaceLink {
+        StationInterfaceLink {
+            stations: self.stations.clone(),
+            counts: self.counts.clone(),
+            waiting: Arc::default(),
+        }
     }
 
     /// Adds the mailbox for frames of the next thread's stations.
-    pub(super) fn add_inbox(&mut self, to: Mailbox<ThreadMessage>, waiting: Arc<AtomicUsize>) {
+    pub(super) fn add_frame_inbox(&mut self, to: Mailbox<GeneratorThreadMessage>, waiting: Arc<AtomicUsize>) {
         self.readers.push(FrameInbox { to, waiting, frames: Vec::new() });
     }
 
@@ -92,8 +96,8 @@ impl FrameRouter {
         let mut receiver = StationReceiver::new(&stations);
         let body = move || {
             while !over.load(Ordering::Relaxed) {
-                let lead = |frame: &[u8]| route_frame(&mut readers, (first, whole, threads), frame);
-                // If the interface is gone, logins fail and report it.
+                let lead = |frame: &[u8]| route_station_frame(&mut readers, (first, whole, threads), frame);
+                // If the interface is gone, do not spin: logins fail and report it.
                 if receiver.receive_frames(&stations, LOOK, lead).is_err() {
                     std::thread::sleep(LOOK);
                 }
@@ -106,7 +110,7 @@ impl FrameRouter {
     }
 
     /// Stops receiving and returns the errors by name.
-    pub(super) fn stop_and_count(mut self) -> [(&'static str, u64); 2] {
+    pub(super) fn stop_and_take_frame_errors(mut self) -> [(&'static str, u64); 2] {
         self.stop_thread();
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [("frames_not_sent", read(&self.counts.not_sent)), ("frames_not_taken", read(&self.counts.not_taken))]
@@ -115,26 +119,26 @@ impl FrameRouter {
     fn stop_thread(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed already.
+            // The result is ignored: a panic of the thread has already been printed.
             let _ = thread.join();
         }
     }
 }
 
-impl Drop for FrameRouter {
+impl Drop for StationFrameRouter {
     fn drop(&mut self) {
         self.stop_thread();
     }
 }
 
-fn route_frame(
+fn route_station_frame(
     readers: &mut [FrameInbox],
     (first, whole, threads): (MacAddress, usize, usize),
     frame: &[u8],
 ) {
     let Some(n) = station_of(first, frame).filter(|n| *n < whole) else { return };
     let part = (0..threads).find(|part| {
-        let (first, count) = part_of(whole, *part, threads);
+        let (first, count) = thread_index_range(whole, *part, threads);
         (first..first + count).contains(&n)
     });
     if let Some(reader) = part.and_then(|part| readers.get_mut(part)) {
@@ -143,15 +147,15 @@ fn route_frame(
 }
 
 impl FrameInbox {
-    fn hand_over(&mut self, counts: &FrameErrorCounts) {
+    fn hand_over(&mut self, counts: &StationFrameErrors) {
         let count = self.frames.len();
         if count == 0 {
             return;
         }
         let frames = std::mem::take(&mut self.frames);
         let full = self.waiting.fetch_add(count, Ordering::Relaxed) >= WAITING;
-        // A thread that has ended takes no frames.
-        if full || !self.to.send(ThreadMessage::Frames(frames)) {
+        // The frames are dropped if too many wait, or if the thread has ended. Then they no longer count as waiting.
+        if full || !self.to.send(GeneratorThreadMessage::Frames(frames)) {
             self.waiting.fetch_sub(count, Ordering::Relaxed);
             counts.not_taken.fetch_add(count as u64, Ordering::Relaxed);
         }

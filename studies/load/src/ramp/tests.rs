@@ -1,14 +1,14 @@
 //! The search against servers of known capacity.
 
 use super::*;
-use crate::tally::{LoginFailure, record_time};
-use usher_core::{Duration, ModelRng, Seed};
+use crate::tally::{LoginFailure, record_latency};
+use usher_core::{Duration, Seed, SimulationRng};
 
 /// Statistics of a hundred logins of this latency, some of them timed out.
 fn latency_stats(latency: Duration, failed: u64) -> LoginStats {
     let mut tally = LoginStats::default();
     for _ in failed..100 {
-        record_time(&mut tally.latency, latency);
+        record_latency(&mut tally.latency, latency);
     }
     (tally.started, tally.succeeded, tally.completed) = (100, 100 - failed, 100 - failed);
     tally.count_failures(LoginFailure::Timeout, failed);
@@ -19,17 +19,17 @@ fn latency_stats(latency: Duration, failed: u64) -> LoginStats {
 struct TestRampServer {
     capacity: f64,
     noise: f64,
-    rng: ModelRng,
+    rng: SimulationRng,
     /// Above this rate the generator is late.
     reach: f64,
 }
 
-impl RampStage for TestRampServer {
+impl RampStepRunner for TestRampServer {
     type Error = ();
     fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
         let capacity = self.capacity * (1.0 + self.noise * (2.0 * self.rng.sample_unit() - 1.0));
         let fits = rate <= capacity && rate <= self.reach;
-        let limit = (rate > self.reach).then_some(GeneratorLimit::Late { p99_s: 1.0 });
+        let limit = (rate > self.reach).then_some(GeneratorLimitCause::Late { p99_s: 1.0 });
         let tally = if fits {
             latency_stats(Duration::from_millis(10), 0)
         } else {
@@ -57,7 +57,7 @@ fn run_search(mut server: TestRampServer, config: RampConfig) -> RampSearch {
 fn the_knee_is_found_to_the_precision_asked_for() {
     for capacity in [130.0, 4_321.0, 250_000.0, 30.0] {
         let ramp = run_search(test_server(capacity), RampConfig::default());
-        let knee = ramp.find_knee().unwrap();
+        let knee = ramp.find_ramp_knee().unwrap();
         let found = knee.capacity;
         assert!(found <= capacity && found * 1.05 * 1.001 >= capacity, "{capacity}: {found}");
         let (low, high) = knee.interval.unwrap();
@@ -77,7 +77,7 @@ fn a_knee_that_moves_is_within_its_interval_mostly() {
             TestRampServer { noise: 0.1, rng, ..test_server(5_000.0) },
             RampConfig { repeats: 40, ..RampConfig::default() },
         );
-        let knee = ramp.find_knee().unwrap();
+        let knee = ramp.find_ramp_knee().unwrap();
         let (low, high) = knee.interval.unwrap();
         within += u32::from(low <= 5_000.0 && 5_000.0 <= high);
         unsteady += u32::from(!knee.stable);
@@ -94,7 +94,7 @@ fn repeating_ends() {
     let ramp = run_search(TestRampServer { noise: 0.6, rng, ..test_server(5_000.0) }, config);
     assert!(ramp.steps().iter().filter(|s| s.repeat).count() <= 3);
     let none = run_search(test_server(5_000.0), RampConfig { repeats: 0, ..config });
-    let knee = none.find_knee().unwrap();
+    let knee = none.find_ramp_knee().unwrap();
     assert!(!knee.stable && knee.interval.is_some(), "one turn is no stable knee");
 }
 
@@ -102,10 +102,10 @@ fn repeating_ends() {
 fn a_search_ends_where_there_is_no_knee() {
     let open = run_search(test_server(f64::INFINITY), RampConfig { most: 1_000.0, ..RampConfig::default() });
     assert!(open.is_open());
-    let knee = open.find_knee().unwrap();
+    let knee = open.find_ramp_knee().unwrap();
     assert_eq!((knee.capacity, knee.interval, open.steps().len()), (1_000.0, None, 5));
     let none = run_search(test_server(0.0), RampConfig::default());
-    assert!(none.find_knee().is_none() && !none.is_open());
+    assert!(none.find_ramp_knee().is_none() && !none.is_open());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn failures_and_lateness_both_end_a_rate() {
 #[test]
 fn one_accident_does_not_end_the_search() {
     struct HiccupStage(u32);
-    impl RampStage for HiccupStage {
+    impl RampStepRunner for HiccupStage {
         type Error = ();
         fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
             self.0 += 1;
@@ -137,14 +137,14 @@ fn one_accident_does_not_end_the_search() {
         !ramp.steps()[1].is_sustained && ramp.steps()[2].rate == ramp.steps()[1].rate,
         "it was tried again"
     );
-    assert!(ramp.find_knee().unwrap().capacity > 2_850.0);
+    assert!(ramp.find_ramp_knee().unwrap().capacity > 2_850.0);
 }
 
 #[test]
 fn a_search_that_began_with_accidents_begins_again() {
     // Two accidents in a row at the second rate: the search ends far below the knee or above it.
     struct AccidentStage(u32, bool);
-    impl RampStage for AccidentStage {
+    impl RampStepRunner for AccidentStage {
         type Error = ();
         fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
             self.0 += 1;
@@ -159,7 +159,7 @@ fn a_search_that_began_with_accidents_begins_again() {
     for (accident, knee) in [(true, 3_000.0), (false, 300.0)] {
         let mut ramp = RampSearch::new(RampConfig::default());
         climb_ramp(&mut ramp, &mut AccidentStage(0, accident)).unwrap();
-        let found = ramp.find_knee().unwrap();
+        let found = ramp.find_ramp_knee().unwrap();
         assert!(
             found.stable && found.capacity <= knee && found.capacity * 1.06 > knee,
             "{accident}: {found:?}"
@@ -173,7 +173,7 @@ fn a_search_that_began_with_accidents_begins_again() {
 fn the_headline_has_the_failures_of_its_steps() {
     // At the knee one login in 2000 fails: the limits allow it, and the report mentions it.
     struct RareFailureStage;
-    impl RampStage for RareFailureStage {
+    impl RampStepRunner for RareFailureStage {
         type Error = ();
         fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
             let mut sum = latency_stats(Duration::from_millis(1), u64::from(rate <= 1_000.0));
@@ -188,7 +188,7 @@ fn the_headline_has_the_failures_of_its_steps() {
     }
     let mut ramp = RampSearch::new(RampConfig::default());
     climb_ramp(&mut ramp, &mut RareFailureStage).unwrap();
-    let knee = ramp.find_knee().unwrap();
+    let knee = ramp.find_ramp_knee().unwrap();
     assert!(knee.capacity <= 1_000.0);
     assert_eq!(knee.tally.failure_count(LoginFailure::Timeout), knee.steps as u64);
     assert!((knee.tally.success_ratio() - 0.9995).abs() < 1e-9);
@@ -197,11 +197,14 @@ fn the_headline_has_the_failures_of_its_steps() {
 #[test]
 fn a_generator_at_its_limit_makes_the_knee_a_bound() {
     let ramp = run_search(TestRampServer { reach: 700.0, ..test_server(5_000.0) }, RampConfig::default());
-    let knee = ramp.find_knee().unwrap();
-    assert!(knee.capacity <= 700.0 && knee.bound == Some(GeneratorLimit::Late { p99_s: 1.0 }), "{knee:?}");
+    let knee = ramp.find_ramp_knee().unwrap();
+    assert!(
+        knee.capacity <= 700.0 && knee.bound == Some(GeneratorLimitCause::Late { p99_s: 1.0 }),
+        "{knee:?}"
+    );
     assert!(
         run_search(TestRampServer { reach: 9_000.0, ..test_server(5_000.0) }, RampConfig::default())
-            .find_knee()
+            .find_ramp_knee()
             .unwrap()
             .bound
             .is_none()
@@ -211,12 +214,12 @@ fn a_generator_at_its_limit_makes_the_knee_a_bound() {
 #[test]
 fn an_interrupted_step_counts_for_nothing() {
     let mut ramp = RampSearch::new(RampConfig::default());
-    ramp.add_step(RampStep::new(100.0, 1.0, latency_stats(Duration::from_millis(1), 0), None));
+    ramp.add_ramp_step(RampStep::new(100.0, 1.0, latency_stats(Duration::from_millis(1), 0), None));
     let cut = RampStep {
         interrupted: true,
         ..RampStep::new(200.0, 0.2, latency_stats(Duration::from_millis(1), 0), None)
     };
-    ramp.add_step(cut);
+    ramp.add_ramp_step(cut);
     assert!(!ramp.is_over() && ramp.next_rate() == Some(200.0));
-    assert_eq!(ramp.find_knee().unwrap().capacity, 100.0);
+    assert_eq!(ramp.find_ramp_knee().unwrap().capacity, 100.0);
 }

@@ -1,21 +1,21 @@
 //! The set-up rates of sessions and their echoes: the results of PPPoE subscribers alone.
 
-use super::{RunDescription, latency_json};
-use crate::live::{LoadOutcome, SetupRates};
+use super::{LoadRunDescription, latency_json};
+use crate::live::{LoadOutcome, SessionSetupRates};
 use crate::tally::{LoginStats, quantile};
 use serde_json::{Value, json};
 
-fn pppoe_setup_rates(about: &RunDescription, outcome: &LoadOutcome) -> Option<SetupRates> {
-    if about.command == "pppoe" && outcome.ramp.is_none() { outcome.setup_rates() } else { None }
+fn pppoe_setup_rates(about: &LoadRunDescription, outcome: &LoadOutcome) -> Option<SessionSetupRates> {
+    if about.command == "pppoe" && outcome.ramp.is_none() { outcome.session_setup_rates() } else { None }
 }
 
 /// Returns the results as one object; null without session setup.
-pub(super) fn setup_json(about: &RunDescription, outcome: &LoadOutcome) -> Value {
+pub(super) fn setup_json(about: &LoadRunDescription, outcome: &LoadOutcome) -> Value {
     let Some(s) = pppoe_setup_rates(about, outcome) else { return Value::Null };
     let rounds = outcome
         .rounds
         .iter()
-        .map(|r| json!({ "sessions": r.sessions, "setup_time_s": r.setup_s, "cps": r.setup_rate() }));
+        .map(|r| json!({ "sessions": r.sessions, "setup_time_s": r.setup_s, "cps": r.session_setup_rate() }));
     json!({
         "cps": s.cps,
         "cps_min": s.min,
@@ -33,13 +33,13 @@ pub(super) fn echoes_json(t: &LoginStats) -> Value {
     json!({
         "sent": t.echoes,
         "answered": t.echoes_answered,
-        "lost_share": t.echoes_lost(),
+        "lost_share": t.lost_echo_fraction(),
         "latency": latency_json(&t.echo_latency),
     })
 }
 
 /// Returns the metrics of the whole run.
-pub(super) fn setup_metrics(about: &RunDescription, outcome: &LoadOutcome) -> Vec<(String, f64)> {
+pub(super) fn setup_metrics(about: &LoadRunDescription, outcome: &LoadOutcome) -> Vec<(String, f64)> {
     let Some(s) = pppoe_setup_rates(about, outcome) else { return Vec::new() };
     let all = [
         ("cps", Some(s.cps)),
@@ -52,14 +52,14 @@ pub(super) fn setup_metrics(about: &RunDescription, outcome: &LoadOutcome) -> Ve
 }
 
 /// Describes the results in sentences.
-pub(super) fn describe_setup(about: &RunDescription, outcome: &LoadOutcome) -> Vec<String> {
+pub(super) fn describe_setup(about: &LoadRunDescription, outcome: &LoadOutcome) -> Vec<String> {
     let t = &outcome.tally;
     let mut all = Vec::new();
-    if let Some(SetupRates { cps, min, avg, max, time_s }) = pppoe_setup_rates(about, outcome) {
+    if let Some(SessionSetupRates { cps, min, avg, max, time_s }) = pppoe_setup_rates(about, outcome) {
         let of = match outcome.rounds.len() {
-            0 => "of intervals of the run".to_owned(),
+            0 => "over intervals of the run".to_owned(),
             1 => "one round".to_owned(),
-            n => format!("of {n} rounds"),
+            n => format!("over {n} rounds"),
         };
         let time = time_s.map_or_else(String::new, |s| {
             let longest = if outcome.rounds.len() > 1 { ", of the longest round" } else { "" };
@@ -69,7 +69,7 @@ pub(super) fn describe_setup(about: &RunDescription, outcome: &LoadOutcome) -> V
             "Set-up rate: {cps:.2} CPS (MIN: {min:.2} AVG: {avg:.2} MAX: {max:.2}, {of}).{time}"
         ));
     }
-    if let Some(lost) = t.echoes_lost() {
+    if let Some(lost) = t.lost_echo_fraction() {
         let latency = match (quantile(&t.echo_latency, 0.5), quantile(&t.echo_latency, 0.99)) {
             (Some(p50), Some(p99)) => {
                 format!("; half took at most {:.3} ms, 99 % at most {:.3} ms", p50 * 1e3, p99 * 1e3)

@@ -33,7 +33,7 @@ impl MedianEstimate {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let median = super::quantile(&sorted, 0.5);
-        let (low, high) = match interval_rank(sorted.len(), level) {
+        let (low, high) = match median_interval_rank(sorted.len(), level) {
             0 => (f64::NEG_INFINITY, f64::INFINITY),
             k => (sorted[k - 1], sorted[sorted.len() - k]),
         };
@@ -47,8 +47,8 @@ impl MedianEstimate {
 }
 
 /// Returns the largest k with 2 P(B <= k - 1) <= 1 - level, where B is binomial of n and 1/2; 0 if there is none.
-fn interval_rank(n: usize, level: f64) -> usize {
-    // By logarithms: 2^-n underflows for large n.
+fn median_interval_rank(n: usize, level: f64) -> usize {
+    // Compute with logarithms, because 2^-n underflows for large n.
     let mut term = -(n as f64) * core::f64::consts::LN_2;
     let mut below = 0.0;
     for k in 0..=n / 2 {
@@ -116,13 +116,13 @@ mod tests {
     fn ranks_are_those_of_the_tables_of_the_sign_test() {
         // Ranks of 95 % confidence intervals of a median, from tables of the sign test.
         for (n, k) in [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6), (25, 8), (30, 10)] {
-            assert_eq!(interval_rank(n, 0.95), k, "of {n}");
+            assert_eq!(median_interval_rank(n, 0.95), k, "of {n}");
         }
         for (n, k) in [(7, 0), (8, 1), (20, 4)] {
-            assert_eq!(interval_rank(n, 0.99), k, "of {n}");
+            assert_eq!(median_interval_rank(n, 0.99), k, "of {n}");
         }
         // Far beyond 2^-1074, about n/2 - 0.98 √n.
-        assert_eq!(interval_rank(10_000, 0.95), 4902);
+        assert_eq!(median_interval_rank(10_000, 0.95), 4902);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Student's t distribution, by the regularised incomplete beta function.
 
 /// Returns the probability that |T| exceeds `t` with this many degrees of freedom: the two-sided p-value.
-pub fn two_sided(t: f64, freedom: f64) -> f64 {
+pub fn two_sided_p_value(t: f64, freedom: f64) -> f64 {
     let square = t * t;
     if square.is_infinite() {
         return 0.0;
@@ -17,7 +17,7 @@ pub fn t_quantile(level: f64, freedom: f64) -> f64 {
         return f64::INFINITY;
     }
     let (mut low, mut high) = (0.0, 1.0);
-    while two_sided(high, freedom) > tail {
+    while two_sided_p_value(high, freedom) > tail {
         low = high;
         high *= 2.0;
     }
@@ -26,7 +26,7 @@ pub fn t_quantile(level: f64, freedom: f64) -> f64 {
         if middle <= low || middle >= high {
             return middle;
         }
-        if two_sided(middle, freedom) > tail {
+        if two_sided_p_value(middle, freedom) > tail {
             low = middle;
         } else {
             high = middle;
@@ -45,7 +45,8 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     let log_front =
         libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * libm::log(x) + b * libm::log1p(-x);
     let front = libm::exp(log_front);
-    // The fraction converges fast below the distribution's mean; above it, the mirror image does.
+    // The continued fraction converges fast below the distribution's mean. Above it, use the mirror image, which then
+    // does.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(a, b, x) / a
     } else {
@@ -110,9 +111,9 @@ mod tests {
     fn closed_forms_agree_to_many_digits() {
         for t in [0.01, 0.5, 1.0, 3.0, 40.0, 1e4] {
             let cauchy = 1.0 - 2.0 / std::f64::consts::PI * f64::atan(t);
-            assert!((two_sided(t, 1.0) - cauchy).abs() < 1e-13, "{t}");
+            assert!((two_sided_p_value(t, 1.0) - cauchy).abs() < 1e-13, "{t}");
             let two = 1.0 - t / f64::sqrt(2.0 + t * t);
-            assert!((two_sided(t, 2.0) - two).abs() < 1e-13, "{t}");
+            assert!((two_sided_p_value(t, 2.0) - two).abs() < 1e-13, "{t}");
         }
     }
 

@@ -16,7 +16,7 @@ const instance = async (packed) => {
   for (const { module: from, name } of WebAssembly.Module.imports(module)) {
     imports[from] ??= {};
     imports[from][name] = () => {
-      throw new Error(`the module called ${name}`);
+      throw new Error(`the module calls ${name}, which a browser does not provide`);
     };
   }
   return (await WebAssembly.instantiate(module, imports)).exports;

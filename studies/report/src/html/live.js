@@ -43,7 +43,7 @@
       worker.onmessage = ({ data: answer }) => {
         worker.onmessage = null;
         if (answer.ready?.version === data.version) resolve();
-        else if (answer.ready) reject(`this report is of usher ${data.version}, its module of ${answer.ready.version}`);
+        else if (answer.ready) reject(`This report needs usher ${data.version}, but its module has version ${answer.ready.version}.`);
         else reject(answer.error);
       };
       worker.onerror = (event) => reject(event.message);
@@ -101,7 +101,7 @@
   };
   const show = () => {
     const unit = metric.unit ? ` ${metric.unit}` : "";
-    const words = (e) => (e && e[0] !== null ? `${interval(e[0], e[1])}${unit}, of ${e[2]}` : "none");
+    const words = (e) => (e && e[0] !== null ? `${interval(e[0], e[1])}${unit}, ${e[2]} replications` : "none");
     const here = live();
     get("here").textContent = here ? words([here.mean, here.half_width, here.n]) : "none yet";
     get("stored").textContent = words(stored(at)?.estimates[metric.name]);
@@ -117,11 +117,11 @@
     running = true;
     get("run").textContent = "Stop";
     try {
-      say("The module is made ready.");
+      say("Loading the simulator.");
       await start();
       while (running && next < Number(get("most").value)) {
         const point = settings();
-        say(`Replication ${next + 1} runs.`);
+        say(`Running replication ${next + 1}.`);
         const begun = performance.now();
         const answer = await run(point, next);
         // The reader has moved on meanwhile.

@@ -3,7 +3,7 @@
 use crate::figure::{ReportFigure, SeriesKind};
 use crate::format::{escape_markup, format_significant, with_ends, with_half_width};
 use crate::ladder::MessageFlow;
-use crate::svg::{self, DrawingSize, FigureVariant};
+use crate::svg::{self, DrawingLayout, FigureScaleVariant};
 use crate::table::{ReportTable, TableCell};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -30,9 +30,9 @@ const fn width_class(columns: usize) -> &'static str {
 
 /// Names of figures on the page, so that identifiers are unique.
 #[derive(Default)]
-pub(super) struct ElementIds(HashSet<String>);
+pub(super) struct HtmlElementIds(HashSet<String>);
 
-impl ElementIds {
+impl HtmlElementIds {
     fn make_unique(&mut self, stem: String) -> String {
         let mut name = stem.clone();
         let mut n = 2;
@@ -45,7 +45,7 @@ impl ElementIds {
 }
 
 /// Renders a figure with its controls and its data.
-pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut ElementIds) {
+pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut HtmlElementIds) {
     let name = ids.make_unique(figure.file_stem());
     let figure = &ReportFigure { name: name.clone(), ..figure.clone() };
     let _ = writeln!(
@@ -54,7 +54,7 @@ pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut E
          <div class=\"tools\">",
         escape_markup(&figure.title)
     );
-    let shown = FigureVariant::for_figure(figure);
+    let shown = FigureScaleVariant::for_figure(figure);
     for (axis, suits, log) in
         [("x", svg::suits_log_x(figure), shown.log_x), ("y", svg::suits_log_y(figure), shown.log_y)]
     {
@@ -75,13 +75,13 @@ pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut E
         for log_y in [false, true] {
             let suits = (!log_x || svg::suits_log_x(figure)) && (!log_y || svg::suits_log_y(figure));
             if suits {
-                let variant = FigureVariant { log_x, log_y };
+                let variant = FigureScaleVariant { log_x, log_y };
                 let hidden = if variant == shown { "" } else { " hidden" };
                 let _ = writeln!(out, "<div class=\"plot\" data-x=\"{log_x}\" data-y=\"{log_y}\"{hidden}>");
-                out.push_str(&svg::draw_figure(figure, variant, DrawingSize::Wide));
-                // On a telephone the scales are the figure's own.
+                out.push_str(&svg::draw_figure(figure, variant, DrawingLayout::Wide));
+                // The narrow drawing, for telephones, exists only with the figure's default scales.
                 if variant == shown {
-                    out.push_str(&svg::draw_figure(figure, variant, DrawingSize::Narrow));
+                    out.push_str(&svg::draw_figure(figure, variant, DrawingLayout::Narrow));
                 }
                 out.push_str("</div>\n");
             }
@@ -92,7 +92,12 @@ pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut E
 }
 
 /// Renders a message-flow figure, also as text.
-pub(super) fn render_message_flow(out: &mut String, ladder: &MessageFlow, open: bool, ids: &mut ElementIds) {
+pub(super) fn render_message_flow(
+    out: &mut String,
+    ladder: &MessageFlow,
+    open: bool,
+    ids: &mut HtmlElementIds,
+) {
     let name = ids.make_unique(ladder.file_stem());
     let ladder = &MessageFlow { name: name.clone(), ..ladder.clone() };
     let _ = writeln!(
@@ -146,7 +151,8 @@ fn render_data(out: &mut String, figure: &ReportFigure) {
                     TableCell::Number(p.mean)
                 }
                 SeriesKind::Measured => {
-                    // If one end is clipped at the metric's bound, the other determines it.
+                    // If one end of the interval is clipped at the metric's bound, the distance to the other end is the
+                    // half-width.
                     let half_width =
                         p.interval().map_or(f64::INFINITY, |(low, high)| (high - p.mean).max(p.mean - low));
                     let estimate = MeanEstimate { mean: p.mean, half_width, n: p.n };
@@ -264,7 +270,7 @@ fn render_cell(out: &mut String, cell: &TableCell, heading: &str) {
             with_ends(median.median, median.interval())
         ),
         TableCell::Link { text, to } => {
-            // A path that looks like a URL would lead out of the folder.
+            // A path that looks like a URL, or is absolute, would lead out of the folder.
             let within = !to.contains(':') && !to.starts_with('/');
             match within {
                 true => write!(
@@ -281,7 +287,7 @@ fn render_cell(out: &mut String, cell: &TableCell, heading: &str) {
 }
 
 fn estimate_text(e: &MeanEstimate) -> String {
-    // Equal values have an interval of width zero; a single value has none.
+    // Several equal values have an interval of width zero, while a single value has none.
     if e.half_width == 0.0 && e.n > 1 && e.mean.is_finite() {
         return format!("{} ± 0", format_significant(e.mean, 5));
     }

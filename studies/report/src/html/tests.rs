@@ -1,10 +1,10 @@
 use super::*;
 use crate::{
-    FigureAxis, FigureSeries, LiveStudy, ReportColumn, ReportFigure, ReportSection, ReportTable, SeriesKind,
-    SeriesPoint, TableCell,
+    BrowserStudy, FigureAxis, FigureSeries, ReportColumn, ReportFigure, ReportSection, ReportTable,
+    SeriesKind, SeriesPoint, TableCell,
 };
 use usher_observe::MeanEstimate;
-use usher_observe::manifest::MachineInfo;
+use usher_observe::manifest::RunHostInfo;
 
 fn test_estimate(mean: f64) -> MeanEstimate {
     MeanEstimate { mean, half_width: mean / 20.0, n: 10 }
@@ -53,13 +53,13 @@ fn sample_report(text: &str) -> HtmlReport {
             mode: text.into(),
             parameters: [(text.to_owned(), text.to_owned())].into(),
             plan_hash: text.into(),
-            host: MachineInfo { kernel: text.into(), cpu: text.into(), cores: 2 },
+            host: RunHostInfo { kernel: text.into(), cpu: text.into(), cores: 2 },
             started: text.into(),
             elapsed_s: 75.4,
             points: 4,
             replications: 40,
             complete: false,
-            facts: [(text.to_owned(), ManifestFact::from(text))].into(),
+            facts: [(text.to_owned(), ManifestValue::from(text))].into(),
         }),
         live: None,
     }
@@ -81,7 +81,7 @@ fn hostile_texts_stay_texts() {
 #[test]
 fn what_a_live_report_carries_stays_data() {
     let data = "{\"text\":\"</script><script>alert(1)</script>\"}".to_owned();
-    let live = Some(LiveStudy { data, module: vec![0xfb, 0xff, 0x1f, 0x8b] });
+    let live = Some(BrowserStudy { data, module: vec![0xfb, 0xff, 0x1f, 0x8b] });
     let page = HtmlReport { live, ..sample_report("a") }.to_html();
     // The style of figures; the page's script, data, module, worker and their starter.
     assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (6, 6));
@@ -116,7 +116,7 @@ fn the_question_and_the_answer_come_first() {
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
     assert!(at("What does loss cost?") < at("Twice as much."));
     assert!(at("Twice as much.") < at("<figure"));
-    assert!(at("<figure") < at("How this was made"));
+    assert!(at("<figure") < at("How this report was made"));
     assert!(at("Partial results.") < at("Twice as much."));
     report.warnings = vec!["Dialogues failed.".into()];
     let page = report.to_html();
@@ -233,7 +233,7 @@ fn long_tables_fold_and_sentences_are_stacked_on_a_telephone() {
     assert!(page.contains("<summary>Statements (1)</summary>"));
     assert!(page.contains("class=\"sortable stacked\"") && page.contains("data-heading=\"Why\""));
     report.warnings = (0..9).map(|i| format!("Warning {i}.")).collect();
-    assert!(report.to_html().contains("<summary>9 things to know before any of this is believed</summary>"));
+    assert!(report.to_html().contains("<summary>9 warnings about these results</summary>"));
 }
 
 #[test]

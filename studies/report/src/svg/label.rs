@@ -63,7 +63,7 @@ pub(super) fn wrap_lines(name: &str, longest: f64) -> Vec<String> {
 
 /// Places the labels at their curves' ends without overlaps, within `top..=bottom` if they fit. Returns the lower edge
 /// of the lowest.
-pub(super) fn spread_labels(labels: &mut [SeriesLabel], top: f64, bottom: f64) -> f64 {
+pub(super) fn place_labels_without_overlap(labels: &mut [SeriesLabel], top: f64, bottom: f64) -> f64 {
     let wish = |l: &SeriesLabel| l.anchor.map_or(bottom, |(_, y)| y);
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by(|&a, &b| wish(&labels[a]).total_cmp(&wish(&labels[b])));
@@ -77,7 +77,7 @@ pub(super) fn spread_labels(labels: &mut [SeriesLabel], top: f64, bottom: f64) -
         labels[i].y = labels[i].y.min(limit - labels[i].height());
         limit = labels[i].y - GAP;
     }
-    // Too many to fit: place them from the top down, and let the figure grow.
+    // There are too many labels to fit, so place them from the top down, and let the figure grow.
     let mut free = top - 6.0;
     for &i in &order {
         labels[i].y = labels[i].y.max(free);
@@ -108,7 +108,7 @@ mod tests {
         SeriesLabel { lines: wrap_lines(name, LONGEST), anchor: Some((0.0, y)), y: 0.0 }
     }
 
-    fn none_overlap(labels: &[SeriesLabel]) -> bool {
+    fn labels_do_not_overlap(labels: &[SeriesLabel]) -> bool {
         let mut spans: Vec<(f64, f64)> = labels.iter().map(|l| (l.y, l.y + l.height())).collect();
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
         spans.windows(2).all(|s| s[0].1 <= s[1].0)
@@ -130,9 +130,9 @@ mod tests {
     fn labels_keep_apart_and_within() {
         let mut labels =
             [test_label("a", 300.0), test_label("b", 299.0), test_label("c", 50.0), test_label("d", 301.0)];
-        let lowest = spread_labels(&mut labels, 40.0, 300.0);
-        assert!(none_overlap(&labels) && lowest <= 306.0, "{labels:?}");
+        let lowest = place_labels_without_overlap(&mut labels, 40.0, 300.0);
+        assert!(labels_do_not_overlap(&labels) && lowest <= 306.0, "{labels:?}");
         let mut many: Vec<SeriesLabel> = (0..40).map(|i| test_label("many", f64::from(i))).collect();
-        assert!(spread_labels(&mut many, 40.0, 300.0) > 300.0 && none_overlap(&many));
+        assert!(place_labels_without_overlap(&mut many, 40.0, 300.0) > 300.0 && labels_do_not_overlap(&many));
     }
 }

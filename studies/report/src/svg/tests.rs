@@ -137,7 +137,11 @@ fn odd_data_draw_something() {
     ] {
         figure.series[0].points = points;
         for log in [false, true] {
-            let svg = draw_figure(&figure, FigureVariant { log_x: log, log_y: log }, DrawingSize::Standalone);
+            let svg = draw_figure(
+                &figure,
+                FigureScaleVariant { log_x: log, log_y: log },
+                DrawingLayout::Standalone,
+            );
             assert_nested(&svg);
             assert!(!svg.contains("NaN ") && !svg.contains("inf"), "{svg}");
         }
@@ -194,7 +198,7 @@ fn a_logarithm_is_offered_where_it_means_something() {
     figure.series[0].points[0].mean = 0.0;
     assert!(!suits_log_y(&figure));
     figure.y.log = true;
-    assert!(!FigureVariant::for_figure(&figure).log_y);
+    assert!(!FigureScaleVariant::for_figure(&figure).log_y);
 }
 
 /// Two series compared in three panels each.
@@ -232,10 +236,10 @@ fn on_a_telephone_names_stand_below_and_panels_below_each_other() {
         rest.split_once('"').unwrap().0.split(' ').map(|n| n.parse().unwrap()).collect()
     };
     for figure in [small_figure(), in_panels()] {
-        let variant = FigureVariant::for_figure(&figure);
+        let variant = FigureScaleVariant::for_figure(&figure);
         let (wide, narrow) = (
-            draw_figure(&figure, variant, DrawingSize::Wide),
-            draw_figure(&figure, variant, DrawingSize::Narrow),
+            draw_figure(&figure, variant, DrawingLayout::Wide),
+            draw_figure(&figure, variant, DrawingLayout::Narrow),
         );
         assert_nested(&narrow);
         assert_eq!((size(&wide)[0], size(&narrow)[0]), (800.0, 380.0));
@@ -255,10 +259,12 @@ fn no_name_of_an_axis_is_cut() {
     };
     for mut figure in [small_figure(), in_panels()] {
         (figure.x.title, figure.y.title) = (long.into(), long.into());
-        for (size, width) in
-            [(DrawingSize::Standalone, WIDTH), (DrawingSize::Wide, WIDTH), (DrawingSize::Narrow, NARROW)]
-        {
-            let svg = draw_figure(&figure, FigureVariant::for_figure(&figure), size);
+        for (size, width) in [
+            (DrawingLayout::Standalone, WIDTH),
+            (DrawingLayout::Wide, WIDTH),
+            (DrawingLayout::Narrow, NARROW),
+        ] {
+            let svg = draw_figure(&figure, FigureScaleVariant::for_figure(&figure), size);
             assert_nested(&svg);
             let mut said = [String::new(), String::new()];
             let mut below = 0.0f64;
@@ -283,7 +289,7 @@ fn no_name_of_an_axis_is_cut() {
     }
     let place = |name: &str| {
         let figure = ReportFigure { y: FigureAxis::new(name, ""), ..small_figure() };
-        let svg = draw_figure(&figure, FigureVariant::for_figure(&figure), DrawingSize::Narrow);
+        let svg = draw_figure(&figure, FigureScaleVariant::for_figure(&figure), DrawingLayout::Narrow);
         svg.lines().find(|line| line.contains("class=\"name\" x=\"16\"")).map(|line| number(line, "y"))
     };
     assert_eq!(
@@ -298,7 +304,7 @@ fn no_name_of_an_axis_is_cut() {
 fn there_is_nothing_beyond_a_share_of_one() {
     let mut figure = small_figure();
     figure.series.truncate(1);
-    figure.y = FigureAxis::new("Share", "").of_shares(true);
+    figure.y = FigureAxis::new("Share", "").with_shares(true);
     for points in [[(0.91, 0.78), (0.05, 0.3)], [(0.99, 0.08), (0.98, 0.002)], [(1.0, 0.0), (1.0, 0.0)]] {
         figure.series[0].points =
             (0..).map(f64::from).zip(points).map(|(x, (mean, half))| measured_point(x, mean, half)).collect();
@@ -342,7 +348,10 @@ fn boxes_traces_and_other_runs_have_their_shapes() {
     let mut figure = small_figure();
     let of = |kind| FigureSeries {
         kind,
-        points: vec![SeriesPoint::of_box(0.0, &[1.0, 2.0, 3.0, 4.0, 9.0]), measured_point(10.0, 1.0, 0.1)],
+        points: vec![
+            SeriesPoint::from_box_values(0.0, &[1.0, 2.0, 3.0, 4.0, 9.0]),
+            measured_point(10.0, 1.0, 0.1),
+        ],
         ..FigureSeries::default()
     };
     figure.series = vec![

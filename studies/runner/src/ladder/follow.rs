@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 /// The followed user, and the identifiers that lead to the user's messages.
 #[derive(Debug, Default)]
-pub(super) struct FollowedUser {
+pub(super) struct UserMessageFilter {
     user: Option<Vec<u8>>,
     /// The user's RADIUS requests without a reply: from, to, identifier.
     requests: HashSet<(usize, usize, u8)>,
@@ -16,16 +16,17 @@ pub(super) struct FollowedUser {
     hops: HashSet<(usize, usize, u32)>,
 }
 
-impl FollowedUser {
+impl UserMessageFilter {
     /// True if a message belongs to the followed user or to no particular user. The first named user is followed.
     pub(super) fn accepts_message(&mut self, named: &MessageLabel, flight: &PacketFlight) -> bool {
         match &named.owner {
             MessageOwner::Data | MessageOwner::Peers => true,
-            MessageOwner::User(user) => self.is_followed(user),
+            MessageOwner::User(user) => self.matches_followed_user(user),
             MessageOwner::Radius { request: true, identifier, user } => {
-                let ours = user.as_deref().is_none_or(|user| self.is_followed(user));
+                let ours = user.as_deref().is_none_or(|user| self.matches_followed_user(user));
                 let key = (flight.from, flight.to, *identifier);
-                // The next request with this identifier may be another user's.
+                // Forget the identifier when another user's request uses it, so that the response to that request is
+                // not followed.
                 if ours {
                     self.requests.insert(key)
                 } else {
@@ -38,7 +39,7 @@ impl FollowedUser {
             }
             MessageOwner::Diameter { request: true, hop, session, user } => {
                 let known = session.as_ref().is_some_and(|session| self.sessions.contains(session));
-                let ours = known || user.as_deref().is_some_and(|user| self.is_followed(user));
+                let ours = known || user.as_deref().is_some_and(|user| self.matches_followed_user(user));
                 if ours {
                     self.hops.insert((flight.from, flight.to, *hop));
                     self.sessions.extend(session.clone());
@@ -49,7 +50,7 @@ impl FollowedUser {
         }
     }
 
-    fn is_followed(&mut self, user: &[u8]) -> bool {
+    fn matches_followed_user(&mut self, user: &[u8]) -> bool {
         self.user.get_or_insert_with(|| user.to_vec()) == user
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use usher_core::OctetReader;
 use usher_diameter::dictionary::DiameterDictionary;
 use usher_diameter::{MessageView, codes};
-use usher_eap::eapol::{self, EapolPacket, PacketType};
+use usher_eap::eapol::{self, EapolPacket, EapolPacketType};
 use usher_eap::packet as eap;
 use usher_ike::code::PayloadType;
 use usher_nas::ETHERTYPE_PKM;
@@ -37,10 +37,10 @@ pub(super) enum MessageOwner {
 }
 
 impl MessageLabel {
-    pub(super) fn for_data(protocol: &'static str) -> Self {
+    pub(super) fn data_message_label(protocol: &'static str) -> Self {
         Self { protocol, name: "data".to_owned(), owner: MessageOwner::Data }
     }
-    pub(super) fn for_peers(protocol: &'static str, name: impl Into<String>) -> Self {
+    pub(super) fn peer_message_label(protocol: &'static str, name: impl Into<String>) -> Self {
         Self { protocol, name: name.into(), owner: MessageOwner::Peers }
     }
 }
@@ -104,7 +104,7 @@ impl ApplicationProtocol {
             Self::Ike => name_ike(ports, octets),
             Self::Ident => {
                 let query = Self::from_ports([0, ports[1]]) == Some(Self::Ident);
-                Some(MessageLabel::for_peers("IDENT", if query { "query" } else { "reply" }))
+                Some(MessageLabel::peer_message_label("IDENT", if query { "query" } else { "reply" }))
             }
         }
     }
@@ -114,7 +114,7 @@ impl ApplicationProtocol {
 pub(super) fn name_datagram(ports: [u16; 2], payload: &[u8]) -> MessageLabel {
     ApplicationProtocol::from_ports(ports)
         .and_then(|carried| carried.name_message(ports, payload))
-        .unwrap_or_else(|| MessageLabel::for_data("UDP"))
+        .unwrap_or_else(|| MessageLabel::data_message_label("UDP"))
 }
 
 /// Names a TCP control segment; `None` for a pure acknowledgement.
@@ -127,7 +127,7 @@ pub(super) fn name_tcp_control(segment: &TcpSegment<'_>) -> Option<MessageLabel>
         () if of(TcpSegment::FIN) => "FIN",
         () => return None,
     };
-    Some(MessageLabel { name: name.to_owned(), ..MessageLabel::for_data("TCP") })
+    Some(MessageLabel { name: name.to_owned(), ..MessageLabel::data_message_label("TCP") })
 }
 
 /// Names an SCTP control chunk; `None` if it carries data or only acknowledges.
@@ -143,25 +143,25 @@ pub(super) fn name_sctp_control(chunk: &SctpChunk<'_>) -> Option<MessageLabel> {
         14 => "SHUTDOWN COMPLETE",
         _ => return None,
     };
-    Some(MessageLabel { name: name.to_owned(), ..MessageLabel::for_data("SCTP") })
+    Some(MessageLabel { name: name.to_owned(), ..MessageLabel::data_message_label("SCTP") })
 }
 
 /// Names a frame whose EtherType is neither IP nor PPPoE.
-pub(super) fn name_frame(ethertype: u16, payload: &[u8]) -> Option<MessageLabel> {
+pub(super) fn label_link_frame(ethertype: u16, payload: &[u8]) -> Option<MessageLabel> {
     match ethertype {
         eapol::ETHERTYPE => {
             let said = EapolPacket::parse(payload).ok()?;
-            if said.kind == PacketType::EapPacket {
-                return Some(in_access("EAPOL", None, said.body));
+            if said.kind == EapolPacketType::EapPacket {
+                return Some(name_access_eap_packet("EAPOL", None, said.body));
             }
-            Some(MessageLabel::for_peers("EAPOL", format!("EAPOL-{:?}", said.kind)))
+            Some(MessageLabel::peer_message_label("EAPOL", format!("EAPOL-{:?}", said.kind)))
         }
         ETHERTYPE_PKM => {
             let said = usher_pkm::PkmMessage::parse(payload).ok()?;
             let code = said.code().to_string();
             Some(match said.eap_packet() {
-                Some(packet) => in_access("PKMv2", Some(code), packet),
-                None => MessageLabel::for_peers("PKMv2", code),
+                Some(packet) => name_access_eap_packet("PKMv2", Some(code), packet),
+                None => MessageLabel::peer_message_label("PKMv2", code),
             })
         }
         _ => None,
@@ -169,7 +169,7 @@ pub(super) fn name_frame(ethertype: u16, payload: &[u8]) -> Option<MessageLabel>
 }
 
 /// Names an EAP packet of the access network within a message of this name.
-fn in_access(protocol: &'static str, within: Option<String>, packet: &[u8]) -> MessageLabel {
+fn name_access_eap_packet(protocol: &'static str, within: Option<String>, packet: &[u8]) -> MessageLabel {
     let (said, user) = match eap::EapPacket::parse(packet) {
         Ok(said) => (eap_name(&said), eap_identity(&said)),
         Err(_) => ("EAP".to_owned(), None),
@@ -231,7 +231,7 @@ fn accounting_record_suffix(number: u32, [start, interim, stop]: [u32; 3]) -> &'
 
 fn name_diameter(octets: &[u8]) -> Option<MessageLabel> {
     static DICTIONARY: LazyLock<DiameterDictionary> = LazyLock::new(DiameterDictionary::builtin);
-    let header = MessageView::header_of(octets)?;
+    let header = MessageView::parse_message_header(octets)?;
     let request = header.flags.is_request();
     let command = DICTIONARY
         .command_by_code(header.command)
@@ -269,7 +269,7 @@ fn name_mih(octets: &[u8]) -> Option<MessageLabel> {
         () if header.is_fragment() => format!("{name} (fragment {})", header.fragment + 1),
         () => name,
     };
-    Some(MessageLabel::for_peers("MIH", name))
+    Some(MessageLabel::peer_message_label("MIH", name))
 }
 
 fn name_mip(octets: &[u8]) -> Option<MessageLabel> {
@@ -277,20 +277,20 @@ fn name_mip(octets: &[u8]) -> Option<MessageLabel> {
         usher_mip::MobilityMessage::Update(_) => "Binding Update",
         usher_mip::MobilityMessage::Acknowledgement(_) => "Binding Acknowledgement",
     };
-    Some(MessageLabel::for_peers("Mobile IPv6", name))
+    Some(MessageLabel::peer_message_label("Mobile IPv6", name))
 }
 
 fn name_ike(ports: [u16; 2], octets: &[u8]) -> Option<MessageLabel> {
     let octets = match ports.contains(&4500) {
         true => match octets.strip_prefix(&usher_ike::NON_ESP_MARKER) {
             Some(message) => message,
-            None => return Some(MessageLabel::for_data("ESP")),
+            None => return Some(MessageLabel::data_message_label("ESP")),
         },
         false => octets,
     };
     let (header, first, _) = usher_ike::IkeHeader::parse(&mut OctetReader::new(octets)).ok()?;
     let fragment = if first == PayloadType::SKF { " (fragment)" } else { "" };
-    Some(MessageLabel::for_peers("IKEv2", format!("{header}{fragment}")))
+    Some(MessageLabel::peer_message_label("IKEv2", format!("{header}{fragment}")))
 }
 
 /// Names a TLS record by its content type (RFC 8446 §5.1).
@@ -303,30 +303,30 @@ fn name_tls_record(octets: &[u8]) -> MessageLabel {
         [20, ..] => "change_cipher_spec",
         _ => "application data",
     };
-    MessageLabel::for_peers("TLS", name)
+    MessageLabel::peer_message_label("TLS", name)
 }
 
 /// Names a PPPoE frame that carries no IP packet.
 pub(super) fn name_pppoe(frame: &pppoe::PppoeFrame<'_>) -> MessageLabel {
     if frame.code != pppoe::PppoeCode::SESSION {
-        return MessageLabel::for_peers("PPPoE", frame.code.to_string());
+        return MessageLabel::peer_message_label("PPPoE", frame.code.to_string());
     }
     let Some((protocol, packet)) = PppProtocol::split_packet(frame.payload) else {
-        return MessageLabel::for_data("PPP");
+        return MessageLabel::data_message_label("PPP");
     };
     match protocol {
-        PppProtocol::EAP => in_access("PPP", None, packet),
+        PppProtocol::EAP => name_access_eap_packet("PPP", None, packet),
         PppProtocol::PAP | PppProtocol::CHAP => name_ppp_authentication(protocol, packet),
         protocol => match ControlPacket::parse(packet) {
-            Ok(control) => MessageLabel::for_peers("PPP", format!("{protocol} {}", control.code)),
-            Err(_) => MessageLabel::for_data("PPP"),
+            Ok(control) => MessageLabel::peer_message_label("PPP", format!("{protocol} {}", control.code)),
+            Err(_) => MessageLabel::data_message_label("PPP"),
         },
     }
 }
 
 /// Names PAP (RFC 1334 §2) and CHAP (RFC 1994 §4) packets, which have codes of their own.
 fn name_ppp_authentication(protocol: PppProtocol, packet: &[u8]) -> MessageLabel {
-    let Ok(said) = ControlPacket::parse(packet) else { return MessageLabel::for_data("PPP") };
+    let Ok(said) = ControlPacket::parse(packet) else { return MessageLabel::data_message_label("PPP") };
     let names: [&str; 4] = match protocol {
         PppProtocol::PAP => ["Authenticate-Request", "Authenticate-Ack", "Authenticate-Nak", ""],
         _ => ["Challenge", "Response", "Success", "Failure"],

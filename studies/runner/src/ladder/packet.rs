@@ -75,7 +75,7 @@ impl<'a> ParsedPacket<'a> {
                     _ => Some(Self::from_frame(octets, name::name_pppoe(&frame))),
                 }
             }
-            _ => Some(Self::from_frame(octets, name::name_frame(kind, &octets[14..])?)),
+            _ => Some(Self::from_frame(octets, name::label_link_frame(kind, &octets[14..])?)),
         }
     }
 

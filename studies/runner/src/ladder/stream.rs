@@ -13,14 +13,14 @@ const MOST: usize = 1 << 20;
 
 /// The state of connections and associations.
 #[derive(Debug, Default)]
-pub(super) struct StreamTable {
-    tcp: BTreeMap<StreamDirection, StreamState>,
+pub(super) struct TransportStreamTable {
+    tcp: BTreeMap<StreamDirection, TcpStreamState>,
     /// The labels of DATA chunks, by TSN.
     sctp: BTreeMap<StreamDirection, BTreeMap<u32, MessageLabel>>,
 }
 
 #[derive(Debug, Default)]
-struct StreamState {
+struct TcpStreamState {
     /// The sequence number of the next octet, after the first segment.
     next: Option<u32>,
     /// The octets of an incomplete message.
@@ -29,9 +29,9 @@ struct StreamState {
     segment_labels: BTreeMap<u32, Vec<MessageLabel>>,
 }
 
-impl StreamTable {
+impl TransportStreamTable {
     /// Returns the labels of a segment, and whether it is a retransmission.
-    pub(super) fn name_segment(
+    pub(super) fn label_tcp_segment(
         &mut self,
         between: Option<(IpAddr, IpAddr)>,
         segment: &TcpSegment<'_>,
@@ -41,7 +41,8 @@ impl StreamTable {
         if segment.flags & TcpSegment::SYN != 0 {
             let again =
                 stream.next == Some(segment.sequence.wrapping_add(1)) && stream.segment_labels.is_empty();
-            *stream = StreamState { next: Some(segment.sequence.wrapping_add(1)), ..StreamState::default() };
+            *stream =
+                TcpStreamState { next: Some(segment.sequence.wrapping_add(1)), ..TcpStreamState::default() };
             return (control.into_iter().collect(), again);
         }
         if segment.payload.is_empty() {
@@ -50,10 +51,10 @@ impl StreamTable {
         let ahead = stream.next.map_or(0, |next| segment.sequence.wrapping_sub(next).cast_signed());
         if ahead < 0 {
             let known = stream.segment_labels.get(&segment.sequence).cloned();
-            return (known.unwrap_or_else(|| vec![MessageLabel::for_data("TCP")]), true);
+            return (known.unwrap_or_else(|| vec![MessageLabel::data_message_label("TCP")]), true);
         }
         if ahead > 0 {
-            // Segments are missing: a message may begin here.
+            // Segments are missing before this one, so assume that a message begins here.
             stream.partial_message.clear();
         }
         let named = stream.append_segment(segment);
@@ -62,7 +63,7 @@ impl StreamTable {
     }
 
     /// Returns the labels of a packet's chunks, and whether all of them are retransmissions.
-    pub(super) fn name_chunks(
+    pub(super) fn label_sctp_chunks(
         &mut self,
         between: Option<(IpAddr, IpAddr)>,
         ports: [u16; 2],
@@ -87,7 +88,7 @@ impl StreamTable {
             let named = known.entry(number).or_insert_with(|| {
                 let carried = ApplicationProtocol::from_ports(ports).filter(|_| chunk.flags & BEGINNING != 0);
                 let named = carried.and_then(|carried| carried.name_message(ports, payload));
-                named.unwrap_or_else(|| MessageLabel::for_data("SCTP"))
+                named.unwrap_or_else(|| MessageLabel::data_message_label("SCTP"))
             });
             all.push(named.clone());
         }
@@ -95,12 +96,12 @@ impl StreamTable {
     }
 }
 
-impl StreamState {
+impl TcpStreamState {
     /// Adds new data and names the messages that end in it.
     fn append_segment(&mut self, segment: &TcpSegment<'_>) -> Vec<MessageLabel> {
         self.next = Some(segment.sequence.wrapping_add(segment.payload.len() as u32));
         let Some(carried) = ApplicationProtocol::from_ports(segment.ports) else {
-            return vec![MessageLabel::for_data("TCP")];
+            return vec![MessageLabel::data_message_label("TCP")];
         };
         self.partial_message.extend_from_slice(segment.payload);
         let mut named = Vec::new();
@@ -117,12 +118,12 @@ impl StreamState {
             self.partial_message.clear();
         }
         if named.is_empty() {
-            // The first segment of a message has its name as well.
+            // The label of a message's first segment has the message's name, as that of its last segment has.
             let first = carried
                 .name_message(segment.ports, &self.partial_message)
                 .filter(|_| self.partial_message.len() == segment.payload.len());
             named.push(first.map_or_else(
-                || MessageLabel::for_data("TCP"),
+                || MessageLabel::data_message_label("TCP"),
                 |first| MessageLabel { name: format!("{} (first part)", first.name), ..first },
             ));
         }

@@ -151,12 +151,12 @@ fn a_point_gives_the_same_ladder_again() {
 
 #[test]
 fn a_stream_names_retransmissions_and_messages_in_two_parts() {
-    let mut streams = StreamTable::default();
+    let mut streams = TransportStreamTable::default();
     let header = [1u8, 0, 0, 20, 0x80, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
     let long = [&[1u8, 0, 0, 24, 0x80, 0, 1, 24, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1][..], &[0; 4]].concat();
     let segment = |sequence, payload| TcpSegment { ports: [40_000, 3868], sequence, flags: 16, payload };
     let mut say = |sequence, payload| {
-        let (named, again) = streams.name_segment(None, &segment(sequence, payload));
+        let (named, again) = streams.label_tcp_segment(None, &segment(sequence, payload));
         (named.into_iter().map(|n| n.name).collect::<Vec<_>>(), again)
     };
     let one = |name: &str| vec![name.to_owned()];
@@ -173,19 +173,19 @@ proptest! {
         octets in proptest::collection::vec(any::<u8>(), 0..200), ethernet: bool, ports in any::<[u16; 2]>(),
         known in proptest::sample::select(vec![1812u16, 2083, 3868, 4551, 4191, 500, 4500, 113])
     ) {
-        let mut streams = StreamTable::default();
+        let mut streams = TransportStreamTable::default();
         for port in [ports[1], known] {
             let ports = [ports[0], port];
             let _ = name::name_datagram(ports, &octets);
             for sequence in [0u32, 7, u32::MAX] {
-                let _ = streams.name_segment(None, &TcpSegment { ports, sequence, flags: octets.first().copied().unwrap_or(16), payload: &octets });
+                let _ = streams.label_tcp_segment(None, &TcpSegment { ports, sequence, flags: octets.first().copied().unwrap_or(16), payload: &octets });
             }
         }
         for kind in [0x0800u16, 0x86dd, 0x8863, 0x8864, 0x888e, 0x88b5] {
             let frame = [&[0; 12][..], &kind.to_be_bytes(), &octets].concat();
             for whole in [&frame[..], &octets] {
                 if let Some(parsed) = ParsedPacket::parse(whole, ethernet) {
-                    let _ = name_packet(&parsed, &mut streams);
+                    let _ = label_traced_packet(&parsed, &mut streams);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Workers that take replications from the schedule, and the journal that keeps the finished ones.
 
 use super::schedule::SweepSchedule;
-use super::{ReplicationOutcome, ReplicationRunner, ReplicationTask, RunError, RunFacts, SweepPlan};
+use super::{ReplicationOutcome, ReplicationRunner, ReplicationTask, RunCostStats, RunError, SweepPlan};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,7 +66,7 @@ pub struct SweepResults {
     /// The points in the grid's order.
     pub points: Vec<PointResult>,
     /// The cost of the kept replications.
-    pub facts: RunFacts,
+    pub facts: RunCostStats,
     /// Needed replications that could not be run, in the order of points.
     pub failures: Vec<ReplicationFailure>,
     /// Number of replications that the journal already had.
@@ -99,7 +99,7 @@ pub fn execute_sweep(
     let wake = Condvar::new();
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| run_worker(sweep, runner, &shared, &wake, options));
+            scope.spawn(|| run_sweep_worker(sweep, runner, &shared, &wake, options));
         }
     });
     let SweepState { schedule, journal, mut failures, mut broken, .. } =
@@ -107,12 +107,12 @@ pub fn execute_sweep(
     if let Err(error) = journal.sync() {
         broken.get_or_insert(error);
     }
-    failures.retain(|(index, _)| schedule.point_stop(*index).is_none());
+    failures.retain(|(index, _)| schedule.point_stop_decision(*index).is_none());
     failures.sort_by_key(|(index, f)| (*index, f.replication));
     SweepResults {
         rows: collect_rows(sweep, &schedule),
         points: (0..sweep.goals.len()).map(|i| point_result(sweep, &schedule, i)).collect(),
-        facts: schedule.total_facts(),
+        facts: schedule.total_run_cost(),
         complete: schedule.is_complete() && broken.is_none(),
         failures: failures.into_iter().map(|(_, f)| f).collect(),
         resumed,
@@ -137,9 +137,13 @@ fn resume_from_journal(
             }
             resumed += 1;
             options.watch.on_replication_done();
-            if schedule.finish_replication(index, replication, ReplicationOutcome::of_record(results)) {
+            if schedule.finish_replication(
+                index,
+                replication,
+                ReplicationOutcome::from_journal_record(results),
+            ) {
                 schedule
-                    .point_stop(index)
+                    .point_stop_decision(index)
                     .into_iter()
                     .for_each(|stop| options.watch.on_point_stopped(&goal.point, stop));
             }
@@ -157,7 +161,7 @@ fn capture_file(
     options.captures.filter(|_| replication == 0).map(|folder| folder.join(sweep.capture_path(index)))
 }
 
-fn run_worker(
+fn run_sweep_worker(
     sweep: &SweepPlan,
     runner: &dyn ReplicationRunner,
     shared: &Mutex<SweepState<'_, '_>>,
@@ -170,11 +174,12 @@ fn run_worker(
         if state.broken.is_some() || options.interrupt.load(Ordering::Relaxed) {
             return;
         }
-        let Some((index, replication)) = state.schedule.start_next(ahead) else {
+        let Some((index, replication)) = state.schedule.start_next_replication(ahead) else {
             if state.running == 0 {
                 return;
             }
-            // Finished replications of other workers may create work. The wait ends regularly to check the interrupt.
+            // Finished replications of other workers may create work. The wait has a time limit, so that the interrupt
+            // is checked regularly.
             let nap = std::time::Duration::from_millis(100);
             state = wake.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
             continue;
@@ -226,7 +231,7 @@ fn record_outcome(
             if state.schedule.finish_replication(index, replication, outcome) {
                 state
                     .schedule
-                    .point_stop(index)
+                    .point_stop_decision(index)
                     .into_iter()
                     .for_each(|stop| watch.on_point_stopped(point, stop));
             }
@@ -255,7 +260,7 @@ impl ReplicationOutcome {
     /// Returns the outcome as a journal record, also used between processes. The facts follow the metrics, with names
     /// that begin with `#`, unlike all metrics.
     pub fn to_record(&self) -> journal::ReplicationResults {
-        let RunFacts { packet_hops, wall_s, peak_rss_bytes, halved, undecided, lab } = &self.facts;
+        let RunCostStats { packet_hops, wall_s, peak_rss_bytes, halved, undecided, lab } = &self.facts;
         let facts = [(HOPS, *packet_hops as f64), (WALL, *wall_s), (PEAK, *peak_rss_bytes as f64)];
         let divided = [(HALVED, *halved), (UNDECIDED, *undecided)].into_iter().filter(|(_, n)| *n > 0);
         let facts = facts.into_iter().chain(divided.map(|(name, n)| (name, n as f64)));
@@ -266,7 +271,7 @@ impl ReplicationOutcome {
     }
 
     /// Returns the outcome of a journal record.
-    pub fn of_record(results: &journal::ReplicationResults) -> Self {
+    pub fn from_journal_record(results: &journal::ReplicationResults) -> Self {
         let mut outcome = Self::default();
         for (name, value) in results {
             match name.as_str() {
@@ -317,7 +322,7 @@ fn collect_rows(sweep: &SweepPlan, schedule: &SweepSchedule<'_>) -> Vec<ResultRo
 }
 
 fn point_result(sweep: &SweepPlan, schedule: &SweepSchedule<'_>, index: usize) -> PointResult {
-    let stop = schedule.point_stop(index);
+    let stop = schedule.point_stop_decision(index);
     PointResult {
         point: sweep.goals[index].point.clone(),
         replications: schedule.counted_outcomes(index).count() as u32,

@@ -1,7 +1,7 @@
 //! Findings of a report: for each metric of a figure, its values at the right end and its range over the axis.
 
-use super::failing::format_percent;
-use super::report::{PointEstimates, axis_settings, locate_value};
+use super::failed_dialogues::format_percent;
+use super::report::{MetricEstimatesByPoint, axis_settings, locate_figure_value};
 use std::collections::HashMap;
 use std::fmt;
 use usher_observe::row::format_number;
@@ -10,7 +10,7 @@ use usher_scenario::model::{self, StudyFile};
 use usher_scenario::{PlannedAxis, StudyPlan, metrics};
 
 /// Shares of failed dialogues by series and x (its bits), where they are too large to ignore beside the value.
-pub(super) type FailedFractions = HashMap<(String, u64), f64>;
+pub(super) type FailedDialogueFractions = HashMap<(String, u64), f64>;
 
 /// Findings state shares of failures from this one on.
 const NOTABLE_FAILURE_FRACTION: f64 = 0.01;
@@ -19,14 +19,14 @@ const NOTABLE_FAILURE_FRACTION: f64 = 0.01;
 fn collect_failed_fractions(
     said: &model::StudyFigure,
     plan: &StudyPlan,
-    estimates: &PointEstimates,
-) -> FailedFractions {
+    estimates: &MetricEstimatesByPoint,
+) -> FailedDialogueFractions {
     let of_ends =
         [metrics::FAILURES, metrics::SUCCESS, metrics::STARTED, metrics::COMPLETED, metrics::REJECTED];
     let counts = |y: &String, workload: &str| of_ends.iter().any(|metric| metric.of_workload(workload) == *y);
-    let mut missing = FailedFractions::new();
+    let mut missing = FailedDialogueFractions::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
-        // With several workloads, the failures of the metric's workload.
+        // If the study has several workloads, count only the failures of the metric's own workload.
         let found = metrics::find_metric(metric, &point.scenario);
         let own = |name: &str| {
             found.is_some_and(|m| m.of == metrics::MetricScope::Workload && m.of_workload(name) == *metric)
@@ -35,10 +35,10 @@ fn collect_failed_fractions(
         let of = names.find(|name| name.is_empty() || own(name));
         let Some(workload) = of else { continue };
         let failures =
-            estimates.get(&(super::plan::to_row_point(point), metrics::FAILURES.of_workload(workload)));
+            estimates.get(&(super::plan::to_grid_point(point), metrics::FAILURES.of_workload(workload)));
         if let Some(failures) =
             failures.filter(|f| f.mean >= NOTABLE_FAILURE_FRACTION && !counts(metric, workload))
-            && let Some((name, x)) = locate_value(said, plan, estimates, point, metric)
+            && let Some((name, x)) = locate_figure_value(said, plan, estimates, point, metric)
         {
             missing.insert((name, x.to_bits()), failures.mean);
         }
@@ -47,7 +47,11 @@ fn collect_failed_fractions(
 }
 
 /// Splits a figure of several metrics into one figure each, titled with its metric: a median is not a quantile.
-fn of_each_metric(said: &model::StudyFigure, file: &StudyFile, figure: &ReportFigure) -> Vec<ReportFigure> {
+fn split_figure_by_metric(
+    said: &model::StudyFigure,
+    file: &StudyFile,
+    figure: &ReportFigure,
+) -> Vec<ReportFigure> {
     if said.y.0.len() < 2 {
         return vec![figure.clone()];
     }
@@ -66,6 +70,8 @@ fn of_each_metric(said: &model::StudyFigure, file: &StudyFile, figure: &ReportFi
 /// The finding of a figure: at its right end and over its axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct FigureFinding {
+    /// The title of the metric.
+    metric: String,
     /// The position on the horizontal axis.
     location: String,
     /// The observation there.
@@ -77,8 +83,9 @@ pub(super) struct FigureFinding {
 impl fmt::Display for FigureFinding {
     /// Writes whole sentences.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "At {}: {}.", self.location, self.observation)?;
-        self.range.as_ref().map_or(Ok(()), |range| write!(f, " Over the axis: {range}."))
+        let (first, rest) = self.metric.split_at(self.metric.chars().next().map_or(0, char::len_utf8));
+        write!(f, "{}{rest} at {}: {}.", first.to_uppercase(), self.location, self.observation)?;
+        self.range.as_ref().map_or(Ok(()), |range| write!(f, " Over all values: {range}."))
     }
 }
 
@@ -88,13 +95,15 @@ pub(super) fn collect_findings(
     drawn: &[(&model::StudyFigure, ReportFigure)],
     file: &StudyFile,
     plan: &StudyPlan,
-    estimates: &PointEstimates,
+    estimates: &MetricEstimatesByPoint,
 ) -> Vec<String> {
     let mut all: Vec<(FigureFinding, Vec<String>)> = Vec::new();
     for (said, figure) in drawn.iter().filter(|(said, _)| said.along.is_none()) {
         let missing = collect_failed_fractions(said, plan, estimates);
         let fixed = describe_fixed_axes(said, plan);
-        for found in of_each_metric(said, file, figure).iter().filter_map(|f| derive_finding(f, &missing)) {
+        for found in
+            split_figure_by_metric(said, file, figure).iter().filter_map(|f| derive_finding(f, &missing))
+        {
             match all.iter_mut().find(|(known, _)| *known == found) {
                 Some((_, settings)) if settings.contains(&fixed) => {}
                 Some((_, settings)) => settings.push(fixed.clone()),
@@ -102,7 +111,7 @@ pub(super) fn collect_findings(
             }
         }
     }
-    let told = |(FigureFinding { location: at, observation: what, range }, settings): (
+    let told = |(FigureFinding { metric, location: at, observation: what, range }, settings): (
         FigureFinding,
         Vec<String>,
     )| {
@@ -115,7 +124,7 @@ pub(super) fn collect_findings(
             2 => format!("{what}, and the same with another setting"),
             n => format!("{what}, and the same with {} other settings", n - 1),
         };
-        FigureFinding { location: at, observation: what, range }.to_string()
+        FigureFinding { metric, location: at, observation: what, range }.to_string()
     };
     all.into_iter().map(told).collect()
 }
@@ -139,7 +148,10 @@ fn describe_fixed_axes(said: &model::StudyFigure, plan: &StudyPlan) -> String {
 }
 
 /// Derives the finding at a figure's right end; `None` if all curves end at one value.
-pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -> Option<FigureFinding> {
+pub(super) fn derive_finding(
+    figure: &ReportFigure,
+    missing: &FailedDialogueFractions,
+) -> Option<FigureFinding> {
     let last = |s: &FigureSeries| s.points.last().map(|p| p.x);
     let x = figure.series.iter().filter(|s| s.kind.is_measured()).filter_map(last).max_by(f64::total_cmp)?;
     let mut there: Vec<(&str, &usher_report::SeriesPoint)> = figure
@@ -154,15 +166,19 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
         Some(name) => name.clone(),
         None => format!("{} {}", format_number(x), figure.x.unit).trim_end().to_owned(),
     };
-    let at = format!("{} {}", figure.x.title, place(x));
+    // A share reads before its noun: "19 % loss on the link".
+    let at = match figure.x.unit == "%" {
+        true => format!("{} {}", place(x), lowercase_first(&figure.x.title)),
+        false => format!("{} {}", lowercase_first(&figure.x.title), place(x)),
+    };
     let medians = figure.series.iter().any(|s| s.kind == SeriesKind::Median);
     let value = |p: &usher_report::SeriesPoint| {
         let unit = &figure.y.unit;
         let told = match (p.interval(), p.half_width()) {
-            // A median, or a value at the bound of its metric.
+            // The interval is not symmetric: the value is a median, or lies at the bound of its metric.
             (Some((low, high)), half_width) if medians || half_width.is_none() => {
                 let half = (high - low) / 2.0;
-                let [value, low, high] = [p.mean, low, high].map(|v| to_digits_of(v, half));
+                let [value, low, high] = [p.mean, low, high].map(|v| format_to_interval_digits(v, half));
                 format!("{value} ({low} to {high}) {unit}")
             }
             (_, half_width) => {
@@ -172,13 +188,12 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
         match (medians, p.moved, p.median) {
             (false, Some(_), Some(median)) => {
                 let half = p.interval().map_or(p.mean, |(low, high)| (high - low) / 2.0);
-                let median = to_digits_of(median.median, half);
-                format!("{}, which one replication moves (median {median} {unit})", told.trim_end())
+                let median = format_to_interval_digits(median.median, half);
+                format!("{}, but one replication moves this mean: median {median} {unit}", told.trim_end())
             }
             _ => told,
         }
     };
-    let title = &figure.y.title;
     let failed_at =
         |name: &str, x: f64| missing.get(&(name.to_owned(), x.to_bits())).map(|share| format_percent(*share));
     let failed = |name: &str| failed_at(name, x);
@@ -190,7 +205,7 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
         [] => return None,
         [(name, only)] => {
             let failed = failed(name).map_or(String::new(), |share| format!(" ({share} failed)"));
-            format!("{title} {}{failed}", value(only).trim_end())
+            format!("{}{failed}", value(only).trim_end())
         }
         [(low, least), .., (high, most)] => {
             let (least, most) = (value(least), value(most));
@@ -198,7 +213,7 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
                 return None;
             }
             format!(
-                "{title} from {} ({}) to {} ({})",
+                "lowest {} ({}), highest {} ({})",
                 least.trim_end(),
                 called(low),
                 most.trim_end(),
@@ -206,7 +221,7 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
             )
         }
     };
-    // Each end once; the first of several equal positions.
+    // Name the minimum and the maximum once each: if several positions have the same value, the first.
     let measured = figure.series.iter().filter(|s| s.kind.is_measured());
     let all = || measured.clone().flat_map(|s| s.points.iter().map(move |p| (s.name.as_str(), p)));
     let finite = || all().filter(|(_, p)| p.mean.is_finite());
@@ -220,12 +235,21 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
         format!("{} ({name}at {}{failed})", value.trim_end(), place(p.x))
     };
     let range = ends.filter(|(least, most)| least.1.x != most.1.x && least.1.mean != most.1.mean);
-    let range = range.map(|(least, most)| format!("from {} to {}", told(least), told(most)));
-    Some(FigureFinding { location: at, observation: what, range })
+    let range = range.map(|(least, most)| format!("{} to {}", told(least), told(most)));
+    Some(FigureFinding { metric: figure.y.title.clone(), location: at, observation: what, range })
+}
+
+/// Begins a title with a small letter, unless it begins with an abbreviation.
+fn lowercase_first(title: &str) -> String {
+    let mut chars = title.chars();
+    match (chars.next(), chars.clone().next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => first.to_lowercase().chain(chars).collect(),
+        _ => title.to_owned(),
+    }
 }
 
 /// Formats a value to two digits of this half-width.
-fn to_digits_of(value: f64, half_width: f64) -> String {
+fn format_to_interval_digits(value: f64, half_width: f64) -> String {
     let magnitude = if half_width > 0.0 { libm::floor(libm::log10(half_width) + 1e-9) } else { 0.0 };
     format!("{value:.*}", (1.0 - magnitude).clamp(0.0, 12.0) as usize)
 }
@@ -234,7 +258,7 @@ fn to_digits_of(value: f64, half_width: f64) -> String {
 pub(super) fn format_significant(value: f64, half_width: f64) -> String {
     let known = half_width.is_finite() && half_width > 0.0;
     let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
-    // A half-width of 0.01 that rounding puts just below 0.01 has the digits of 0.01.
+    // The small addition gives a half-width that rounding put just below 0.01 the digits of 0.01.
     let magnitude = if scale > 0.0 { libm::floor(libm::log10(scale) + 1e-9) } else { 0.0 };
     let places = (digits - magnitude).clamp(0.0, 12.0) as usize;
     if known { format!("{value:.places$} ± {half_width:.places$}") } else { format!("{value:.places$}") }
@@ -243,7 +267,7 @@ pub(super) fn format_significant(value: f64, half_width: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::moved::RobustSummaries;
+    use crate::sweep::moved_means::RobustSummaries;
     use crate::sweep::report::draw_figure;
     use usher_observe::MeanEstimate;
 
@@ -254,11 +278,11 @@ mod tests {
             .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
             .unwrap();
         let said = &plan.figures[0];
-        let mut estimates = PointEstimates::new();
+        let mut estimates = MetricEstimatesByPoint::new();
         let point = plan.points.last().unwrap();
         let mut put = |metric: &str, mean| {
             estimates.insert(
-                (super::super::plan::to_row_point(point), metric.to_owned()),
+                (super::super::plan::to_grid_point(point), metric.to_owned()),
                 MeanEstimate { mean, half_width: 0.0, n: 5 },
             );
         };
@@ -286,11 +310,11 @@ mod tests {
         let plan = study
             .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
             .unwrap();
-        let point = super::super::plan::to_row_point(plan.points.last().unwrap());
+        let point = super::super::plan::to_grid_point(plan.points.last().unwrap());
         let estimate = |mean| MeanEstimate { mean, half_width: 0.0, n: 5 };
         let values = ["failures.core", "delay.mean.core", "drops.core"]
             .map(|metric| ((point.clone(), metric.to_owned()), estimate(0.5)));
-        let estimates = PointEstimates::from(values);
+        let estimates = MetricEstimatesByPoint::from(values);
         let mut said = plan.figures[0].clone();
         assert_eq!(collect_failed_fractions(&said, &plan, &estimates).len(), 1);
         said.y.0 = vec!["drops.core".to_owned()];
@@ -313,35 +337,35 @@ mod tests {
             series: vec![series("tcp", [0.1, 2.0]), series("sctp", [0.1, 1.0]), series("udp", [0.1, 0.5])],
             ..ReportFigure::default()
         };
-        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp) to 2.000 ± 0.010 s (tcp). \
-                    Over the axis: from 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
-        let none = FailedFractions::new();
-        let told = |figure: &ReportFigure, missing: &FailedFractions| {
+        let said = "Mean delay at 20 % loss: lowest 0.500 ± 0.010 s (udp), highest 2.000 ± 0.010 s (tcp). \
+                    Over all values: 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
+        let none = FailedDialogueFractions::new();
+        let told = |figure: &ReportFigure, missing: &FailedDialogueFractions| {
             derive_finding(figure, missing).map(|found| found.to_string())
         };
         assert_eq!(told(&figure, &none).as_deref(), Some(said));
         // The finding states the failures beside the value: they explain it.
-        let missing = FailedFractions::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
-        let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp). \
-                    Over the axis: from 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
+        let missing = FailedDialogueFractions::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
+        let said = "Mean delay at 20 % loss: lowest 0.500 ± 0.010 s (udp; 90.0 % failed), highest 2.000 ± 0.010 s (tcp). \
+                    Over all values: 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
         // The maximum may be in the interior of the axis.
         let mut peak = figure.clone();
         peak.series[1].points.insert(1, point(10.0, 3.0));
-        let range = "Over the axis: from 0.100 s (tcp, at 0 %) to 3.00 s (sctp, at 10 %; 2.00 % failed).";
-        let missing = FailedFractions::from([(("sctp".to_owned(), 10_f64.to_bits()), 0.02)]);
+        let range = "Over all values: 0.100 s (tcp, at 0 %) to 3.00 s (sctp, at 10 %; 2.00 % failed).";
+        let missing = FailedDialogueFractions::from([(("sctp".to_owned(), 10_f64.to_bits()), 0.02)]);
         assert!(told(&peak, &missing).unwrap().ends_with(range), "{:?}", told(&peak, &missing));
         figure.series.truncate(1);
-        let range = "Over the axis: from 0.100 s (at 0 %) to 2.00 s (at 20 %).";
-        let said = format!("At Loss 20 %: mean delay 2.000 ± 0.010 s. {range}");
+        let range = "Over all values: 0.100 s (at 0 %) to 2.00 s (at 20 %).";
+        let said = format!("Mean delay at 20 % loss: 2.000 ± 0.010 s. {range}");
         assert_eq!(told(&figure, &none), Some(said));
-        let missing = FailedFractions::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
-        let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed). \
-                    Over the axis: from 0.100 s (at 0 %) to 2.00 s (at 20 %; 5.00 % failed).";
+        let missing = FailedDialogueFractions::from([(("tcp".to_owned(), 20_f64.to_bits()), 0.05)]);
+        let said = "Mean delay at 20 % loss: 2.000 ± 0.010 s (5.00 % failed). \
+                    Over all values: 0.100 s (at 0 %) to 2.00 s (at 20 %; 5.00 % failed).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
         // One position is not a range.
         figure.series[0].points.remove(0);
-        assert_eq!(told(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
+        assert_eq!(told(&figure, &none).as_deref(), Some("Mean delay at 20 % loss: 2.000 ± 0.010 s."));
         figure.series.clear();
         assert_eq!(derive_finding(&figure, &none), None);
     }
@@ -357,25 +381,26 @@ mod tests {
             said.y.0 = vec![metric.to_owned()];
             let of = |p| {
                 (
-                    (crate::sweep::plan::to_row_point(p), metric.to_owned()),
+                    (crate::sweep::plan::to_grid_point(p), metric.to_owned()),
                     MeanEstimate { mean, half_width, n: 5 },
                 )
             };
-            let estimates: PointEstimates = plan.points.iter().map(of).collect();
+            let estimates: MetricEstimatesByPoint = plan.points.iter().map(of).collect();
             let mut drawn = draw_figure(&said, study.file(), &plan, &estimates, &RobustSummaries::new());
             drawn.series.truncate(1);
             drawn
         };
         let share = drawn("success", 0.91, 0.78);
         assert!(share.y.shares && share.series.iter().flat_map(|s| &s.points).all(|p| p.high == 1.0));
-        let text = derive_finding(&share, &FailedFractions::new()).unwrap().to_string();
+        let text = derive_finding(&share, &FailedDialogueFractions::new()).unwrap().to_string();
         assert!(text.contains(" 0.91 (0.13 to 1.00)."), "{text}");
         let time = drawn("delay.mean", 0.91, 0.78);
-        let text = derive_finding(&time, &FailedFractions::new()).unwrap().to_string();
+        let text = derive_finding(&time, &FailedDialogueFractions::new()).unwrap().to_string();
         assert!(!time.y.shares && text.contains("0.91 ± 0.78 s"), "{text}");
         // After the cut at a bound, half of the interval is not its half-width.
-        let text =
-            derive_finding(&drawn("delay.mean", 0.5, 0.9), &FailedFractions::new()).unwrap().to_string();
+        let text = derive_finding(&drawn("delay.mean", 0.5, 0.9), &FailedDialogueFractions::new())
+            .unwrap()
+            .to_string();
         assert!(text.contains(" 0.50 (0.00 to 1.40) s"), "{text}");
     }
 
@@ -401,8 +426,8 @@ mod tests {
             let estimate = |p| MeanEstimate { mean: mean(p), half_width: 0.0, n: 5 };
             let metric = "delay.mean".to_owned();
             let all_of = plan.points.iter();
-            let estimates: PointEstimates = all_of
-                .map(|p| ((crate::sweep::plan::to_row_point(p), metric.clone()), estimate(p)))
+            let estimates: MetricEstimatesByPoint = all_of
+                .map(|p| ((crate::sweep::plan::to_grid_point(p), metric.clone()), estimate(p)))
                 .collect();
             let figure = |said| draw_figure(said, study.file(), &plan, &estimates, &RobustSummaries::new());
             let drawn: Vec<_> = all.iter().map(|said| (said, figure(said))).collect();
@@ -410,7 +435,7 @@ mod tests {
         };
         let sentence = |i: usize, value: &str| {
             format!(
-                "At Loss on the core link 5 % (Transport: {}): mean delay of the completed dialogues {value} s.",
+                "Mean delay of the completed dialogues at 5 % loss on the core link (Transport: {}): {value} s.",
                 transports[i].text
             )
         };
@@ -423,7 +448,7 @@ mod tests {
         let of_all = model::StudyFigure { series: vec!["transport".to_owned()], ..of(&[0, 1]) };
         assert!(
             told(std::slice::from_ref(&of_all), 2.0)[0]
-                .starts_with("At Loss on the core link 5 %: mean delay")
+                .starts_with("Mean delay of the completed dialogues at 5 % loss on the core link: lowest")
         );
         assert_eq!(told(&[of_all], 1.0), Vec::<String>::new());
     }
@@ -452,10 +477,10 @@ mod tests {
             .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
             .unwrap();
         let said = plan.figures.iter().find(|f| f.y.0.len() == 2).unwrap();
-        let mut estimates = PointEstimates::new();
+        let mut estimates = MetricEstimatesByPoint::new();
         for (i, point) in plan.points.iter().enumerate() {
             let more = if i + 1 == plan.points.len() { 0.5 } else { 0.0 };
-            let point = super::super::plan::to_row_point(point);
+            let point = super::super::plan::to_grid_point(point);
             for (metric, mean) in [("delay.p50", 1.0), ("delay.p95", 2.0)] {
                 let estimate = MeanEstimate { mean: mean + more, half_width: 0.0, n: 5 };
                 estimates.insert((point.clone(), metric.to_owned()), estimate);
@@ -463,17 +488,21 @@ mod tests {
         }
         let drawn = draw_figure(said, study.file(), &plan, &estimates, &RobustSummaries::new());
         assert_eq!(drawn.y.title, "delay.p50, delay.p95", "the first is not what the second is");
-        let found: Vec<String> = of_each_metric(said, study.file(), &drawn)
+        let found: Vec<String> = split_figure_by_metric(said, study.file(), &drawn)
             .iter()
-            .filter_map(|figure| derive_finding(figure, &FailedFractions::new()))
+            .filter_map(|figure| derive_finding(figure, &FailedDialogueFractions::new()))
             .map(|found| found.to_string())
             .collect();
         assert_eq!(found.len(), 2);
         assert!(
-            found[0].contains(": median delay of the completed dialogues ") && found[0].contains("1.00 s"),
+            found[0].starts_with("Median delay of the completed dialogues at ")
+                && found[0].contains("1.00 s"),
             "{found:?}"
         );
-        assert!(found[1].contains(": delay that 95 % of the completed dialogues stay below "), "{found:?}");
+        assert!(
+            found[1].starts_with("Delay that 95 % of the completed dialogues stay below at "),
+            "{found:?}"
+        );
         assert!(found[1].contains("2.00 s") && !found[1].contains("median"), "{found:?}");
         assert!(drawn.series.len().is_multiple_of(2) && !drawn.series.is_empty());
         for series in &drawn.series {

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use usher_observe::journal::RunJournal;
 use usher_observe::manifest::RunManifest;
-use usher_observe::{RowUnits, RunFileError, csv, file, parquet, summary};
+use usher_observe::{ResultRowUnits, RunFileError, csv, file, parquet, summary};
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 const JOURNAL: &str = "journal";
@@ -156,13 +156,13 @@ impl RunFolder {
     pub fn store_study(&self, study: &Study, asked: &RunRequest) -> Result<(), RunFileError> {
         let (resolved, outside) = study.resolved_text();
         let mut text = format!(
-            "# {} with all that its file named, as one file: run the folder above this one, or this file.\n\
-             # The file as it was written is {WRITTEN}.\n",
+            "# {} as one file, with all files that it names: run the folder above this one, or this file.\n\
+             # The original file is {WRITTEN}.\n",
             study.name()
         );
         for path in outside {
             text.push_str(&format!(
-                "# It still reads {}, which is not copied since it may be secret.\n",
+                "# It still reads {}, which may be secret and is not copied.\n",
                 path.display()
             ));
         }
@@ -215,7 +215,7 @@ impl RunFolder {
         results: &SweepResults,
         level: f64,
         manifest: &RunManifest,
-        units: &RowUnits,
+        units: &ResultRowUnits,
     ) -> Result<(), RunFileError> {
         let rows = &results.rows;
         let at = |name: &str| self.path.join(name);
@@ -273,8 +273,9 @@ impl RunRequest {
             return Ok(None);
         }
         let manifest = RunManifest::read_file(&path.join("manifest.json"))?;
-        let asked = serde_json::from_str(&file::read_file(&kept)?)
-            .map_err(|e| RunFileError::malformed_line(&kept, e.line(), e.to_string()))?;
+        let asked = serde_json::from_str(&file::read_file(&kept)?).map_err(|e| {
+            RunFileError::malformed_line(&kept, e.line(), format!("this is not a run of usher: {e}"))
+        })?;
         Ok(Some((path.join(STUDY).join(format!("{}.toml", manifest.study)), asked)))
     }
 }
@@ -331,7 +332,7 @@ fn file_checksum(file: &Path) -> std::io::Result<u64> {
 fn update_checksum(sum: u64, piece: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     let (words, rest) = piece.as_chunks();
-    // Byte by byte, the checksum took half the time of a short run.
+    // The sum takes whole words: byte by byte, it took half the time of a short run.
     let sum = words.iter().fold(sum, |sum, word| mix(sum, u64::from_be_bytes(*word)));
     if rest.is_empty() {
         return sum;

@@ -21,7 +21,7 @@ pub fn find_point<'a>(points: impl IntoIterator<Item = &'a GridPoint>, text: &st
         return Ok(place);
     }
     let mut left: Vec<usize> = (0..points.len()).collect();
-    for pair in split_pairs(text) {
+    for pair in split_axis_settings(text) {
         let Some((axis, value)) = pair.split_once('=').map(|(a, v)| (a.trim(), v.trim())) else {
             return Err(format!("\"{pair}\" is not axis=value, such as {}", example_key(&points)));
         };
@@ -56,7 +56,7 @@ pub fn find_point<'a>(points: impl IntoIterator<Item = &'a GridPoint>, text: &st
 }
 
 /// Splits the text at semicolons, or else at commas before another axis.
-fn split_pairs(text: &str) -> Vec<String> {
+fn split_axis_settings(text: &str) -> Vec<String> {
     let mut pairs: Vec<String> = Vec::new();
     let mark = if text.contains(';') { ';' } else { ',' };
     for part in text.split(mark).map(str::trim).filter(|p| !p.is_empty()) {

@@ -21,7 +21,7 @@ pub(super) fn fit_line(curve: &FigureSeries, [x, y]: [&FigureAxis; 2]) -> Option
     };
     let each = if x.unit.is_empty() { "for each".to_owned() } else { format!("for each {}", x.unit) };
     let name = format!(
-        "{} (line: {}{unit}, and {} ± {}{unit} {each}; {} % of the variance)",
+        "{} (line: {}{unit}, plus {} ± {}{unit} {each}; explains {} % of the variance)",
         curve.name,
         format_digits(line.at_zero * scale),
         format_digits(line.slope.mean * scale),
@@ -61,8 +61,8 @@ mod tests {
         let line =
             fit_line(&curve, [&FigureAxis::new("messages", ""), &FigureAxis::new("delay", "s")]).unwrap();
         assert_eq!(line.kind, SeriesKind::Fitted);
-        assert!(line.name.starts_with("delay (line: -1.00 ms, and 2.00 ± 0.00"), "{}", line.name);
-        assert!(line.name.ends_with(" ms for each; 100 % of the variance)"), "{}", line.name);
+        assert!(line.name.starts_with("delay (line: -1.00 ms, plus 2.00 ± 0.00"), "{}", line.name);
+        assert!(line.name.ends_with(" ms for each; explains 100 % of the variance)"), "{}", line.name);
         // From end to end in any order of the points.
         assert_eq!((line.points[0].x, line.points[1].x), (2.0, 6.0));
         assert!((line.points[1].mean - 0.011).abs() < 1e-12);

@@ -1,7 +1,7 @@
 //! Two runs in the same figures: each curve of the first beside its counterpart of the second.
 
-use super::moved::{RobustSummaries, robust_summaries};
-use super::report::{PointEstimates, draw_figure, is_of};
+use super::moved_means::{RobustSummaries, robust_summaries};
+use super::report::{MetricEstimatesByPoint, draw_figure, is_of};
 use usher_observe::ResultRow;
 use usher_observe::summary::summarise_rows;
 use usher_report::{FigureSeries, ReportFigure, ReportSection, SeriesKind};
@@ -10,7 +10,7 @@ use usher_scenario::model::{self, FigureKind, StudyFile};
 
 /// A run as the source of figures.
 #[derive(Clone, Copy, Debug)]
-pub struct OverlayRun<'a> {
+pub struct FigureSourceRun<'a> {
     /// Its study.
     pub file: &'a StudyFile,
     /// Its plan.
@@ -21,8 +21,8 @@ pub struct OverlayRun<'a> {
     pub name: &'a str,
 }
 
-impl OverlayRun<'_> {
-    fn gather_estimates(&self) -> (PointEstimates, RobustSummaries) {
+impl FigureSourceRun<'_> {
+    fn gather_estimates(&self) -> (MetricEstimatesByPoint, RobustSummaries) {
         let level = self.plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
         let summaries = summarise_rows(self.rows, level);
         let tails = robust_summaries(self.plan, &summaries, level);
@@ -41,24 +41,24 @@ impl OverlayRun<'_> {
 
 /// Returns the figures that both runs have, each with the curves of both. The second run's curves are hollow and dashed
 /// in the colours of their counterparts.
-pub fn overlay_runs(one: OverlayRun<'_>, other: OverlayRun<'_>) -> Vec<ReportSection> {
+pub fn overlay_run_figures(one: FigureSourceRun<'_>, other: FigureSourceRun<'_>) -> Vec<ReportSection> {
     let (of_one, of_other) = (one.gather_estimates(), other.gather_estimates());
     let section = |said: &model::StudyFigure| {
         let theirs = other.find_figure(&said.name)?;
         let mut drawn = draw_figure(said, one.file, one.plan, &of_one.0, &of_one.1);
         let further = draw_figure(theirs, other.file, other.plan, &of_other.0, &of_other.1);
-        lay_over(&mut drawn, further, other.name);
+        overlay_measured_series(&mut drawn, further, other.name);
         drawn.title = format!("{}: {}, and {}", drawn.title, one.name, other.name);
         let text =
-            format!("Filled markers are of {}, hollow ones and dashed lines of {}.", one.name, other.name);
+            format!("Filled markers show {}; hollow markers and dashed lines show {}.", one.name, other.name);
         Some(ReportSection { text, figures: vec![drawn], ..ReportSection::default() })
     };
     one.curve_figures().filter_map(section).collect()
 }
 
 /// Adds the measured series of one figure to another, at the positions that both have.
-fn lay_over(drawn: &mut ReportFigure, further: ReportFigure, name: &str) {
-    // Theory and reference curves are the same in both runs: they appear once.
+fn overlay_measured_series(drawn: &mut ReportFigure, further: ReportFigure, name: &str) {
+    // Show theory and reference curves once, because they are the same in both runs.
     for series in further.series.into_iter().filter(|s| s.kind.is_measured() && s.kind != SeriesKind::Box) {
         let (mut points, mut names) = (Vec::new(), Vec::new());
         for (i, point) in series.points.iter().enumerate() {
@@ -133,7 +133,7 @@ mod tests {
             ],
             ..ReportFigure::default()
         };
-        lay_over(&mut one, other, "B");
+        overlay_measured_series(&mut one, other, "B");
         assert_eq!(one.series.len(), 3, "what others measured, and a curve without a panel, are not drawn");
         let theirs = &one.series[2];
         assert_eq!((theirs.name.as_str(), theirs.kind), ("tcp (B)", SeriesKind::Other));

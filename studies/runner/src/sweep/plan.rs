@@ -1,13 +1,13 @@
 //! Converts a scenario's plan to the sweep over it.
 
-use super::{PointGoal, SweepPlan};
+use super::{PointStoppingPlan, SweepPlan};
 use std::collections::BTreeSet;
-use usher_observe::{GridPoint, ResultRow, RowUnits, StoppingRule};
+use usher_observe::{GridPoint, ResultRow, ResultRowUnits, StoppingRule};
 use usher_scenario::model::{ReplicationRule, StudyFile};
 use usher_scenario::{StudyPlan, metrics};
 
 /// Converts a plan's point to the point of rows.
-pub(super) fn to_row_point(point: &usher_scenario::PlanPoint) -> GridPoint {
+pub(super) fn to_grid_point(point: &usher_scenario::PlanPoint) -> GridPoint {
     GridPoint::new(point.settings.iter().map(|s| (s.axis.as_str(), s.text.as_str())))
 }
 
@@ -24,8 +24,8 @@ pub(super) fn stopping_rule(rule: &ReplicationRule) -> StoppingRule {
 impl SweepPlan {
     /// Creates the sweep over every point of a plan.
     pub fn from_plan(plan: &StudyPlan) -> Self {
-        let goals = plan.points.iter().map(|p| PointGoal {
-            point: to_row_point(p),
+        let goals = plan.points.iter().map(|p| PointStoppingPlan {
+            point: to_grid_point(p),
             stopping: stopping_rule(&p.scenario.run.replications),
             watched: vec![p.scenario.run.replications.metric.clone()],
         });
@@ -34,8 +34,8 @@ impl SweepPlan {
 }
 
 /// Returns the units of a plan's axes and of the metrics in these rows.
-pub fn collect_units(file: &StudyFile, plan: &StudyPlan, rows: &[ResultRow]) -> RowUnits {
-    let mut units = RowUnits::default();
+pub fn collect_units(file: &StudyFile, plan: &StudyPlan, rows: &[ResultRow]) -> ResultRowUnits {
+    let mut units = ResultRowUnits::default();
     for axis in &plan.axes {
         let numbers = axis.values.iter().map(|value| Some((value.text.clone(), value.number?)));
         if let (Some(unit), Some(numbers)) = (&axis.unit, numbers.collect::<Option<Vec<_>>>()) {

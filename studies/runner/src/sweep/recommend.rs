@@ -11,11 +11,11 @@ use usher_scenario::model::{ConfigValue, StudyFile, StudyRecommendation};
 use usher_scenario::{PlannedAxis, StudyPlan, metrics, reference};
 
 /// A metric's values by replication.
-type ReplicationValues = BTreeMap<u32, f64>;
+type ValuesByReplication = BTreeMap<u32, f64>;
 
 /// One recommendation: the setting, the choice there, and its certainty.
 #[derive(Clone, PartialEq, Debug)]
-pub struct AdviceEntry {
+pub struct RecommendationEntry {
     /// The other axes' values.
     pub point: GridPoint,
     /// The best value of the axis; `None` if none stays within the limit.
@@ -37,7 +37,7 @@ pub struct AdviceEntry {
 const INDIFFERENT: f64 = 0.05;
 
 /// Splits a point into its settings of the other axes and the text of the chosen axes.
-fn split_point(said: &StudyRecommendation, whole: &GridPoint) -> Option<(GridPoint, String)> {
+fn split_off_chosen_axes(said: &StudyRecommendation, whole: &GridPoint) -> Option<(GridPoint, String)> {
     let choose = &said.choose.0;
     let names: Option<Vec<&str>> = choose.iter().map(|axis| whole.get(axis)).collect();
     let at = choose.iter().fold(whole.clone(), |point, axis| point.without_axis(axis));
@@ -49,27 +49,27 @@ pub fn derive_advice(
     said: &StudyRecommendation,
     plan: &StudyPlan,
     results: &SweepResults,
-) -> Vec<AdviceEntry> {
+) -> Vec<RecommendationEntry> {
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
     let wanted =
         |metric: &str| metric == said.metric || said.limit.as_ref().is_some_and(|l| l.metric == metric);
     let limit = said.limit.as_ref().zip(plan.points.first());
     let limit = limit.map(|(limit, first)| (limit, reference::limit_range(limit, &first.scenario)));
-    let mut values: HashMap<(&GridPoint, &str), ReplicationValues> = HashMap::new();
+    let mut values: HashMap<(&GridPoint, &str), ValuesByReplication> = HashMap::new();
     for row in results.rows.iter().filter(|r| wanted(&r.metric)) {
         values.entry((&row.point, &row.metric)).or_default().insert(row.replication, row.value);
     }
     let of = |point: &GridPoint, metric: &str| values.get(&(point, metric)).cloned().unwrap_or_default();
     let estimate =
-        |v: &ReplicationValues| MeanEstimate::from_values(&v.values().copied().collect::<Vec<_>>(), level);
+        |v: &ValuesByReplication| MeanEstimate::from_values(&v.values().copied().collect::<Vec<_>>(), level);
     let mut places: Vec<(GridPoint, Vec<(String, GridPoint)>)> = Vec::new();
     let compared = |point: &&usher_scenario::PlanPoint| {
         let text = |axis: &str| point.axis_setting(axis).map_or("", |s| s.text.as_str());
         said.filter.iter().all(|(axis, value)| matches_setting(value, text(axis)))
     };
     for point in plan.points.iter().filter(compared) {
-        let whole = super::plan::to_row_point(point);
-        let Some((at, choice)) = split_point(said, &whole) else { continue };
+        let whole = super::plan::to_grid_point(point);
+        let Some((at, choice)) = split_off_chosen_axes(said, &whole) else { continue };
         match places.iter_mut().find(|(p, _)| *p == at) {
             Some((_, choices)) => choices.push((choice, whole)),
             None => places.push((at, vec![(choice, whole)])),
@@ -97,17 +97,17 @@ pub fn derive_advice(
             let names =
                 |choices: &[(String, GridPoint)]| choices.iter().map(|(name, _)| name.clone()).collect();
             let (within_limit, excluded) = (names(&kept), names(&out));
-            let mut measured: Vec<(String, ReplicationValues)> = kept
+            let mut measured: Vec<(String, ValuesByReplication)> = kept
                 .into_iter()
                 .map(|(name, p)| (name, of(&p, &said.metric)))
                 .filter(|(_, v)| !v.is_empty())
                 .collect();
-            let mean = |v: &ReplicationValues| estimate(v).mean;
+            let mean = |v: &ValuesByReplication| estimate(v).mean;
             measured.sort_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
             let best = measured.first().map(|(name, v)| (name.clone(), estimate(v)));
             let as_good = measured.iter().skip(1).filter(|(_, v)| {
                 let first = &measured[0].1;
-                // Only replications of the same index share their random streams.
+                // Pair replications by index, because only those of the same index share their random streams.
                 let pairs = first.iter().filter_map(|(r, a)| v.get(r).map(|b| (*a, *b)));
                 let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
                 let difference = paired_difference(&a, &b, level);
@@ -118,7 +118,7 @@ pub fn derive_advice(
                 .then(|| measured.last())
                 .flatten()
                 .map(|(name, v)| (name.clone(), mean(v) / mean(&measured[0].1)));
-            AdviceEntry { point: at, best, as_good, worst, within_limit, excluded, nearest }
+            RecommendationEntry { point: at, best, as_good, worst, within_limit, excluded, nearest }
         })
         .collect()
 }
@@ -136,7 +136,7 @@ pub(super) fn describe_advice(
         return Vec::new();
     }
     let decided = name_deciding_axes(said, plan, &advice);
-    let sentence = |a: AdviceEntry| {
+    let sentence = |a: RecommendationEntry| {
         let at: Vec<String> = a.point.axes().map(|(axis, value)| format!("{axis} {value}")).collect();
         let at = if at.is_empty() { String::new() } else { format!("At {}: ", at.join("; ")) };
         let Some((name, estimate)) = a.best else {
@@ -153,7 +153,7 @@ pub(super) fn describe_advice(
                 "{at}none is within the limit; nearest is {nearest} ({metric} {value}).{others}"
             ));
         };
-        // Names may contain commas.
+        // Separate names by semicolons, because a name may contain commas.
         let listed = |what: &str, names: &[String]| match names {
             [] => String::new(),
             names => format!(" {what}: {}.", names.join("; ")),
@@ -171,10 +171,14 @@ pub(super) fn describe_advice(
 
 /// Names another axis whose value alone decides whether a choice stays within the limit, one sentence each. Without it
 /// the limit would look like a fault of the choice.
-fn name_deciding_axes(said: &StudyRecommendation, plan: &StudyPlan, advice: &[AdviceEntry]) -> Vec<String> {
+fn name_deciding_axes(
+    said: &StudyRecommendation,
+    plan: &StudyPlan,
+    advice: &[RecommendationEntry],
+) -> Vec<String> {
     let named = |axis: &&PlannedAxis| axis.values.iter().any(|value| value.number.is_none());
     let others = plan.axes.iter().filter(|axis| !said.choose.0.contains(&axis.name)).filter(named);
-    // Each sentence, and the settings for which it holds.
+    // Each entry has a sentence and the settings for which it holds.
     let mut all: Vec<(String, Vec<String>)> = Vec::new();
     for axis in others {
         let mut rests: Vec<GridPoint> = Vec::new();
@@ -185,7 +189,7 @@ fn name_deciding_axes(said: &StudyRecommendation, plan: &StudyPlan, advice: &[Ad
         }
         for rest in rests {
             let there = || advice.iter().filter(|a| a.point.without_axis(&axis.name) == rest);
-            let with = |of: fn(&AdviceEntry) -> &Vec<String>, name: &String| -> Vec<&str> {
+            let with = |of: fn(&RecommendationEntry) -> &Vec<String>, name: &String| -> Vec<&str> {
                 let at = there().filter(|a| of(a).contains(name));
                 at.filter_map(|a| a.point.get(&axis.name)).collect()
             };
@@ -291,7 +295,7 @@ pub(super) fn build_recommendation_section(
             Some((name, times)) if times.is_finite() => {
                 (TableCell::from(name), TableCell::from(libm::round(times * 100.0) / 100.0))
             }
-            // A multiple of zero does not exist.
+            // If the best value is zero, no multiple of it exists.
             Some((name, _)) => (TableCell::from(name), TableCell::Empty),
             None => (TableCell::Empty, TableCell::Empty),
         };
@@ -312,16 +316,16 @@ pub(super) fn build_recommendation_section(
         };
         let bounds: Vec<String> =
             bound(&limit.least, "below").into_iter().chain(bound(&limit.most, "above")).collect();
-        format!(" What has {} {} is left out.", limit.metric, bounds.join(", or "))
+        format!(" Settings with {} {} are left out.", limit.metric, bounds.join(", or "))
     });
     ReportSection {
         title: said.title.clone(),
         text: format!(
-            "{} The smallest {} is best;{} as good is what the paired difference cannot tell from it, or what is \
-             within {} % of it.{limit}",
+            "{} The smallest {} is best.{} Settings are as good if their paired difference from it is not significant, \
+             or if they are within {} % of it.{limit}",
             said.caption,
             said.metric,
-            if said.limit.is_some() { " within the limit," } else { "" },
+            if said.limit.is_some() { " Only settings within the limit count." } else { "" },
             INDIFFERENT * 100.0
         )
         .trim()
@@ -334,7 +338,7 @@ pub(super) fn build_recommendation_section(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::RunFacts;
+    use crate::sweep::RunCostStats;
     use usher_observe::ResultRow;
     use usher_scenario::model::ConfigValue;
     use usher_scenario::{PlanOverrides, Study, StudyMode};
@@ -361,7 +365,7 @@ mod tests {
         SweepResults {
             rows,
             points: Vec::new(),
-            facts: RunFacts::default(),
+            facts: RunCostStats::default(),
             failures: Vec::new(),
             resumed: 0,
             broken: None,
@@ -374,11 +378,11 @@ mod tests {
         let study = Study::open("aaa-advice").unwrap();
         let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let said = &study.file().recommendations[0];
-        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
-        let place = |p: &GridPoint| split_point(said, p).unwrap().0;
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_grid_point).collect();
+        let place = |p: &GridPoint| split_off_chosen_axes(said, p).unwrap().0;
         let first = place(&whole[0]);
         let choices: Vec<&GridPoint> = whole.iter().filter(|p| place(p) == first).collect();
-        let name = |i: usize| split_point(said, choices[i]).unwrap().1;
+        let name = |i: usize| split_off_chosen_axes(said, choices[i]).unwrap().1;
         let delays = |i: usize, times: f64, more: f64, from: usize| {
             let values = CHANCE.iter().enumerate().skip(from);
             make_rows(choices[i], &said.metric, values.map(|(r, v)| (r as u32, v * times + more)))
@@ -423,7 +427,7 @@ mod tests {
         let study = Study::open("aaa-advice").unwrap();
         let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let mut said = study.file().recommendations[0].clone();
-        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_grid_point).collect();
         let radius = ["RADIUS, RFC 5080", "RADIUS, every 1 s"];
         let quick =
             |p: &GridPoint| if p.get("transport").is_some_and(|t| radius.contains(&t)) { 2.0 } else { 1.0 };
@@ -464,11 +468,11 @@ mod tests {
         let study = Study::open("aaa-advice").unwrap();
         let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let mut said = study.file().recommendations[0].clone();
-        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
-        let place = split_point(&said, &whole[0]).unwrap().0;
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_grid_point).collect();
+        let place = split_off_chosen_axes(&said, &whole[0]).unwrap().0;
         said.filter = place.axes().map(|(a, v)| (a.to_owned(), ConfigValue::Text(v.to_owned()))).collect();
-        let here = whole.iter().filter(|p| split_point(&said, p).unwrap().0 == place);
-        let names: Vec<String> = here.clone().map(|p| split_point(&said, p).unwrap().1).collect();
+        let here = whole.iter().filter(|p| split_off_chosen_axes(&said, p).unwrap().0 == place);
+        let names: Vec<String> = here.clone().map(|p| split_off_chosen_axes(&said, p).unwrap().1).collect();
         assert!(names.len() > 2 && names.iter().any(|name| name.contains(", ")), "{names:?}");
         let all: Vec<ResultRow> =
             here.flat_map(|p| make_rows(p, &said.metric, [(0, 2.0), (1, 2.0)])).collect();
@@ -484,14 +488,14 @@ mod tests {
     }
 
     /// The template's advice, with shares within 5 s by protocol and Nagle's algorithm.
-    fn of_template(within: impl Fn(&str, &str) -> f64) -> Vec<String> {
+    fn derive_template_advice(within: impl Fn(&str, &str) -> f64) -> Vec<String> {
         let template = usher_scenario::TEMPLATES.iter().find(|template| template.kind == "eap").unwrap();
         let study = Study::parse("t", "t.toml", template.text).unwrap();
         let mut overrides = PlanOverrides::default();
         overrides.add_setting("loss=3 %").unwrap();
         let plan = study.build_plan(StudyMode::Default, &overrides).unwrap();
         let of = |point: &usher_scenario::PlanPoint| {
-            let whole = crate::sweep::plan::to_row_point(point);
+            let whole = crate::sweep::plan::to_grid_point(point);
             let share = within(whole.get("protocol").unwrap(), whole.get("nagle").unwrap());
             [make_rows(&whole, "within(5 s)", [(0, share)]), make_rows(&whole, "delay.p99", [(0, 1.0)])]
                 .concat()
@@ -505,20 +509,23 @@ mod tests {
 
     #[test]
     fn a_second_setting_that_decides_is_named() {
-        let found = of_template(|protocol, nagle| match (protocol, nagle) {
+        let found = derive_template_advice(|protocol, nagle| match (protocol, nagle) {
             ("Diameter/SCTP", "on") | ("RADIUS", _) => 0.8,
             _ => 1.0,
         });
         let decides = "Nagle's algorithm decides for Diameter/SCTP: within the limit with off, not with on (at loss 3 %).";
         assert_eq!((found.len(), found[2].as_str()), (3, decides), "{found:?}");
         // If the setting changes nothing, there is no sentence.
-        assert_eq!(of_template(|protocol, _| if protocol == "RADIUS" { 0.8 } else { 1.0 }).len(), 2);
+        assert_eq!(
+            derive_template_advice(|protocol, _| if protocol == "RADIUS" { 0.8 } else { 1.0 }).len(),
+            2
+        );
     }
 
     #[test]
     fn the_choice_nearest_to_a_limit_that_none_keeps_is_named() {
         let share = |protocol: &str| if protocol == "RadSec" { 0.979 } else { 0.9 };
-        let found = of_template(|protocol, _| share(protocol));
+        let found = derive_template_advice(|protocol, _| share(protocol));
         let nearest =
             "none is within the limit; nearest is RadSec (within(5 s) 97.9 %). Farther from it: RADIUS; ";
         assert!(found.len() == 2 && found.iter().all(|line| line.contains(nearest)), "{found:?}");
@@ -529,7 +536,7 @@ mod tests {
         let study = Study::open("aaa-advice").unwrap();
         let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let said = &study.file().recommendations[0];
-        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_row_point).collect();
+        let whole: Vec<GridPoint> = plan.points.iter().map(crate::sweep::plan::to_grid_point).collect();
         for others in [0.0, 1.0] {
             let of = |(i, p): (usize, &GridPoint)| {
                 let value = if i == 0 { 0.0 } else { others };
@@ -550,8 +557,8 @@ mod tests {
         let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
         let mut said = study.file().recommendations[0].clone();
         said.choose.0.insert(0, "delay".to_owned());
-        let whole = crate::sweep::plan::to_row_point(&plan.points[0]);
-        let (at, choice) = split_point(&said, &whole).unwrap();
+        let whole = crate::sweep::plan::to_grid_point(&plan.points[0]);
+        let (at, choice) = split_off_chosen_axes(&said, &whole).unwrap();
         assert_eq!(choice, "1 ms, RADIUS, RFC 5080");
         assert_eq!((at.get("delay"), at.get("transport")), (None, None));
         assert_eq!((at.get("loss"), at.get("rate")), (whole.get("loss"), whole.get("rate")));

@@ -1,8 +1,8 @@
 //! Builds a sweep's report from its rows: the study's figures, a table of all points, and notes.
 
-use super::moved::{RobustSummaries, robust_summaries, with_ends};
+use super::moved_means::{RobustSummaries, robust_summaries, with_ends};
 use super::samples::{self, DialogueSamples};
-use super::{FailureSummary, SweepResults, UnstableMeans, finding, line, recommend};
+use super::{DialogueFailureSummary, SweepResults, UnstableMeanSummary, finding, line, recommend};
 use std::collections::HashMap;
 use usher_observe::manifest::RunManifest;
 use usher_observe::row::format_number;
@@ -12,19 +12,19 @@ use usher_report::{
     FigureAxis, FigurePanel, FigureSeries, HtmlReport, ReportColumn, ReportFigure, ReportSection,
     ReportTable, RerunCommand, SeriesKind, TableCell,
 };
-use usher_scenario::model::{self, ConfigValue, PointStatistic, StudyFile};
+use usher_scenario::model::{self, ConfigValue, StudyFile, SweepPointStatistic};
 use usher_scenario::units::Quantity;
 use usher_scenario::{StudyPlan, metrics, reference};
 
 /// Estimates by point and metric.
-pub(super) type PointEstimates = HashMap<(GridPoint, String), MeanEstimate>;
+pub(super) type MetricEstimatesByPoint = HashMap<(GridPoint, String), MeanEstimate>;
 
 /// Values of replications by point and metric.
-type PointValues = HashMap<(GridPoint, String), Vec<f64>>;
+type ReplicationValuesByPoint = HashMap<(GridPoint, String), Vec<f64>>;
 
 /// The report's first sentence if its rows are complete but the runs for the rest of it were interrupted.
 pub const CUT_SHORT: &str =
-    "These results are partial: the rows are complete, what is drawn of single dialogues is not.";
+    "These results are partial: the rows are complete, but the figures of single dialogues are not.";
 
 /// Builds the report of a run from its rows and its dialogue samples. `rerun` returns the command line that runs one
 /// point again.
@@ -39,11 +39,11 @@ pub fn build_report(
     let level = plan.points.first().map_or(0.95, |p| p.scenario.run.replications.confidence.get());
     let summaries = summarise_rows(&results.rows, level);
     let tails = robust_summaries(plan, &summaries, level);
-    let values: PointValues = summaries
+    let values: ReplicationValuesByPoint = summaries
         .iter()
         .map(|s| ((s.point.clone(), s.metric.to_string()), s.values.iter().map(|(_, v)| *v).collect()))
         .collect();
-    let estimates: PointEstimates =
+    let estimates: MetricEstimatesByPoint =
         summaries.into_iter().map(|s| ((s.point, s.metric.as_ref().to_owned()), s.estimate)).collect();
     let drawn: Vec<(&model::StudyFigure, ReportFigure)> = plan
         .figures
@@ -51,9 +51,10 @@ pub fn build_report(
         .filter(|f| is_of(f, plan))
         .map(|f| match f.kind {
             model::FigureKind::Curve => (f, draw_figure(f, file, plan, &estimates, &tails)),
-            model::FigureKind::Box => {
-                (f, draw_boxes(f, draw_figure(f, file, plan, &estimates, &tails), plan, &values, &estimates))
-            }
+            model::FigureKind::Box => (
+                f,
+                draw_box_figure(f, draw_figure(f, file, plan, &estimates, &tails), plan, &values, &estimates),
+            ),
             model::FigureKind::Cdf | model::FigureKind::Time => (f, of_dialogues(f, file, plan, samples)),
         })
         .filter(|(_, figure)| !figure.series.is_empty())
@@ -77,8 +78,8 @@ pub fn build_report(
     sections.push(ReportSection {
         title: "All points".to_owned(),
         text: format!(
-            "Means with their {} % confidence intervals; in parentheses, replications. Where one replication moves a \
-             mean, the median stands below it, with the interval of its order statistics: that is the one to look at.",
+            "Means with their {} % confidence intervals; in parentheses, the number of replications. Where one \
+             replication moves a mean, use the median below it, with the interval of its order statistics.",
             format_number(level * 100.0)
         ),
         figures: Vec::new(),
@@ -89,14 +90,14 @@ pub fn build_report(
         question: file.question.clone(),
         findings,
         description: file.description.clone(),
-        partial: partial_notice(results, samples),
+        partial: describe_partial_run(results, samples),
         summary: None,
         warnings: plan
             .warnings
             .iter()
             .map(|warning| warning.message.clone())
-            .chain(FailureSummary::from_results(plan, results).iter().map(ToString::to_string))
-            .chain(UnstableMeans::from_results(plan, results).iter().map(ToString::to_string))
+            .chain(DialogueFailureSummary::from_results(plan, results).iter().map(ToString::to_string))
+            .chain(UnstableMeanSummary::from_results(plan, results).iter().map(ToString::to_string))
             .collect(),
         sections,
         ladders: Vec::new(),
@@ -111,12 +112,12 @@ pub fn build_report(
     }
 }
 
-fn partial_notice(results: &SweepResults, samples: &DialogueSamples) -> Option<String> {
+fn describe_partial_run(results: &SweepResults, samples: &DialogueSamples) -> Option<String> {
     let complete = results.points.iter().filter(|p| p.complete).count();
     let points = (!results.complete).then(|| {
         format!("These results are partial: {complete} of {} points are complete.", results.points.len())
     });
-    points.or_else(|| samples.is_cut_short().then(|| CUT_SHORT.to_owned()))
+    points.or_else(|| samples.was_sampling_interrupted().then(|| CUT_SHORT.to_owned()))
 }
 
 fn collect_notes(results: &SweepResults) -> Vec<String> {
@@ -135,8 +136,8 @@ fn collect_notes(results: &SweepResults) -> Vec<String> {
     let wide: Vec<_> = results.points.iter().filter(|p| p.complete && !p.converged).collect();
     if let Some(first) = wide.first() {
         notes.push(format!(
-            "{} of {} points came to their limit of replications before the precision asked for ({} was one): \
-             look at their intervals.",
+            "{} of {} points reached their limit of replications before the requested precision (for example {}): \
+             check their intervals.",
             wide.len(),
             results.points.len(),
             super::key::format_point(&first.point)
@@ -169,25 +170,25 @@ pub(super) fn is_at(said: &model::StudyFigure, point: &usher_scenario::PlanPoint
 }
 
 /// Draws a figure whose points are boxes of their replications.
-fn draw_boxes(
+fn draw_box_figure(
     said: &model::StudyFigure,
     drawn: ReportFigure,
     plan: &StudyPlan,
-    values: &PointValues,
-    estimates: &PointEstimates,
+    values: &ReplicationValuesByPoint,
+    estimates: &MetricEstimatesByPoint,
 ) -> ReportFigure {
     let mut drawn = ReportFigure {
         series: drawn.series.into_iter().map(|s| FigureSeries { kind: SeriesKind::Box, ..s }).collect(),
         ..drawn
     };
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
-        let Some((name, x)) = locate_value(said, plan, estimates, point, metric) else { continue };
+        let Some((name, x)) = locate_figure_value(said, plan, estimates, point, metric) else { continue };
         let series = drawn.series.iter_mut().find(|s| s.name == name);
         let at = series.and_then(|s| s.points.iter_mut().find(|p| p.x == x));
         if let (Some(at), Some(values)) =
-            (at, values.get(&(super::plan::to_row_point(point), metric.clone())))
+            (at, values.get(&(super::plan::to_grid_point(point), metric.clone())))
         {
-            *at = usher_report::SeriesPoint::of_box(x, values);
+            *at = usher_report::SeriesPoint::from_box_values(x, values);
         }
     }
     drawn
@@ -226,7 +227,7 @@ fn compose_figure_text(said: &model::StudyFigure, figure: &ReportFigure) -> Stri
             let at = match figure.x.categories.get(p.x as usize) {
                 Some(name) => name.clone(),
                 None => {
-                    // Along an axis x is a mean.
+                    // If points are averaged along an axis, x is a mean and is rounded.
                     let x = if said.along.is_some() {
                         finding::format_significant(p.x, f64::NAN)
                     } else {
@@ -245,8 +246,8 @@ fn compose_figure_text(said: &model::StudyFigure, figure: &ReportFigure) -> Stri
             String::new()
         };
         text.push(format!(
-            "One replication moves the mean at {} of {of} points, whose markers are hollow. Means are not to be trusted \
-             there, medians are: {named}{more}.",
+            "One replication moves the mean at {} of {of} points, which have hollow markers. Do not trust their means \
+             but their medians: {named}{more}.",
             moved.len()
         ));
     }
@@ -264,7 +265,7 @@ pub(super) fn draw_figure(
     said: &model::StudyFigure,
     file: &StudyFile,
     plan: &StudyPlan,
-    estimates: &PointEstimates,
+    estimates: &MetricEstimatesByPoint,
     tails: &RobustSummaries,
 ) -> ReportFigure {
     let axis = plan.axes.iter().find(|a| a.name == said.x);
@@ -282,22 +283,22 @@ pub(super) fn draw_figure(
     let y = metrics::find_metric(first, file);
     let about = match (y, said.y.0.len()) {
         (Some(metric), 1) => metric.axis_title(first),
-        // Several metrics have no common name: list their names.
+        // Several metrics have no common name, so list the name of each.
         _ => said.y.0.join(", "),
     };
-    let medians = said.statistic == PointStatistic::Median;
+    let medians = said.statistic == SweepPointStatistic::Median;
     let title = said.y_title.clone().unwrap_or(about);
     let title = if medians { format!("{title}, median of the replications") } else { title };
     let shares = said.y.0.iter().all(|y| metrics::find_metric(y, file).is_some_and(|m| m.share));
-    let y = FigureAxis::new(title, y.map_or("", |m| m.unit)).of_shares(shares);
+    let y = FigureAxis::new(title, y.map_or("", |m| m.unit)).with_shares(shares);
     let log = |axis: FigureAxis, on: bool| if on { axis.with_log_scale() } else { axis };
 
     let mut series: Vec<FigureSeries> = Vec::new();
     let mut parts: Vec<Vec<String>> = Vec::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
         let text = |axis: &str| point.axis_setting(axis).map_or("", |s| s.text.as_str());
-        let Some((name, x)) = locate_value(said, plan, estimates, point, metric) else { continue };
-        let at = (super::plan::to_row_point(point), metric.clone());
+        let Some((name, x)) = locate_figure_value(said, plan, estimates, point, metric) else { continue };
+        let at = (super::plan::to_grid_point(point), metric.clone());
         let Some(estimate) = estimates.get(&at) else { continue };
         if let Some(exact) =
             said.analytic.and_then(|form| usher_theory::closed_form_value(form, &point.scenario))
@@ -307,7 +308,7 @@ pub(super) fn draw_figure(
             match series.iter_mut().find(|s| s.name == name) {
                 Some(known) => known.points.push(drawn),
                 None => {
-                    parts.push(curve_parts(said, point, metric, " (closed form)"));
+                    parts.push(curve_name_parts(said, point, metric, " (closed form)"));
                     series.push(FigureSeries {
                         name,
                         kind: SeriesKind::Analytic,
@@ -334,7 +335,7 @@ pub(super) fn draw_figure(
                 known.names.extend(called);
             }
             None => {
-                parts.push(curve_parts(said, point, metric, ""));
+                parts.push(curve_name_parts(said, point, metric, ""));
                 let names = called.into_iter().collect();
                 let kind = if medians { SeriesKind::Median } else { SeriesKind::Measured };
                 series.push(FigureSeries { name, kind, points: vec![drawn], names });
@@ -372,7 +373,7 @@ const TOGETHER: usize = 6;
 
 /// Returns the parts of a curve's name: the value of each series axis, and the metric if there are several. The last
 /// part distinguishes a closed form from the measurements beside it.
-pub(super) fn curve_parts(
+pub(super) fn curve_name_parts(
     said: &model::StudyFigure,
     point: &usher_scenario::PlanPoint,
     metric: &str,
@@ -402,7 +403,7 @@ fn divide_into_panels(series: &[FigureSeries], parts: &[Vec<String>]) -> Vec<Fig
         values.len()
     };
     let bearable = (0..axes).filter(|axis| (2..=TOGETHER + 1).contains(&distinct(*axis)));
-    // The first of equals: a study names the compared axis first.
+    // Of axes with equally many values, take the first: a study names the compared axis first.
     let Some(compared) = bearable.rev().max_by_key(|axis| distinct(*axis)) else { return Vec::new() };
     let mut panels: Vec<FigurePanel> = Vec::new();
     for (i, parts) in parts.iter().enumerate() {
@@ -426,7 +427,7 @@ fn reference_series(
 ) -> FigureSeries {
     let values = axis_settings(said, axis);
     let numbers: Option<Vec<f64>> = values.iter().map(|v| v.number).collect();
-    let place = |p: &reference::ReferenceValue| match &numbers {
+    let place = |p: &reference::ReferenceSeriesPoint| match &numbers {
         Some(numbers) => {
             let least = numbers.iter().copied().reduce(f64::min)?;
             let most = numbers.iter().copied().reduce(f64::max)?;
@@ -463,10 +464,10 @@ pub(super) fn axis_settings<'a>(
 }
 
 /// Returns the position of a point's value: the series' name and x. `None` if the figure does not show the point.
-pub(super) fn locate_value(
+pub(super) fn locate_figure_value(
     said: &model::StudyFigure,
     plan: &StudyPlan,
-    estimates: &PointEstimates,
+    estimates: &MetricEstimatesByPoint,
     point: &usher_scenario::PlanPoint,
     metric: &str,
 ) -> Option<(String, f64)> {
@@ -475,7 +476,7 @@ pub(super) fn locate_value(
         return None;
     }
     let x = if said.along.is_some() {
-        estimates.get(&(super::plan::to_row_point(point), said.x.clone()))?.mean
+        estimates.get(&(super::plan::to_grid_point(point), said.x.clone()))?.mean
     } else {
         let at = point.axis_setting(&said.x)?;
         let values = axis_settings(said, plan.axes.iter().find(|a| a.name == said.x));
@@ -492,7 +493,7 @@ pub(super) fn locate_value(
 fn build_points_table(
     file: &StudyFile,
     plan: &StudyPlan,
-    estimates: &PointEstimates,
+    estimates: &MetricEstimatesByPoint,
     tails: &RobustSummaries,
 ) -> ReportTable {
     let mut shown: Vec<&str> = plan.figures.iter().flat_map(|f| f.y.0.iter().map(String::as_str)).collect();
@@ -512,7 +513,7 @@ fn build_points_table(
     let unit = |name: &str| metrics::find_metric(name, file).map_or("", |m| m.unit);
     let columns = axes.chain(names.iter().map(|name| ReportColumn::new(*name, unit(name)))).collect();
     let rows = plan.points.iter().map(|p| {
-        let point = super::plan::to_row_point(p);
+        let point = super::plan::to_grid_point(p);
         let settings = p.settings.iter().map(|s| TableCell::from(s.text.as_str()));
         let values = names.iter().map(|name| {
             let at = (point.clone(), (*name).to_owned());
@@ -530,7 +531,7 @@ fn build_points_table(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::finding::{FailedFractions, derive_finding};
+    use crate::sweep::finding::{FailedDialogueFractions, derive_finding};
 
     #[test]
     fn figures_hold_axes_by_value_not_by_spelling() {
@@ -566,10 +567,10 @@ mod tests {
             .build_plan(usher_scenario::StudyMode::Quick, &usher_scenario::PlanOverrides::default())
             .unwrap();
         let said = plan.figures.iter().find(|f| f.along.is_some()).unwrap();
-        let mut estimates = PointEstimates::new();
+        let mut estimates = MetricEstimatesByPoint::new();
         // Further along the axis there are fewer failures and longer delays: the order is not ascending x.
         for (i, point) in plan.points.iter().enumerate() {
-            let point = super::super::plan::to_row_point(point);
+            let point = super::super::plan::to_grid_point(point);
             let estimate = |mean| MeanEstimate { mean, half_width: 0.0, n: 5 };
             estimates.insert((point.clone(), "failures".to_owned()), estimate(0.5 - 0.01 * i as f64));
             estimates.insert((point, said.y.0[0].clone()), estimate(1.0 + i as f64));
@@ -599,14 +600,14 @@ mod tests {
     }
 
     /// Rows of a delay at each point: calm ones, and at the last point one replication that moves the mean.
-    fn heavy_tailed_estimates(plan: &StudyPlan) -> (PointEstimates, RobustSummaries) {
+    fn heavy_tailed_estimates(plan: &StudyPlan) -> (MetricEstimatesByPoint, RobustSummaries) {
         let mut rows = Vec::new();
         for (i, point) in plan.points.iter().enumerate() {
             let last = if i + 1 == plan.points.len() { 29.0 } else { 2.0 };
             for (replication, value) in (0..).zip([1.0, 1.0, 2.0, 1.0, 2.0, last]) {
                 rows.push(usher_observe::ResultRow {
                     study: "t".into(),
-                    point: super::super::plan::to_row_point(point),
+                    point: super::super::plan::to_grid_point(point),
                     replication,
                     metric: "delay.mean".into(),
                     value,
@@ -635,8 +636,8 @@ mod tests {
             point.x = 0.123_456_789;
         }
         assert!(compose_figure_text(&along, &measured).contains(" at 0.123 %: median"));
-        let found = derive_finding(&drawn, &FailedFractions::new()).unwrap().to_string();
-        assert!(found.contains("which one replication moves (median"), "{found}");
+        let found = derive_finding(&drawn, &FailedDialogueFractions::new()).unwrap().to_string();
+        assert!(found.contains("but one replication moves this mean: median"), "{found}");
         let table = build_points_table(study.file(), &plan, &estimates, &tails);
         let moved = table.rows.iter().flatten().filter(|c| matches!(c, TableCell::Moved(..))).count();
         assert_eq!(moved, 1);
@@ -653,7 +654,7 @@ mod tests {
         }
         assert!(drawn.series.iter().all(|s| s.kind == SeriesKind::Median));
         assert!(!compose_figure_text(&plan.figures[0], &drawn).contains("One replication"));
-        let found = derive_finding(&drawn, &FailedFractions::new()).unwrap().to_string();
+        let found = derive_finding(&drawn, &FailedDialogueFractions::new()).unwrap().to_string();
         assert!(found.contains(" to 29"), "{found}");
     }
 
@@ -672,7 +673,9 @@ mod tests {
         assert_eq!((p.x, p.mean, p.low, p.high, p.n), (0.0, 0.02, 0.01, 0.03, 7));
         assert!(compose_figure_text(said, &drawn).ends_with("ns-2: Measured."));
         // A finding covers only the run's own results.
-        assert!(!derive_finding(&drawn, &FailedFractions::new()).unwrap().to_string().contains("ns-2"));
+        assert!(
+            !derive_finding(&drawn, &FailedDialogueFractions::new()).unwrap().to_string().contains("ns-2")
+        );
     }
 
     #[test]

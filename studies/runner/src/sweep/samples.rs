@@ -1,9 +1,9 @@
 //! Single dialogues for figures of their distribution and time course. The first replication of a point runs again to
 //! sample them.
 
-use super::report::curve_parts;
+use super::report::curve_name_parts;
 use super::{RunError, report};
-use crate::world::{ScenarioRun, WorldError};
+use crate::world::{ScenarioRun, ScenarioRunError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,13 +35,13 @@ pub struct DialogueSamples {
 
 impl DialogueSamples {
     /// True if an interrupt left points out.
-    pub fn is_cut_short(&self) -> bool {
+    pub fn was_sampling_interrupted(&self) -> bool {
         self.cut_short
     }
 }
 
 /// Runs the first replication of each point that a figure of single dialogues shows. After `interrupt` is set, the
-/// running replication ends early and no other starts; [`is_cut_short`](DialogueSamples::is_cut_short) tells.
+/// running replication ends early and no other starts; [`was_sampling_interrupted`](DialogueSamples::was_sampling_interrupted) tells.
 ///
 /// # Errors
 /// A point cannot be run.
@@ -58,11 +58,11 @@ pub fn sample_dialogues(plan: &StudyPlan, interrupt: &Arc<AtomicBool>) -> Result
             samples.cut_short = true;
             break;
         }
-        let world = ScenarioRun::new_observed(&point.scenario, point.replication_seed(0), None)
+        let world = ScenarioRun::observe_on_simulator(&point.scenario, point.replication_seed(0), None)
             .map_err(RunError::new)?;
         let watched = match world.with_stop_flag(Some(interrupt)).run_to_end() {
             Ok(result) => result.watched,
-            Err(WorldError::Stopped) => {
+            Err(ScenarioRunError::Stopped) => {
                 samples.cut_short = true;
                 break;
             }
@@ -97,7 +97,7 @@ pub(super) fn draw_curves(
             FigureKind::Time => delay_over_time(&of, point.scenario.run.duration.get().as_secs_f64()),
             _ => delay_distribution(&of),
         };
-        let parts = curve_parts(said, point, metric, "");
+        let parts = curve_name_parts(said, point, metric, "");
         let name = match said.series.is_empty() {
             true => metric.to_owned(),
             false => parts[..said.series.len()].join(", "),
@@ -140,13 +140,16 @@ fn delay_over_time(samples: &[&DialogueSample], duration: f64) -> Vec<SeriesPoin
 pub(super) fn dialogue_figure_text(said: &model::StudyFigure) -> &'static str {
     match said.kind {
         FigureKind::Cdf => {
-            "Of the dialogues of each point's first replication that ended; those that failed were not done within any time."
+            "The dialogues of each point's first replication that ended. Failed dialogues count as not done within any \
+             time."
         }
         FigureKind::Time => {
-            "Of the dialogues of each point's first replication that ended well, by when they began, in fifty parts of the counted time."
+            "The successful dialogues of each point's first replication, by their start in fifty parts of the counted \
+             time."
         }
         FigureKind::Box => {
-            "Boxes are from the lower to the upper quartile of the replications, with their median; lines reach to the smallest and the largest."
+            "Boxes reach from the lower to the upper quartile of the replications, with the median; lines reach to the \
+             smallest and the largest."
         }
         FigureKind::Curve => "",
     }
@@ -162,7 +165,7 @@ pub(super) fn dialogue_axes(
     let title = |default: &str| said.y_title.clone().unwrap_or_else(|| default.to_owned());
     let [x, y] = match said.kind {
         FigureKind::Time => [("beginning of the dialogue", "s"), ("mean delay", unit)],
-        _ => [("delay", unit), ("dialogues done within it", "%")],
+        _ => [("delay", unit), ("dialogues done within this delay", "%")],
     };
     [usher_report::FigureAxis::new(x.0, x.1), usher_report::FigureAxis::new(title(y.0), y.1)]
 }
@@ -171,22 +174,23 @@ pub(super) fn dialogue_axes(
 mod tests {
     use super::*;
 
-    fn make_sample(began: f64, delay: Option<f64>) -> DialogueSample {
+    fn test_dialogue_sample(began: f64, delay: Option<f64>) -> DialogueSample {
         DialogueSample { workload: String::new(), start_seconds: began, delay }
     }
 
     #[test]
     fn a_distribution_counts_those_that_failed() {
         let samples = [
-            make_sample(0.0, Some(3.0)),
-            make_sample(0.0, Some(1.0)),
-            make_sample(0.0, None),
-            make_sample(0.0, Some(2.0)),
+            test_dialogue_sample(0.0, Some(3.0)),
+            test_dialogue_sample(0.0, Some(1.0)),
+            test_dialogue_sample(0.0, None),
+            test_dialogue_sample(0.0, Some(2.0)),
         ];
         let got: Vec<(f64, f64)> =
             delay_distribution(&samples.iter().collect::<Vec<_>>()).iter().map(|p| (p.x, p.mean)).collect();
         assert_eq!(got, [(1.0, 0.0), (1.0, 25.0), (2.0, 50.0), (3.0, 75.0)]);
-        let many: Vec<DialogueSample> = (0..5000).map(|i| make_sample(0.0, Some(f64::from(i)))).collect();
+        let many: Vec<DialogueSample> =
+            (0..5000).map(|i| test_dialogue_sample(0.0, Some(f64::from(i)))).collect();
         let curve = delay_distribution(&many.iter().collect::<Vec<_>>());
         assert!(curve.len() <= CURVE + 2);
         assert_eq!(curve.last().map(|p| (p.x, p.mean)), Some((4999.0, 100.0)));
@@ -196,10 +200,10 @@ mod tests {
     #[test]
     fn a_course_is_of_when_dialogues_began() {
         let samples = [
-            make_sample(0.5, Some(1.0)),
-            make_sample(1.9, Some(3.0)),
-            make_sample(99.0, Some(5.0)),
-            make_sample(3.0, None),
+            test_dialogue_sample(0.5, Some(1.0)),
+            test_dialogue_sample(1.9, Some(3.0)),
+            test_dialogue_sample(99.0, Some(5.0)),
+            test_dialogue_sample(3.0, None),
         ];
         let got: Vec<(f64, f64)> = delay_over_time(&samples.iter().collect::<Vec<_>>(), 100.0)
             .iter()

@@ -6,8 +6,8 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use usher_core::Seed;
-use usher_observe::manifest::{MachineInfo, RunManifest};
-use usher_observe::{RowUnits, RunFileError, journal::RunJournal};
+use usher_observe::manifest::{RunHostInfo, RunManifest};
+use usher_observe::{ResultRowUnits, RunFileError, journal::RunJournal};
 
 /// A test's own folder, removed at its end.
 struct TempDir(PathBuf);
@@ -67,7 +67,7 @@ impl ReplicationRunner for MockRunner {
             .push(("delay.p99".to_owned(), if task.replication == 1 { f64::NAN } else { rng.sample_unit() }));
         Ok(ReplicationOutcome {
             metrics,
-            facts: RunFacts {
+            facts: RunCostStats {
                 packet_hops: 7,
                 wall_s: 0.5,
                 peak_rss_bytes: 100 + u64::from(runs),
@@ -80,7 +80,7 @@ impl ReplicationRunner for MockRunner {
 }
 
 fn test_sweep() -> SweepPlan {
-    let goal = |i: u32| PointGoal {
+    let goal = |i: u32| PointStoppingPlan {
         point: GridPoint::new([
             ("loss", format!("{} %", i % 4)),
             ("transport", if i < 4 { "tcp" } else { "udp" }.into()),
@@ -99,7 +99,7 @@ fn test_manifest(results: &SweepResults) -> RunManifest {
         mode: "quick".into(),
         parameters: BTreeMap::new(),
         plan_hash: "abc".into(),
-        host: MachineInfo { kernel: String::new(), cpu: String::new(), cores: 1 },
+        host: RunHostInfo { kernel: String::new(), cpu: String::new(), cores: 1 },
         started: String::new(),
         elapsed_s: 0.0,
         points: results.points.len() as u64,
@@ -115,7 +115,7 @@ fn run_and_write(path: &Path, runner: &MockRunner, jobs: usize, interrupt: &Atom
     let mut folder = RunFolder::open(path, &sweep.plan, "build", false).unwrap();
     let options = SweepOptions { jobs, interrupt, watch: &(), captures: None };
     let results = execute_sweep(&sweep, runner, folder.journal(), options);
-    folder.write_results(&results, 0.95, &test_manifest(&results), &RowUnits::default()).unwrap();
+    folder.write_results(&results, 0.95, &test_manifest(&results), &ResultRowUnits::default()).unwrap();
     results
 }
 
@@ -294,7 +294,7 @@ proptest! {
             (0..8).flat_map(|i| schedule.counted_outcomes(i).map(move |(r, _)| (i, r)).collect::<Vec<_>>()).collect()
         };
         let mut alone = SweepSchedule::new(&sweep.goals);
-        while let Some(task) = alone.start_next(1) {
+        while let Some(task) = alone.start_next_replication(1) {
             alone.finish_replication(task.0, task.1, outcome(task));
         }
         let mut crowd = SweepSchedule::new(&sweep.goals);
@@ -302,7 +302,7 @@ proptest! {
         let mut order = order.into_iter().cycle();
         loop {
             while running.len() < workers {
-                let Some(task) = crowd.start_next(workers as u32) else { break };
+                let Some(task) = crowd.start_next_replication(workers as u32) else { break };
                 running.push(task);
             }
             if running.is_empty() {
@@ -319,7 +319,7 @@ proptest! {
 #[test]
 fn what_is_expected_follows_what_stopped() {
     let expected = ReplicationForecast { points: 10, fewest: 50 };
-    assert_eq!(expected.forecast_replications(0, 0), 50);
-    assert_eq!(expected.forecast_replications(2, 20), 100);
-    assert_eq!(expected.forecast_replications(10, 70), 70);
+    assert_eq!(expected.forecast_total_replications(0, 0), 50);
+    assert_eq!(expected.forecast_total_replications(2, 20), 100);
+    assert_eq!(expected.forecast_total_replications(10, 70), 70);
 }

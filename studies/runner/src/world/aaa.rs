@@ -1,25 +1,25 @@
 //! The AAA server on a simulated host, with its store and workers: the service of `usher aaa serve` by its
 //! configuration, or a workload's own server.
 
-use super::error::WorldError;
+use super::error::ScenarioRunError;
 use super::helpers::WorkerPool;
-use super::machine::{EventOrJob, HostAddress, MachineEndpoint};
+use super::machine::{HostAddress, MachineEventOrJob, MachineSockets};
 use super::plan::NetworkPlan;
 use super::report::RoleReport;
 use super::role::HostRole;
 use super::topology::NetworkTopology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
-use usher_aaa::service::{self, CertificateChecker, JobRunnerParts, RowReader};
+use usher_aaa::service::{self, CertificateChecker, JobRunnerParts, UserRowReader};
 use usher_aaa::store::{MemoryStore, Store, UserRows};
 use usher_aaa::{
-    AaaServer, AaaServerConfig, AaaServerEvent, AaaServerJob, CacheConfig, IdentityKey, User, UserDirectory,
-    UserSource, work,
+    AaaServer, AaaServerConfig, AaaServerEvent, AaaServerJob, IdentityKey, User, UserCacheConfig,
+    UserDirectory, UserSource, work,
 };
-use usher_aaa_config::{BuildInputs, ListenTransport, LoadedConfig};
+use usher_aaa_config::{AaaConfigBuildInputs, ListenTransport, LoadedAaaConfig};
 use usher_core::timer::earliest_deadline;
-use usher_core::{Instant, Machine, ModelRng, Seed, WallTime, WorkLabel, WorkRecord};
-use usher_crypto::tls::{KeyLog, WallClock};
+use usher_core::{Instant, Machine, Seed, SimulationRng, WallTime, WorkLabel, WorkRecord};
+use usher_crypto::tls::{KeyLog, SharedWallClock};
 use usher_radius::dictionary::RadiusDictionary;
 use usher_scenario::model::CpuSettings;
 use usher_scenario::services::HostService;
@@ -28,7 +28,7 @@ use usher_sim::{AppContext, AppDelivery, HostId};
 /// An AAA server on its host.
 #[derive(Debug)]
 pub struct ServerRole {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     config: AaaServerConfig,
     seed: Seed,
     /// Number of starts of its host.
@@ -45,7 +45,7 @@ pub struct ServerRole {
 impl ServerRole {
     /// Creates a server that starts with empty state whenever its host starts.
     pub(super) fn new(
-        endpoint: MachineEndpoint,
+        endpoint: MachineSockets,
         config: AaaServerConfig,
         (parts, helpers): (JobRunnerParts<MemoryStore>, WorkerPool<usher_core::JobRequest<AaaServerJob>>),
         seed: Seed,
@@ -61,24 +61,24 @@ impl ServerRole {
         match delivery {
             AppDelivery::Start => {
                 self.boots += 1;
-                // The first start accepted this configuration, so it is valid.
+                // This configuration is valid, because the first start accepted it.
                 if self.boots > 1
                     && let Ok(server) = boot_server(&self.config, self.seed, self.boots)
                 {
                     self.server = server;
                     self.service.restart(now);
-                    self.helpers.discard_jobs();
+                    self.helpers.discard_worker_jobs();
                 }
             }
             AppDelivery::Timer => self.finish_due_jobs(now, ctx.wall_time()),
             _ => {}
         }
-        self.endpoint.feed_delivery(ctx, &mut self.server, &delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.server, &delivery);
         let (service, helpers, aside) = (&mut self.service, &mut self.helpers, &self.processor_labels);
         let next = self.endpoint.drain_outputs(ctx, &mut self.server, |ctx, server, word| {
             let (now, wall) = (ctx.now(), ctx.wall_time());
             match word {
-                EventOrJob::Event(event) => {
+                MachineEventOrJob::Event(event) => {
                     for command in service.handle_event(now, wall, &event) {
                         let _ = server.handle_command(now, command);
                     }
@@ -89,21 +89,25 @@ impl ServerRole {
                         server.recycle_request(login.request);
                     }
                 }
-                EventOrJob::Job(job) => {
+                MachineEventOrJob::Job(job) => {
                     let label = service.work_label(&job.job);
                     if let Some(label) = label.filter(|label| aside.contains(label)) {
                         ctx.charge_work(WorkRecord { label, units: 1 });
                     }
-                    if let Some(job) = helpers.submit_job(now, label, job) {
-                        // Work without a worker loads this host's processor.
+                    if let Some(job) = helpers.submit_worker_job(now, label, job) {
+                        // Work that no worker does loads this host's processor.
                         label.into_iter().for_each(|label| ctx.charge_work(WorkRecord { label, units: 1 }));
-                        // The request may be gone with its connection.
+                        // An error is ignored: the request may be gone with its connection.
                         let _ = server.handle_command(now, service.run_job(now, wall, job));
                     }
                 }
             }
         });
-        ctx.set_timer(earliest_deadline([next, self.helpers.next_done(), self.service.poll_timeout()]));
+        ctx.set_timer(earliest_deadline([
+            next,
+            self.helpers.next_job_completion(),
+            self.service.poll_timeout(),
+        ]));
     }
 
     /// Passes the results of finished jobs to the server.
@@ -129,13 +133,13 @@ fn boot_server(config: &AaaServerConfig, seed: Seed, boots: u64) -> Result<AaaSe
 static DICTIONARY: LazyLock<Arc<RadiusDictionary>> = LazyLock::new(|| Arc::new(RadiusDictionary::builtin()));
 
 /// Returns the job runner and workers of a server that knows its users itself.
-pub(super) fn standalone_parts(
+pub(super) fn build_standalone_server_parts(
     seed: Seed,
 ) -> (JobRunnerParts<MemoryStore>, WorkerPool<usher_core::JobRequest<AaaServerJob>>) {
     let parts = JobRunnerParts {
         inline: Arc::default(),
-        reading: RowReader { dictionary: DICTIONARY.clone(), leave_out: false },
-        cache_config: CacheConfig::default(),
+        reading: UserRowReader { dictionary: DICTIONARY.clone(), leave_out: false },
+        cache_config: UserCacheConfig::default(),
         ledger: usher_aaa::ledger::LedgerConfig::default(),
         store: MemoryStore::new(),
         certificates: None,
@@ -155,8 +159,8 @@ pub(super) fn place_aaa_services(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
     key_log: &KeyLog,
-    users: impl Fn(&LoadedConfig) -> Vec<(String, UserRows)>,
-) -> Result<(), WorldError> {
+    users: impl Fn(&LoadedAaaConfig) -> Vec<(String, UserRows)>,
+) -> Result<(), ScenarioRunError> {
     for (name, services) in plan.scenario.services.iter() {
         for service in services {
             let HostService::Aaa(loaded) = service else { continue };
@@ -172,10 +176,10 @@ pub(super) fn place_aaa_services(
 fn place_aaa_service(
     plan: &mut NetworkPlan<'_>,
     (name, host): (&str, HostId),
-    loaded: &LoadedConfig,
+    loaded: &LoadedAaaConfig,
     key_log: &KeyLog,
     users: &[(String, UserRows)],
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let made = AaaServiceInputs {
         seed: plan.seed.derive_seed("aaa.service", u64::from(host.0)),
         wall: plan.scenario.run.date.wall_time(),
@@ -183,8 +187,8 @@ fn place_aaa_service(
         users,
         key_log,
     };
-    let bound = BoundAaaService::new(loaded, plan.host_address(host), &made)
-        .map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
+    let bound = SimulatedAaaService::new(loaded, plan.host_address(host), &made)
+        .map_err(|why| ScenarioRunError::Role(format!("the service of host \"{name}\": {why}")))?;
     let app = plan.add_role(host, bound.role);
     for (port, socket) in bound.udp {
         plan.builder.bind_udp(app, socket, port)?;
@@ -215,7 +219,7 @@ pub struct AaaServiceInputs<'a> {
 
 /// An AAA service as the daemon runs it, on a simulated host, with its ports.
 #[derive(Debug)]
-pub struct BoundAaaService {
+pub struct SimulatedAaaService {
     /// The service.
     pub role: ServerRole,
     /// UDP ports, each with the service's number of its socket.
@@ -226,24 +230,33 @@ pub struct BoundAaaService {
     pub sctp: BTreeSet<u16>,
 }
 
-impl BoundAaaService {
+impl SimulatedAaaService {
     /// Creates the service of a configuration at the reachable addresses of `[listen]`.
     ///
     /// # Errors
     /// A sentence with the reason why it cannot serve.
-    pub fn new(loaded: &LoadedConfig, at: HostAddress, made: &AaaServiceInputs<'_>) -> Result<Self, String> {
+    pub fn new(
+        loaded: &LoadedAaaConfig,
+        at: HostAddress,
+        made: &AaaServiceInputs<'_>,
+    ) -> Result<Self, String> {
         let (file, seed) = (&loaded.file, made.seed);
-        let clock = WallClock::from_time(made.wall);
+        let clock = SharedWallClock::from_time(made.wall);
         let tls = usher_aaa_config::tls::load_tls(loaded, &clock, Some(made.key_log))?;
         let mut rng = seed.derive_secure_rng("aaa.config", 0);
         let key = match &loaded.identity_key {
             Some(key) => IdentityKey::new(key.0.as_bytes()),
             None => IdentityKey::new(&rng.random_array::<32>()),
         };
-        let with =
-            BuildInputs { generated: None, rows: &[], identity_key: &key, tls: tls.as_deref(), shards: 1 };
+        let with = AaaConfigBuildInputs {
+            generated: None,
+            rows: &[],
+            identity_key: &key,
+            tls: tls.as_deref(),
+            shards: 1,
+        };
         let mut built = usher_aaa_config::build_config(loaded, with, &mut rng)?;
-        // Costly steps wait for the processor of the study instead.
+        // Let no costly step wait in the server, because in a study it waits for the simulated processor.
         built.config.max_steps_waiting = 0;
         let mut store = MemoryStore::new();
         if let UserSource::Memory(_) = &built.config.users {
@@ -263,11 +276,12 @@ impl BoundAaaService {
             }
         }
         let inside = tls.as_ref().and_then(|tls| tls.outgoing.clone()).map_or_else(BTreeMap::new, |config| {
-            let all = usher_aaa_config::outgoing_addresses(file).into_iter().filter(|(_, inside)| *inside);
+            let all =
+                usher_aaa_config::outgoing_addresses_and_tls(file).into_iter().filter(|(_, inside)| *inside);
             all.map(|(address, _)| (address, config.clone())).collect()
         });
         let (host, addresses) = (at.host, at.addresses.clone());
-        let mut endpoint = MachineEndpoint::new(at).with_outgoing_tls(inside);
+        let mut endpoint = MachineSockets::new(at).with_outgoing_tls(inside);
         let clients = tls.as_ref().and_then(|tls| tls.clients.clone());
         let (mut udp, mut tcp, mut sctp) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         for binding in usher_aaa_config::listen_bindings(&file.listen) {
@@ -280,16 +294,16 @@ impl BoundAaaService {
                     udp.entry(port).or_insert_with(|| endpoint.socket_number(socket));
                 }
                 ListenTransport::Tcp(listener) if tcp.insert(port) => {
-                    endpoint.accept_at(port, listener, None)
+                    endpoint.register_listener(port, listener, None)
                 }
                 // A TLS listener accepts no connections without TLS.
                 ListenTransport::Tls(listener) if clients.is_some() && tcp.insert(port) => {
-                    endpoint.accept_at(port, listener, clients.clone());
+                    endpoint.register_listener(port, listener, clients.clone());
                 }
                 ListenTransport::Sctp(listener) if sctp.insert(port) => {
                     // A port belongs to one listener, with TLS if its connections use TLS.
                     if !tcp.contains(&port) {
-                        endpoint.accept_at(port, listener, None);
+                        endpoint.register_listener(port, listener, None);
                     }
                 }
                 ListenTransport::Tcp(_) | ListenTransport::Tls(_) | ListenTransport::Sctp(_) => {}
@@ -297,11 +311,11 @@ impl BoundAaaService {
         }
         let certificates = tls.map(|tls| -> Arc<dyn CertificateChecker> { tls });
         let random = seed.derive_rng("ledger", 0).next_u64();
-        let parts = usher_aaa_config::runner_parts(loaded, &built, store, certificates, random);
+        let parts = usher_aaa_config::job_runner_parts(loaded, &built, store, certificates, random);
         let helpers = aaa_worker_pool(made, usize::from(file.users.threads));
         let mut role = ServerRole::new(endpoint, built.config, (parts, helpers), seed)?;
         let aside = made.cpu.iter().flat_map(|cpu| cpu.aside.names());
-        role.processor_labels = aside.filter_map(usher_scenario::work::find_label).collect();
+        role.processor_labels = aside.filter_map(usher_scenario::work::find_work_label).collect();
         Ok(Self { role, udp, tcp, sctp })
     }
 }
@@ -313,20 +327,20 @@ fn aaa_worker_pool(
     threads: usize,
 ) -> WorkerPool<usher_core::JobRequest<AaaServerJob>> {
     let kinds = [(work::LOOKUP, threads, false), (work::WRITE, 1, true), (work::CERTIFICATE, 4, false)];
-    helpers_of(made.cpu, made.seed.derive_rng("helpers", 0), &kinds)
+    build_worker_pool(made.cpu, made.seed.derive_rng("helpers", 0), &kinds)
 }
 
 /// Returns workers of these kinds, each with its number of threads and whether it finishes all waiting jobs together.
 /// Kinds without a time in the study have no workers.
-pub(super) fn helpers_of<J>(
+pub(super) fn build_worker_pool<J>(
     cpu: Option<&CpuSettings>,
-    rng: ModelRng,
+    rng: SimulationRng,
     kinds: &[(WorkLabel, usize, bool)],
 ) -> WorkerPool<J> {
     let mut helpers = WorkerPool::new(rng);
     for &(label, threads, together) in kinds {
         if let Some(time) = cpu.and_then(|cpu| cpu.service.get(label.name())) {
-            helpers.add_kind(label, time.clone(), threads, together);
+            helpers.add_worker_kind(label, time.clone(), threads, together);
         }
     }
     helpers

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use usher_core::{Duration, Instant, ModelRng};
-use usher_scenario::model::{ArrivalSettings, RateScope, TimeLaw};
+use usher_core::{Duration, Instant, SimulationRng};
+use usher_scenario::model::{ArrivalRateScope, ArrivalSettings, TimeDistribution};
 
 /// The arrivals that all clients of a workload share.
 #[derive(Debug)]
 pub(super) struct ArrivalPattern {
-    law: ArrivalLaw,
+    law: ArrivalDistribution,
     /// The first arrival, before random offsets and the stagger of clients.
     start: Instant,
     /// Number of dialogues that may still begin, over all clients of a run.
@@ -18,7 +18,7 @@ pub(super) struct ArrivalPattern {
 }
 
 #[derive(Debug)]
-enum ArrivalLaw {
+enum ArrivalDistribution {
     Poisson {
         mean: Duration,
     },
@@ -31,7 +31,7 @@ enum ArrivalLaw {
         count: Option<u64>,
     },
     Closed {
-        pause: TimeLaw,
+        pause: TimeDistribution,
     },
 }
 
@@ -42,18 +42,18 @@ impl ArrivalPattern {
         let (law, start, limit) = match arrivals {
             ArrivalSettings::Poisson { rate, per, start, limit } => {
                 let mean = match per {
-                    RateScope::All => rate.mean_interval().mul_f64(clients as f64),
-                    RateScope::Client => rate.mean_interval(),
+                    ArrivalRateScope::All => rate.mean_interval().mul_f64(clients as f64),
+                    ArrivalRateScope::Client => rate.mean_interval(),
                 };
-                (ArrivalLaw::Poisson { mean }, start, *limit)
+                (ArrivalDistribution::Poisson { mean }, start, *limit)
             }
             ArrivalSettings::Constant { interval, start, stagger, jitter, count } => {
                 let (interval, stagger) = (interval.get(), stagger.get());
                 let jitter = interval.mul_f64(jitter.get());
-                (ArrivalLaw::Constant { interval, stagger, jitter, count: *count }, start, None)
+                (ArrivalDistribution::Constant { interval, stagger, jitter, count: *count }, start, None)
             }
             ArrivalSettings::Closed { pause, start, limit } => {
-                (ArrivalLaw::Closed { pause: pause.clone() }, start, *limit)
+                (ArrivalDistribution::Closed { pause: pause.clone() }, start, *limit)
             }
         };
         Rc::new(Self { law, start: Instant::ZERO + start.get(), budget: limit.map(Cell::new), end })
@@ -70,11 +70,11 @@ pub(super) struct ArrivalProcess {
     turn: Instant,
     left: u64,
     /// Present if anything is random.
-    rng: Option<Box<ModelRng>>,
+    rng: Option<Box<SimulationRng>>,
 }
 
 /// Draws the delay after a turn, up to `jitter`.
-fn draw_jitter(jitter: Duration, rng: Option<&mut ModelRng>) -> Duration {
+fn draw_arrival_jitter(jitter: Duration, rng: Option<&mut SimulationRng>) -> Duration {
     match rng {
         Some(rng) if !jitter.is_zero() => rng.sample_duration(Duration::ZERO, jitter),
         _ => Duration::ZERO,
@@ -83,17 +83,17 @@ fn draw_jitter(jitter: Duration, rng: Option<&mut ModelRng>) -> Duration {
 
 impl ArrivalProcess {
     /// Creates the arrivals of client `index`.
-    pub(super) fn new(pattern: &Rc<ArrivalPattern>, index: u64, mut rng: ModelRng) -> Self {
+    pub(super) fn new(pattern: &Rc<ArrivalPattern>, index: u64, mut rng: SimulationRng) -> Self {
         let (mut turn, mut left, mut certain) = (pattern.start, u64::MAX, false);
         let mut next = match &pattern.law {
-            ArrivalLaw::Poisson { mean } => turn + rng.sample_exponential(*mean),
-            ArrivalLaw::Constant { stagger, jitter, count, .. } => {
+            ArrivalDistribution::Poisson { mean } => turn + rng.sample_exponential(*mean),
+            ArrivalDistribution::Constant { stagger, jitter, count, .. } => {
                 turn += *stagger * index;
                 left = count.unwrap_or(u64::MAX);
                 certain = jitter.is_zero();
-                turn + draw_jitter(*jitter, Some(&mut rng))
+                turn + draw_arrival_jitter(*jitter, Some(&mut rng))
             }
-            ArrivalLaw::Closed { pause } => turn + pause.draw_time(&mut rng),
+            ArrivalDistribution::Closed { pause } => turn + pause.draw_time(&mut rng),
         };
         if left == 0 {
             next = Instant::FAR_FUTURE;
@@ -107,7 +107,7 @@ impl ArrivalProcess {
     }
 
     /// Takes the arrival due at `now`; false if none is due or the budget is spent.
-    pub(super) fn take_arrival(&mut self, now: Instant) -> bool {
+    pub(super) fn take_due_arrival(&mut self, now: Instant) -> bool {
         let Some(at) = self.next_arrival().filter(|at| *at <= now) else { return false };
         if let Some(budget) = &self.pattern.budget {
             let left = budget.get();
@@ -117,38 +117,38 @@ impl ArrivalProcess {
             }
             budget.set(left - 1);
         }
-        self.next = self.arrival_after(at).unwrap_or(Instant::FAR_FUTURE);
+        self.next = self.next_arrival_after(at).unwrap_or(Instant::FAR_FUTURE);
         true
     }
 
     /// Drops arrivals before `now`, as on a host that was off; a closed loop continues.
-    pub(super) fn skip_missed(&mut self, now: Instant) {
+    pub(super) fn skip_missed_arrivals(&mut self, now: Instant) {
         while let Some(at) = self.next_arrival().filter(|at| *at < now) {
-            if let ArrivalLaw::Closed { .. } = self.pattern.law {
+            if let ArrivalDistribution::Closed { .. } = self.pattern.law {
                 return;
             }
-            self.next = self.arrival_after(at).unwrap_or(Instant::FAR_FUTURE);
+            self.next = self.next_arrival_after(at).unwrap_or(Instant::FAR_FUTURE);
         }
     }
 
     /// Returns the arrival after that of `at`.
-    fn arrival_after(&mut self, at: Instant) -> Option<Instant> {
+    fn next_arrival_after(&mut self, at: Instant) -> Option<Instant> {
         match &self.pattern.law {
-            ArrivalLaw::Poisson { mean } => Some(at + self.rng.as_mut()?.sample_exponential(*mean)),
-            ArrivalLaw::Constant { interval, jitter, .. } => {
+            ArrivalDistribution::Poisson { mean } => Some(at + self.rng.as_mut()?.sample_exponential(*mean)),
+            ArrivalDistribution::Constant { interval, jitter, .. } => {
                 if self.left != u64::MAX {
                     self.left -= 1;
                 }
                 self.turn += *interval;
-                (self.left != 0).then(|| self.turn + draw_jitter(*jitter, self.rng.as_deref_mut()))
+                (self.left != 0).then(|| self.turn + draw_arrival_jitter(*jitter, self.rng.as_deref_mut()))
             }
-            ArrivalLaw::Closed { .. } => None,
+            ArrivalDistribution::Closed { .. } => None,
         }
     }
 
     /// Ends the dialogue of a closed loop.
     pub(super) fn finish_dialogue(&mut self, now: Instant) {
-        if let (ArrivalLaw::Closed { pause }, Some(rng)) = (&self.pattern.law, &mut self.rng) {
+        if let (ArrivalDistribution::Closed { pause }, Some(rng)) = (&self.pattern.law, &mut self.rng) {
             self.next = now + pause.draw_time(rng);
         }
     }
@@ -176,7 +176,7 @@ mod tests {
             let mut process = ArrivalProcess::new(&pattern, 2, rng);
             let mut times = Vec::new();
             while let Some(at) = process.next_arrival() {
-                assert!(process.take_arrival(at));
+                assert!(process.take_due_arrival(at));
                 times.push(at.duration_since(Instant::ZERO).as_secs_f64());
             }
             times

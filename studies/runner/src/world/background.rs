@@ -2,7 +2,7 @@
 
 use super::report::RoleReport;
 use super::role::HostRole;
-use usher_core::{Duration, Instant, ModelRng};
+use usher_core::{Duration, Instant, SimulationRng};
 use usher_scenario::model::{BackgroundKind, BackgroundTraffic};
 use usher_sim::{AppContext, AppDelivery, DISCARD_PORT, HostId, IpVersion, Payload, UDP_HEADER};
 
@@ -15,15 +15,16 @@ pub(super) struct BackgroundSource {
     kind: BackgroundKind,
     next: Instant,
     stop: Instant,
-    rng: ModelRng,
+    rng: SimulationRng,
 }
 
 impl BackgroundSource {
-    pub(super) fn new(b: &BackgroundTraffic, to: HostId, version: IpVersion, mut rng: ModelRng) -> Self {
+    pub(super) fn new(b: &BackgroundTraffic, to: HostId, version: IpVersion, mut rng: SimulationRng) -> Self {
         let bytes = b.packet.bytes();
         let mean_gap = Duration::from_secs_f64(bytes as f64 * 8.0 / b.rate.bits_per_second() as f64);
         let start = Instant::ZERO + b.start.get();
-        // Without a phase, senders of one constant rate would send at the same instants forever.
+        // A random phase is needed: otherwise senders of the same constant rate would send at the same instants
+        // forever.
         let phase = match b.kind {
             BackgroundKind::Poisson => rng.sample_exponential(mean_gap),
             BackgroundKind::Cbr | BackgroundKind::JitteredCbr => mean_gap.mul_f64(rng.sample_unit()),
@@ -41,7 +42,7 @@ impl BackgroundSource {
 }
 
 /// Draws the gap between two packets.
-fn draw_gap(kind: BackgroundKind, mean: Duration, rng: &mut ModelRng) -> Duration {
+fn draw_packet_gap(kind: BackgroundKind, mean: Duration, rng: &mut SimulationRng) -> Duration {
     match kind {
         BackgroundKind::Cbr => mean,
         BackgroundKind::JitteredCbr => mean.mul_f64(0.5 + rng.sample_unit()),
@@ -54,7 +55,7 @@ impl HostRole for BackgroundSource {
         let delivery = &delivery;
         if matches!(delivery, AppDelivery::Timer) {
             ctx.send_datagram(0, self.to, DISCARD_PORT, Payload::with_length(self.payload));
-            self.next += draw_gap(self.kind, self.mean_gap, &mut self.rng);
+            self.next += draw_packet_gap(self.kind, self.mean_gap, &mut self.rng);
         }
         ctx.set_timer((self.next < self.stop).then_some(self.next));
     }
@@ -78,7 +79,7 @@ mod tests {
         let gaps = |kind| {
             let mut rng = Seed::new(1).derive_rng("background", 0);
             let mean = Duration::from_millis(8);
-            (0..10_000).map(|_| draw_gap(kind, mean, &mut rng).as_secs_f64() * 1e3).collect::<Vec<_>>()
+            (0..10_000).map(|_| draw_packet_gap(kind, mean, &mut rng).as_secs_f64() * 1e3).collect::<Vec<_>>()
         };
         assert!(gaps(BackgroundKind::Cbr).iter().all(|gap| *gap == 8.0));
         let jittered = gaps(BackgroundKind::JitteredCbr);

@@ -1,7 +1,7 @@
 //! Processor time, as the simulator charged it or as roles used it on a lab.
 
 use super::measured::RunMetrics;
-use super::network::{ProcessorSamples, ProcessorTimes, RunNetwork};
+use super::network::{ProcessorSamplesByLibrary, ProcessorTimeByHost, RunNetwork};
 use super::topology::NetworkTopology;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use usher_scenario::model::{Scenario, Workload};
 use usher_sim::HostId;
 
 /// Nanoseconds charged to a host, and their part for cryptography.
-pub(super) type ChargedTime = BTreeMap<HostId, [u64; 2]>;
+pub(super) type ChargedCpuTime = BTreeMap<HostId, [u64; 2]>;
 
 /// Returns the time charged to hosts until now.
-pub(super) fn read_charged_time(network: &RunNetwork, topology: &NetworkTopology) -> ChargedTime {
+pub(super) fn read_charged_time(network: &RunNetwork, topology: &NetworkTopology) -> ChargedCpuTime {
     let hosts = topology.hosts.values().flatten();
     let of = |host: &HostId| {
         let busy = network.cpu_stats(*host)?.busy_ns;
@@ -36,8 +36,8 @@ pub(super) fn add_cpu_metrics(
     scenario: &Scenario,
     topology: &NetworkTopology,
     network: &RunNetwork,
-    (before, charged_before): (&ProcessorTimes, &ChargedTime),
-    sampled: Option<&ProcessorSamples>,
+    (before, charged_before): (&ProcessorTimeByHost, &ChargedCpuTime),
+    sampled: Option<&ProcessorSamplesByLibrary>,
 ) {
     let completed = network.observer().completed_count() as f64;
     let of_ike = |workload: &Workload| matches!(workload, Workload::Ike(_));
@@ -49,14 +49,15 @@ pub(super) fn add_cpu_metrics(
         let all = network.now().as_secs_f64() * f64::from(cpu.cores.get()) * members.len() as f64;
         if network.is_lab() {
             if each {
-                let sum =
-                    |of: &ProcessorTimes| members.iter().filter_map(|host| of.get(host)).sum::<Duration>();
-                out.put_of(name, metrics::BUSY, sum(&after).as_secs_f64() / all);
+                let sum = |of: &ProcessorTimeByHost| {
+                    members.iter().filter_map(|host| of.get(host)).sum::<Duration>()
+                };
+                out.add_member_metric(name, metrics::BUSY, sum(&after).as_secs_f64() / all);
                 let took = sum(&after).saturating_sub(sum(before)).as_secs_f64() / completed;
-                out.put_of(name, metrics::CPU, took);
+                out.add_member_metric(name, metrics::CPU, took);
                 let groups = [metrics::CPU_CRYPTO, metrics::CPU_LIBC, metrics::CPU_KERNEL];
                 for (metric, share) in groups.into_iter().zip(sample_fractions(members, sampled)) {
-                    out.put_of(name, metric, took * share);
+                    out.add_member_metric(name, metric, took * share);
                 }
             }
             continue;
@@ -66,21 +67,21 @@ pub(super) fn add_cpu_metrics(
             continue;
         }
         let busy: u64 = stats.iter().map(|s| s.busy_ns).sum();
-        out.put_of(name, metrics::BUSY, busy as f64 / 1e9 / all);
+        out.add_member_metric(name, metrics::BUSY, busy as f64 / 1e9 / all);
         if each {
-            let sum = |of: &ChargedTime, i: usize| {
+            let sum = |of: &ChargedCpuTime, i: usize| {
                 members.iter().filter_map(|h| of.get(h)).map(|n| n[i]).sum::<u64>()
             };
             let each = |i| (sum(&charged_after, i) - sum(charged_before, i)) as f64 / 1e9 / completed;
-            out.put_of(name, metrics::CPU, each(0));
-            out.put_of(name, metrics::CPU_CRYPTO, each(1));
+            out.add_member_metric(name, metrics::CPU, each(0));
+            out.add_member_metric(name, metrics::CPU_CRYPTO, each(1));
         }
     }
 }
 
 /// Returns the shares of these hosts' samples in cryptography, in the C library and allocator, and in the kernel;
 /// `None` without samples.
-fn sample_fractions(members: &[HostId], sampled: Option<&ProcessorSamples>) -> Vec<f64> {
+fn sample_fractions(members: &[HostId], sampled: Option<&ProcessorSamplesByLibrary>) -> Vec<f64> {
     let Some((_, seen)) = sampled else { return Vec::new() };
     let of = |is: &dyn Fn(&str) -> bool| {
         let own = seen.iter().filter(|((host, library), _)| members.contains(host) && is(library));

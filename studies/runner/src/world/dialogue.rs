@@ -2,68 +2,70 @@
 //!
 //! Messages over TCP are lengths without bytes. A connection's requests are answered in order, so both sides find
 //! message boundaries by counting. Counting fails where sizes vary, or where dialogues with different sizes share a
-//! connection. The server then reads the sizes from the [`RequestScript`] of its clients. The script replaces the
+//! connection. The server then reads the sizes from the [`ScriptedRequestSizes`] of its clients. The script replaces the
 //! framing of a real protocol.
 
 use super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::eap;
-use super::error::WorldError;
+use super::error::ScenarioRunError;
 use super::plan::NetworkPlan;
 use super::report::{DialogueEnd, RoleReport};
 use super::role::HostRole;
-use super::short::ShortQueue;
+use super::short::InlineQueue;
 use super::topology::NetworkTopology;
 use super::writer::PacedWriter;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use usher_core::timer::TimerQueue;
-use usher_core::{AssocId, ConnId, Duration, Instant, ModelRng, SecureRng, WorkRecord};
+use usher_core::{AssocId, ConnId, Duration, Instant, SecureRng, SimulationRng, WorkRecord};
 use usher_radius::client::RetransmissionPolicy;
-use usher_scenario::model::{self, DialogueConnection, SizeLaw, TimeLaw, TransportProtocol};
+use usher_scenario::model::{
+    self, DialogueConnection, SizeDistribution, TimeDistribution, TransportProtocol,
+};
 use usher_scenario::ports::DIALOGUE;
 use usher_scenario::work;
 use usher_sim::sctp::UserMessage;
-use usher_sim::{AppContext, AppDelivery, HostId, MessageDelivery, Payload, StreamDelivery};
+use usher_sim::{AppContext, AppDelivery, HostId, Payload, SctpAssociationEvent, TcpStreamEvent};
 
 /// Header of a UDP or SCTP message: the dialogue, the round and, where sizes vary, the answer's size.
 const HEADER: usize = 16;
 
 /// Octets of a request and of its answer.
-type RoundSizes = (u32, u32);
+type DialogueRoundSizes = (u32, u32);
 
 /// The next requests of a connection, where counting does not tell. The key is the client's host and, for a dialogue's
 /// own connection, its port.
-pub(super) type RequestScript = Rc<RefCell<BTreeMap<(HostId, u16), VecDeque<RoundSizes>>>>;
+pub(super) type ScriptedRequestSizes = Rc<RefCell<BTreeMap<(HostId, u16), VecDeque<DialogueRoundSizes>>>>;
 
 /// The rules that client and server share.
 #[derive(Debug)]
-pub(super) struct DialogueRules {
+pub(super) struct DialogueConfig {
     transport: TransportProtocol,
     /// True if dialogues share one TCP connection.
     persistent: bool,
     /// Request and answer of each round, with repetitions expanded.
-    rounds: Vec<(SizeLaw, SizeLaw)>,
+    rounds: Vec<(SizeDistribution, SizeDistribution)>,
     /// Bytes of each round's request and answer, if constant.
-    sizes: Option<Vec<RoundSizes>>,
+    sizes: Option<Vec<DialogueRoundSizes>>,
     /// True if all rounds are alike.
     uniform: bool,
-    turnaround: TimeLaw,
-    think: TimeLaw,
+    turnaround: TimeDistribution,
+    think: TimeDistribution,
     give_up: Option<Duration>,
     repeats: Option<RetransmissionPolicy>,
     reconnect: Duration,
     /// Streams of an association.
     streams: u16,
-    script: RequestScript,
+    script: ScriptedRequestSizes,
 }
 
-impl DialogueRules {
+impl DialogueConfig {
     pub(super) fn new(d: &model::DialogueWorkload, reconnect: Duration) -> Rc<Self> {
-        let once: Vec<(SizeLaw, SizeLaw)> =
+        let once: Vec<(SizeDistribution, SizeDistribution)> =
             d.rounds.iter().map(|r| (r.request.clone(), r.answer.clone())).collect();
         let rounds = vec![once; d.repeat.get() as usize].concat();
-        let constant = |law: &SizeLaw| law.constant_size().map(|size| size.bytes() as u32);
+        let constant = |law: &SizeDistribution| law.constant_size().map(|size| size.bytes() as u32);
         let sizes = rounds.iter().map(|(request, answer)| constant(request).zip(constant(answer)));
         Rc::new(Self {
             transport: d.transport,
@@ -78,21 +80,21 @@ impl DialogueRules {
             repeats: d.retransmission.radius_policy().as_ref().map(eap::radius_retransmission),
             reconnect,
             streams: d.streams.get().min(u32::from(u16::MAX)) as u16,
-            script: RequestScript::default(),
+            script: ScriptedRequestSizes::default(),
         })
     }
 
-    fn needs_script(&self) -> bool {
+    fn needs_dialogue_script(&self) -> bool {
         self.sizes.is_none() || (!self.uniform && self.persistent)
     }
 
     /// True if clients draw random numbers.
     fn by_chance(&self) -> bool {
-        self.sizes.is_none() || !matches!(self.think, TimeLaw::Constant(_))
+        self.sizes.is_none() || !matches!(self.think, TimeDistribution::Constant(_))
     }
 
     /// Returns the bytes of a round's request and answer, drawn if random.
-    fn draw_sizes(&self, round: u32, rng: Option<&mut ModelRng>) -> RoundSizes {
+    fn draw_sizes(&self, round: u32, rng: Option<&mut SimulationRng>) -> DialogueRoundSizes {
         match (&self.sizes, rng) {
             (None, Some(rng)) => {
                 let (request, answer) = &self.rounds[round as usize];
@@ -103,7 +105,7 @@ impl DialogueRules {
     }
 
     /// Returns the bytes of the answer to a message.
-    fn answer_size(&self, header: &DialogueHeader) -> Option<u32> {
+    fn dialogue_answer_size(&self, header: &DialogueHeader) -> Option<u32> {
         match &self.sizes {
             Some(sizes) => sizes.get(header.round as usize).map(|(_, answer)| *answer),
             None => header.answer,
@@ -152,7 +154,7 @@ struct OpenDialogue {
     user: u32,
     round: u32,
     /// Sizes of the current round.
-    sizes: RoundSizes,
+    sizes: DialogueRoundSizes,
     /// Transmissions of the current request.
     sent: u32,
     /// Time of the first transmission, and the timeout after the last.
@@ -165,7 +167,7 @@ struct OpenDialogue {
 
 /// A dialogue's own connection.
 #[derive(Debug)]
-struct OwnConnection {
+struct DialogueConnectionState {
     dialogue: u64,
     /// Bytes of answer received.
     received: u32,
@@ -177,16 +179,16 @@ struct OwnConnection {
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct DialogueClient {
-    rules: Rc<DialogueRules>,
+    rules: Rc<DialogueConfig>,
     host: HostId,
     server: HostId,
     /// One for each client.
-    arrivals: ShortQueue<ArrivalProcess>,
+    arrivals: InlineQueue<ArrivalProcess>,
     /// Dialogues by number, from `first` on; `None` has ended.
     first: u64,
-    dialogues: ShortQueue<Option<OpenDialogue>>,
+    dialogues: InlineQueue<Option<OpenDialogue>>,
     /// Dialogues with outstanding answers on the persistent connection, and the answers' sizes, in order.
-    expected: ShortQueue<(u64, u32)>,
+    expected: InlineQueue<(u64, u32)>,
     received: u32,
     /// The number of the persistent connection, and whether it is open or opening.
     connections: u32,
@@ -194,7 +196,7 @@ pub(super) struct DialogueClient {
     writer: PacedWriter,
     rare_state: Option<Box<RareClientState>>,
     /// Present if anything is random.
-    rng: Option<Box<ModelRng>>,
+    rng: Option<Box<SimulationRng>>,
 }
 
 /// State that few clients have.
@@ -204,17 +206,17 @@ struct RareClientState {
     /// Times of (re)transmissions.
     due: TimerQueue<u64>,
     /// Connections of single dialogues.
-    own: BTreeMap<ConnId, OwnConnection>,
+    own: BTreeMap<ConnId, DialogueConnectionState>,
     /// Randomizes retransmission times, if requests are retransmitted.
     chance: Option<SecureRng>,
 }
 
 impl DialogueClient {
     pub(super) fn new(
-        rules: Rc<DialogueRules>,
+        rules: Rc<DialogueConfig>,
         (host, server): (HostId, HostId),
-        arrivals: ShortQueue<ArrivalProcess>,
-        (rng, chance): (Option<Box<ModelRng>>, Option<SecureRng>),
+        arrivals: InlineQueue<ArrivalProcess>,
+        (rng, chance): (Option<Box<SimulationRng>>, Option<SecureRng>),
         writer: PacedWriter,
     ) -> Self {
         Self {
@@ -226,11 +228,11 @@ impl DialogueClient {
             rare_state: chance.map(|chance| {
                 Box::new(RareClientState { chance: Some(chance), ..RareClientState::default() })
             }),
-            dialogues: ShortQueue::default(),
+            dialogues: InlineQueue::default(),
             first: 0,
             connections: 0,
             connected: false,
-            expected: ShortQueue::default(),
+            expected: InlineQueue::default(),
             received: 0,
             writer,
         }
@@ -240,7 +242,7 @@ impl DialogueClient {
         self.rare_state.get_or_insert_default()
     }
 
-    fn own_connection(&mut self, conn: ConnId) -> Option<&mut OwnConnection> {
+    fn dialogue_connection_mut(&mut self, conn: ConnId) -> Option<&mut DialogueConnectionState> {
         self.rare_state.as_mut()?.own.get_mut(&conn)
     }
 
@@ -262,7 +264,7 @@ impl DialogueClient {
 
     fn next_timer(&self) -> Option<Instant> {
         let give_up = self.rules.give_up.and_then(|after| {
-            // The front is the oldest open dialogue: ended ones leave the front at once.
+            // The front entry is the oldest open dialogue, because ended ones are removed from the front at once.
             self.dialogues.front()?.as_ref().map(|d| d.started_at + after)
         });
         let or = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
@@ -295,7 +297,7 @@ impl DialogueClient {
             }
         }
         while let Some(user) = self.longest_due_client(now) {
-            if !self.arrivals.get_mut(user).is_some_and(|of| of.take_arrival(now)) {
+            if !self.arrivals.get_mut(user).is_some_and(|of| of.take_due_arrival(now)) {
                 continue;
             }
             let id = self.first + self.dialogues.len() as u64;
@@ -326,22 +328,27 @@ impl DialogueClient {
             aside.reconnect_at = None;
         }
         if self.rules.transport == TransportProtocol::Sctp {
-            // Its number of streams is known once it is established.
-            ctx.associate(AssocId::new_opened(self.connections), self.server, DIALOGUE, self.rules.streams);
+            // The association's number of streams is known only once it is established.
+            ctx.associate(
+                AssocId::nth_opened_connection(self.connections),
+                self.server,
+                DIALOGUE,
+                self.rules.streams,
+            );
             return;
         }
         self.connected = true;
         self.expected.clear();
         self.received = 0;
-        if self.rules.needs_script() {
+        if self.rules.needs_dialogue_script() {
             self.rules.script.borrow_mut().insert((self.host, 0), VecDeque::new());
         }
-        ctx.connect(ConnId::new_opened(self.connections), self.server, DIALOGUE);
-        self.send_waiting(ctx);
+        ctx.connect(ConnId::nth_opened_connection(self.connections), self.server, DIALOGUE);
+        self.send_waiting_requests(ctx);
     }
 
     /// Sends the requests that waited for a connection.
-    fn send_waiting(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
+    fn send_waiting_requests(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let unsent = |d: &OpenDialogue| d.sent == 0 && d.due == Instant::FAR_FUTURE;
         let waiting: Vec<u64> = (self.first..)
             .zip(self.dialogues.iter())
@@ -371,8 +378,8 @@ impl DialogueClient {
                         return;
                     }
                     (d.first, d.wait) = match d.sent {
-                        0 => (now, policy.first_wait(chance)),
-                        _ => (d.first, policy.next_wait(d.wait, chance)),
+                        0 => (now, policy.first_retransmission_wait(chance)),
+                        _ => (d.first, policy.next_retransmission_wait(d.wait, chance)),
                     };
                     let at = (now + d.wait).min(d.first + policy.max_duration());
                     d.due = at;
@@ -397,36 +404,36 @@ impl DialogueClient {
                 let stream = (id % u64::from(rules.streams.max(1))) as u16;
                 let payload = rules.make_header(id, round, answer).to_payload(bytes);
                 let message = UserMessage { stream, ppid: 0, unordered: false, payload };
-                ctx.send_message(AssocId::new_opened(self.connections), message);
+                ctx.send_message(AssocId::nth_opened_connection(self.connections), message);
             }
             TransportProtocol::Tcp if rules.persistent => {
-                // Without a connection it waits for the next one.
+                // While there is no connection, the dialogue waits for the next one.
                 if !self.connected {
                     return;
                 }
                 d.sent = 1;
                 self.expected.push_back((id, answer));
-                if rules.needs_script()
+                if rules.needs_dialogue_script()
                     && let Some(script) = rules.script.borrow_mut().get_mut(&(self.host, 0))
                 {
                     script.push_back((bytes, answer));
                 }
-                self.writer.write_octets(ctx, ConnId::new_opened(self.connections), bytes);
+                self.writer.write_octets(ctx, ConnId::nth_opened_connection(self.connections), bytes);
             }
             TransportProtocol::Tcp | TransportProtocol::Tls => {
                 let conn = match d.conn {
                     Some(conn) => conn,
                     None => {
-                        let conn = ConnId::new_opened(self.connections);
+                        let conn = ConnId::nth_opened_connection(self.connections);
                         d.conn = Some(conn);
                         self.connections += 1;
-                        let own = OwnConnection { dialogue: id, received: 0, port: None };
+                        let own = DialogueConnectionState { dialogue: id, received: 0, port: None };
                         self.rare_state.get_or_insert_default().own.insert(conn, own);
                         ctx.connect(conn, self.server, DIALOGUE);
                         conn
                     }
                 };
-                if rules.needs_script()
+                if rules.needs_dialogue_script()
                     && let Some(port) = self.rare_state.as_ref().and_then(|aside| aside.own.get(&conn)?.port)
                 {
                     rules.script.borrow_mut().insert((self.host, port), [(bytes, answer)].into());
@@ -436,14 +443,14 @@ impl DialogueClient {
         }
     }
 
-    fn handle_stream(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId, event: StreamDelivery) {
+    fn handle_stream(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId, event: TcpStreamEvent) {
         match event {
-            StreamDelivery::Connected { local_port, .. } => {
-                let Some(own) = self.own_connection(conn) else { return };
+            TcpStreamEvent::Connected { local_port, .. } => {
+                let Some(own) = self.dialogue_connection_mut(conn) else { return };
                 own.port = Some(local_port);
                 let id = own.dialogue;
                 let place = id.wrapping_sub(self.first) as usize;
-                if self.rules.needs_script()
+                if self.rules.needs_dialogue_script()
                     && let Some(Some(d)) = self.dialogues.get(place)
                 {
                     // The port, and so the script's key, is known only now.
@@ -451,32 +458,32 @@ impl DialogueClient {
                     script.insert((self.host, local_port), [d.sizes].into());
                 }
             }
-            StreamDelivery::Data(payload) if self.is_persistent() => {
+            TcpStreamEvent::Data(payload) if self.is_persistent() => {
                 self.received += payload.len;
                 while let Some(&(id, size)) = self.expected.front()
                     && self.received >= size
                 {
                     self.received -= size;
                     self.expected.pop_front();
-                    // If the dialogue was given up, the answer is ignored.
-                    self.finish_round(ctx, id);
+                    // If the dialogue was given up, its answer is ignored.
+                    self.finish_dialogue_round(ctx, id);
                 }
             }
-            StreamDelivery::Data(payload) => {
-                let Some(own) = self.own_connection(conn) else { return };
+            TcpStreamEvent::Data(payload) => {
+                let Some(own) = self.dialogue_connection_mut(conn) else { return };
                 own.received += payload.len;
                 let (id, got) = (own.dialogue, own.received);
                 let Some(Some(d)) = self.dialogues.get((id - self.first) as usize) else { return };
                 let size = d.sizes.1;
                 if got >= size {
-                    if let Some(own) = self.own_connection(conn) {
+                    if let Some(own) = self.dialogue_connection_mut(conn) {
                         own.received -= size;
                     }
-                    self.finish_round(ctx, id);
+                    self.finish_dialogue_round(ctx, id);
                 }
             }
-            StreamDelivery::Closed(_) if self.is_persistent() => {
-                self.writer.discard_connection(conn);
+            TcpStreamEvent::Closed(_) if self.is_persistent() => {
+                self.writer.discard_queued_data(conn);
                 self.connected = false;
                 self.connections += 1;
                 self.rare_state_mut().reconnect_at = Some(ctx.now() + self.rules.reconnect);
@@ -484,8 +491,8 @@ impl DialogueClient {
                     self.end_dialogue(ctx, id, false);
                 }
             }
-            StreamDelivery::Closed(_) => {
-                self.writer.discard_connection(conn);
+            TcpStreamEvent::Closed(_) => {
+                self.writer.discard_queued_data(conn);
                 if let Some(own) = self.rare_state.as_mut().and_then(|aside| aside.own.remove(&conn)) {
                     self.end_dialogue(ctx, own.dialogue, false);
                 }
@@ -493,16 +500,16 @@ impl DialogueClient {
         }
     }
 
-    fn handle_message(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: MessageDelivery) {
+    fn handle_message(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: SctpAssociationEvent) {
         match event {
-            MessageDelivery::Up { .. } => {
+            SctpAssociationEvent::Up { .. } => {
                 self.connected = true;
-                self.send_waiting(ctx);
+                self.send_waiting_requests(ctx);
             }
-            MessageDelivery::Data { payload, .. } => {
+            SctpAssociationEvent::Data { payload, .. } => {
                 self.handle_answer(ctx, &payload);
             }
-            MessageDelivery::Down(_) => {
+            SctpAssociationEvent::Down(_) => {
                 self.connected = false;
                 self.connections += 1;
                 self.rare_state_mut().reconnect_at = Some(ctx.now() + self.rules.reconnect);
@@ -523,12 +530,12 @@ impl DialogueClient {
         if let Some(DialogueHeader { dialogue, round, .. }) = DialogueHeader::parse(payload)
             && self.dialogue_mut(dialogue).is_some_and(|d| d.round == round)
         {
-            self.finish_round(ctx, dialogue);
+            self.finish_dialogue_round(ctx, dialogue);
         }
     }
 
     /// Ends the current round of a dialogue after its answer.
-    fn finish_round(&mut self, ctx: &mut AppContext<'_, RoleReport>, id: u64) {
+    fn finish_dialogue_round(&mut self, ctx: &mut AppContext<'_, RoleReport>, id: u64) {
         let now = ctx.now();
         let rounds = self.rules.rounds.len() as u32;
         let Some(d) = self.dialogue_mut(id) else { return };
@@ -572,7 +579,7 @@ impl DialogueClient {
             if let Some(conn) = d.conn
                 && aside.own.remove(&conn).is_some()
             {
-                self.writer.discard_connection(conn);
+                self.writer.discard_queued_data(conn);
                 if success { ctx.shutdown(conn) } else { ctx.abort(conn) }
             }
         }
@@ -607,7 +614,7 @@ impl HostRole for DialogueClient {
 
 /// A server's state of a connection.
 #[derive(Clone, Copy, Debug)]
-struct ServedConnection {
+struct DialogueServerConnection {
     /// The key of its script.
     client: (HostId, u16),
     received: u32,
@@ -625,35 +632,35 @@ enum PendingAnswer {
 /// One server.
 #[derive(Debug)]
 pub(super) struct DialogueServer {
-    rules: Rc<DialogueRules>,
-    rng: ModelRng,
-    conns: Vec<Option<ServedConnection>>,
+    rules: Rc<DialogueConfig>,
+    rng: SimulationRng,
+    conns: Vec<Option<DialogueServerConnection>>,
     waiting: TimerQueue<u64>,
     answers: BTreeMap<u64, PendingAnswer>,
     next: u64,
 }
 
 impl DialogueServer {
-    pub(super) fn new(rules: Rc<DialogueRules>, rng: ModelRng) -> Self {
+    pub(super) fn new(rules: Rc<DialogueConfig>, rng: SimulationRng) -> Self {
         Self { rules, rng, conns: Vec::new(), waiting: TimerQueue::new(), answers: BTreeMap::new(), next: 0 }
     }
 
-    fn handle_stream(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId, event: StreamDelivery) {
+    fn handle_stream(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId, event: TcpStreamEvent) {
         let index = conn.n as usize;
         match event {
-            StreamDelivery::Connected { remote, remote_port, .. } => {
+            TcpStreamEvent::Connected { remote, remote_port, .. } => {
                 if self.conns.len() <= index {
                     self.conns.resize(index + 1, None);
                 }
                 let client = (remote, if self.rules.persistent { 0 } else { remote_port });
-                self.conns[index] = Some(ServedConnection { client, received: 0, round: 0 });
+                self.conns[index] = Some(DialogueServerConnection { client, received: 0, round: 0 });
             }
-            StreamDelivery::Data(payload) => {
+            TcpStreamEvent::Data(payload) => {
                 let Some(Some(served)) = self.conns.get_mut(index) else { return };
                 served.received += payload.len;
                 loop {
                     let Some(Some(served)) = self.conns.get_mut(index) else { return };
-                    let told = self.rules.needs_script();
+                    let told = self.rules.needs_dialogue_script();
                     let (request, bytes) = match &self.rules.sizes {
                         Some(sizes) if !told => sizes[served.round as usize],
                         _ => {
@@ -677,7 +684,7 @@ impl DialogueServer {
                     self.schedule_answer(ctx, PendingAnswer::Stream { conn, bytes });
                 }
             }
-            StreamDelivery::Closed(_) => {
+            TcpStreamEvent::Closed(_) => {
                 let served = self.conns.get_mut(index).and_then(Option::take);
                 if let Some(served) = served.filter(|_| !self.rules.persistent) {
                     self.rules.script.borrow_mut().remove(&served.client);
@@ -713,14 +720,14 @@ impl HostRole for DialogueServer {
             AppDelivery::Stream { conn, event } => self.handle_stream(ctx, conn, event),
             AppDelivery::Datagram { from, from_port, payload, .. } => {
                 let Some(header) = DialogueHeader::parse(&payload) else { return };
-                let Some(bytes) = self.rules.answer_size(&header) else { return };
+                let Some(bytes) = self.rules.dialogue_answer_size(&header) else { return };
                 ctx.charge_work(WorkRecord { label: work::DIALOGUE_ANSWER, units: 1 });
                 let payload = header.to_payload(bytes);
                 self.schedule_answer(ctx, PendingAnswer::Datagram { to: from, port: from_port, payload });
             }
-            AppDelivery::Message { assoc, event: MessageDelivery::Data { stream, payload, .. } } => {
+            AppDelivery::Message { assoc, event: SctpAssociationEvent::Data { stream, payload, .. } } => {
                 let Some(header) = DialogueHeader::parse(&payload) else { return };
-                let Some(bytes) = self.rules.answer_size(&header) else { return };
+                let Some(bytes) = self.rules.dialogue_answer_size(&header) else { return };
                 ctx.charge_work(WorkRecord { label: work::DIALOGUE_ANSWER, units: 1 });
                 let payload = header.to_payload(bytes);
                 let message = UserMessage { stream, ppid: 0, unordered: false, payload };
@@ -748,7 +755,7 @@ fn send_answer(ctx: &mut AppContext<'_, RoleReport>, answer: PendingAnswer) {
 /// True if a server over TCP learns sizes from the clients' script instead of from messages.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn is_scripted(d: &model::DialogueWorkload) -> bool {
-    DialogueRules::new(d, Duration::ZERO).needs_script()
+    DialogueConfig::new(d, Duration::ZERO).needs_dialogue_script()
 }
 
 /// Places the workload's roles on the topology's hosts.
@@ -756,18 +763,18 @@ pub(super) fn build_dialogue_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
     d: &model::DialogueWorkload,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let transport = &plan.scenario.transport;
     let reconnect = match d.transport {
         TransportProtocol::Sctp => transport.sctp.reconnect,
         _ => transport.tcp.reconnect,
     };
-    let rules = DialogueRules::new(d, reconnect.get());
+    let rules = DialogueConfig::new(d, reconnect.get());
     let servers = topology.host_group(&d.server)?;
     for (i, &host) in servers.iter().enumerate() {
         let rng = plan.seed.derive_rng("dialogue.server", i as u64);
         let app = plan.add_role(host, DialogueServer::new(rules.clone(), rng));
-        plan.builder.serve_at(app, d.transport, 0, (host, DIALOGUE))?;
+        plan.builder.open_port_at(app, d.transport, 0, (host, DIALOGUE))?;
     }
     let clients = topology.host_group(&d.clients)?;
     let per_host = u64::from(d.per_host.get());

@@ -12,4 +12,4 @@ mod users;
 
 pub(super) use build::{build_eap_roles, radius_retransmission};
 pub(super) use tls::offer_tls_method;
-pub(super) use users::{PASSWORD, SECRET, StationUsers, station_identity};
+pub(super) use users::{PASSWORD, SECRET, StationUserNames, station_identity};

@@ -5,7 +5,7 @@ use usher_sim::SimError;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
-pub enum WorldError {
+pub enum ScenarioRunError {
     /// A role names a host that the study does not have.
     #[error("no host is named `{0}`")]
     NoHost(String),
@@ -14,9 +14,9 @@ pub enum WorldError {
     Sim(#[from] SimError),
     /// A host needed a stream that its association does not have.
     #[error(
-        "{} after the beginning, \"{host}\" had to send by a stream that its SCTP association does not have: it has \
-         {streams}; transport.sctp.accepted_streams is how many the side has that accepts an association, and the \
-         workload's streams how many the other side asks for", .at.duration_since(Instant::ZERO)
+        "{} after the start, \"{host}\" had to send by an SCTP stream that its association lacks: it has {streams}; \
+         raise transport.sctp.accepted_streams for the side that accepts associations, or the workload's streams for \
+         the other side", .at.duration_since(Instant::ZERO)
     )]
     NoStream {
         /// The host's name in the study.
@@ -27,7 +27,10 @@ pub enum WorldError {
         streams: u16,
     },
     /// Two threads, each with a half of the network, cannot order two events; one thread can.
-    #[error("{} after the beginning, which of two events is first is not known to two threads", .0.duration_since(Instant::ZERO))]
+    #[error(
+        "{} after the start, two threads cannot order two events: use one thread",
+        .0.duration_since(Instant::ZERO)
+    )]
     Undecided(Instant),
     /// A role rejected its settings.
     #[error("{0}")]
@@ -37,6 +40,6 @@ pub enum WorldError {
     #[error(transparent)]
     Lab(#[from] usher_lab::LabError),
     /// The run was stopped early.
-    #[error("ended before its time")]
+    #[error("the run was stopped early")]
     Stopped,
 }

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use usher_crypto::tls::{HandshakeRecording, TlsError};
+use usher_crypto::tls::{TlsError, TlsHandshakeRecording};
 
 /// Recordings by name, made here or by another program.
-static RECORDINGS: Mutex<BTreeMap<String, Arc<HandshakeRecording>>> = Mutex::new(BTreeMap::new());
+static RECORDINGS: Mutex<BTreeMap<String, Arc<TlsHandshakeRecording>>> = Mutex::new(BTreeMap::new());
 
 /// Returns the handshake of this name, which contains everything that its lengths depend on. Records it if it is
 /// unknown.
 pub(super) fn recorded_handshake(
     name: String,
-    make: impl FnOnce() -> Result<HandshakeRecording, TlsError>,
-) -> Result<Arc<HandshakeRecording>, TlsError> {
-    // Two threads that record it at once get the same lengths.
+    make: impl FnOnce() -> Result<TlsHandshakeRecording, TlsError>,
+) -> Result<Arc<TlsHandshakeRecording>, TlsError> {
+    // The lock is not held while recording: two threads that record the same handshake at once get the same lengths.
     let known = || RECORDINGS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(recording) = known().get(&name) {
         return Ok(recording.clone());
@@ -23,7 +23,7 @@ pub(super) fn recorded_handshake(
 }
 
 /// Returns the handshakes that this program has used so far, by name. Another program without cryptography can use them
-/// ([`give_handshake`]).
+/// ([`add_recorded_handshake`]).
 #[must_use]
 pub fn export_handshakes() -> BTreeMap<String, Vec<u8>> {
     let known = RECORDINGS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,8 +31,8 @@ pub fn export_handshakes() -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Adds a handshake recorded by another program. False if the bytes are not a recording.
-pub fn give_handshake(name: &str, bytes: &[u8]) -> bool {
-    let Some(recording) = HandshakeRecording::decode(bytes) else { return false };
+pub fn add_recorded_handshake(name: &str, bytes: &[u8]) -> bool {
+    let Some(recording) = TlsHandshakeRecording::decode(bytes) else { return false };
     RECORDINGS.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::new(recording));
     true
 }

@@ -3,24 +3,24 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::timer::TimerQueue;
-use usher_core::{Instant, ModelRng, WorkLabel};
-use usher_scenario::model::TimeLaw;
+use usher_core::{Instant, SimulationRng, WorkLabel};
+use usher_scenario::model::TimeDistribution;
 
 /// Workers with their running and waiting jobs.
 #[derive(Debug)]
 pub(super) struct WorkerPool<J> {
-    kinds: Vec<WorkerKind<J>>,
+    kinds: Vec<JobWorkerGroup<J>>,
     running_jobs: BTreeMap<u64, (usize, Vec<J>)>,
     done: TimerQueue<u64>,
     next: u64,
-    rng: ModelRng,
+    rng: SimulationRng,
 }
 
 /// Workers of one kind.
 #[derive(Debug)]
-struct WorkerKind<J> {
+struct JobWorkerGroup<J> {
     label: WorkLabel,
-    time: TimeLaw,
+    time: TimeDistribution,
     /// Number of jobs that run at the same time.
     threads: usize,
     /// True if all waiting jobs finish together in the time of one, such as writes that share one commit of a store.
@@ -30,29 +30,35 @@ struct WorkerKind<J> {
 }
 
 impl<J> WorkerPool<J> {
-    pub(super) fn new(rng: ModelRng) -> Self {
+    pub(super) fn new(rng: SimulationRng) -> Self {
         Self { kinds: Vec::new(), running_jobs: BTreeMap::new(), done: TimerQueue::new(), next: 0, rng }
     }
 
     /// Sets the time of each job of this kind and the number of workers.
-    pub(super) fn add_kind(&mut self, label: WorkLabel, time: TimeLaw, threads: usize, together: bool) {
+    pub(super) fn add_worker_kind(
+        &mut self,
+        label: WorkLabel,
+        time: TimeDistribution,
+        threads: usize,
+        together: bool,
+    ) {
         let waiting = VecDeque::new();
-        self.kinds.push(WorkerKind { label, time, threads: threads.max(1), together, busy: 0, waiting });
+        self.kinds.push(JobWorkerGroup { label, time, threads: threads.max(1), together, busy: 0, waiting });
     }
 
     /// Queues a job; returns it if it takes no time.
-    pub(super) fn submit_job(&mut self, now: Instant, label: Option<WorkLabel>, job: J) -> Option<J> {
+    pub(super) fn submit_worker_job(&mut self, now: Instant, label: Option<WorkLabel>, job: J) -> Option<J> {
         match label.and_then(|label| self.kinds.iter().position(|kind| kind.label == label)) {
             None => Some(job),
             Some(kind) => {
                 self.kinds[kind].waiting.push_back(job);
-                self.start_jobs(now, kind);
+                self.start_waiting_jobs(now, kind);
                 None
             }
         }
     }
 
-    fn start_jobs(&mut self, now: Instant, at: usize) {
+    fn start_waiting_jobs(&mut self, now: Instant, at: usize) {
         let kind = &mut self.kinds[at];
         while kind.busy < kind.threads && !kind.waiting.is_empty() {
             let most = if kind.together { kind.waiting.len() } else { 1 };
@@ -69,17 +75,17 @@ impl<J> WorkerPool<J> {
         let (_, id) = self.done.pop_due(now)?;
         let (kind, jobs) = self.running_jobs.remove(&id)?;
         self.kinds[kind].busy -= 1;
-        self.start_jobs(now, kind);
+        self.start_waiting_jobs(now, kind);
         Some(jobs)
     }
 
     /// Returns when the next jobs finish.
-    pub(super) fn next_done(&self) -> Option<Instant> {
+    pub(super) fn next_job_completion(&self) -> Option<Instant> {
         self.done.next_deadline()
     }
 
     /// Drops all jobs, as after a host failure.
-    pub(super) fn discard_jobs(&mut self) {
+    pub(super) fn discard_worker_jobs(&mut self) {
         self.running_jobs.clear();
         self.done = TimerQueue::new();
         for kind in &mut self.kinds {
@@ -98,7 +104,12 @@ mod tests {
 
     fn test_pool(threads: usize, together: bool) -> WorkerPool<u32> {
         let mut helpers = WorkerPool::new(Seed::new(1).derive_rng("helpers", 0));
-        helpers.add_kind(work::LOOKUP, TimeLaw::Constant(TimeSpan::from_millis(10)), threads, together);
+        helpers.add_worker_kind(
+            work::LOOKUP,
+            TimeDistribution::Constant(TimeSpan::from_millis(10)),
+            threads,
+            together,
+        );
         helpers
     }
 
@@ -110,12 +121,12 @@ mod tests {
     fn jobs_wait_for_a_free_thread_in_their_order() {
         let mut two = test_pool(2, false);
         for job in 0..3 {
-            assert_eq!(two.submit_job(at_millis(0), Some(work::LOOKUP), job), None);
+            assert_eq!(two.submit_worker_job(at_millis(0), Some(work::LOOKUP), job), None);
         }
-        assert_eq!((two.next_done(), two.pop_due(at_millis(9))), (Some(at_millis(10)), None));
+        assert_eq!((two.next_job_completion(), two.pop_due(at_millis(9))), (Some(at_millis(10)), None));
         assert_eq!((two.pop_due(at_millis(10)), two.pop_due(at_millis(10))), (Some(vec![0]), Some(vec![1])));
         assert_eq!(
-            (two.next_done(), two.pop_due(at_millis(20)), two.next_done()),
+            (two.next_job_completion(), two.pop_due(at_millis(20)), two.next_job_completion()),
             (Some(at_millis(20)), Some(vec![2]), None)
         );
     }
@@ -124,7 +135,7 @@ mod tests {
     fn what_waits_for_a_commit_is_done_together() {
         let mut one = test_pool(1, true);
         for job in 0..4 {
-            assert_eq!(one.submit_job(at_millis(0), Some(work::LOOKUP), job), None);
+            assert_eq!(one.submit_worker_job(at_millis(0), Some(work::LOOKUP), job), None);
         }
         assert_eq!(one.pop_due(at_millis(10)), Some(vec![0]));
         assert_eq!(one.pop_due(at_millis(20)), Some(vec![1, 2, 3]));
@@ -133,12 +144,12 @@ mod tests {
     #[test]
     fn what_takes_no_time_is_given_back_and_what_fails_is_forgotten() {
         let mut one = test_pool(1, false);
-        assert_eq!(one.submit_job(at_millis(0), Some(work::WRITE), 7), Some(7));
-        assert_eq!(one.submit_job(at_millis(0), None, 8), Some(8));
-        assert_eq!(one.submit_job(at_millis(0), Some(work::LOOKUP), 9), None);
-        one.discard_jobs();
-        assert_eq!((one.next_done(), one.pop_due(at_millis(100))), (None, None));
-        assert_eq!(one.submit_job(at_millis(100), Some(work::LOOKUP), 10), None);
+        assert_eq!(one.submit_worker_job(at_millis(0), Some(work::WRITE), 7), Some(7));
+        assert_eq!(one.submit_worker_job(at_millis(0), None, 8), Some(8));
+        assert_eq!(one.submit_worker_job(at_millis(0), Some(work::LOOKUP), 9), None);
+        one.discard_worker_jobs();
+        assert_eq!((one.next_job_completion(), one.pop_due(at_millis(100))), (None, None));
+        assert_eq!(one.submit_worker_job(at_millis(100), Some(work::LOOKUP), 10), None);
         assert_eq!(one.pop_due(at_millis(110)), Some(vec![10]));
     }
 }

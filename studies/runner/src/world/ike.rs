@@ -3,10 +3,10 @@
 
 mod build;
 mod certificates;
-mod counted;
+mod datagram_counter;
 mod initiator;
 mod protection;
 
 pub(super) use build::build_ike_roles;
-pub(super) use counted::CountedMachine;
-pub(super) use protection::HostPolicies;
+pub(super) use datagram_counter::DatagramCountingMachine;
+pub(super) use protection::HostSecurityPolicies;

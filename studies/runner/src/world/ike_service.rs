@@ -1,10 +1,10 @@
 //! The IKEv2 gateway of `usher ike serve`, and its clients, on simulated hosts, by their configuration files.
 
-use super::aaa::helpers_of;
-use super::error::WorldError;
+use super::aaa::build_worker_pool;
+use super::error::ScenarioRunError;
 use super::helpers::WorkerPool;
-use super::ike::{CountedMachine, HostPolicies};
-use super::machine::{EventOrJob, MachineEndpoint};
+use super::ike::{DatagramCountingMachine, HostSecurityPolicies};
+use super::machine::{MachineEventOrJob, MachineSockets};
 use super::plan::NetworkPlan;
 use super::report::RoleReport;
 use super::role::{HostRole, IkeTotals};
@@ -29,9 +29,9 @@ pub(super) const HELPERS: usize = 4;
 /// The gateway or the client of a host. Only workloads carry packets of CHILD_SAs in the simulator.
 #[derive(Debug)]
 pub(super) struct GatewayRole {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     config: GatewayConfig,
-    gateway: CountedMachine<IkeGateway>,
+    gateway: DatagramCountingMachine<IkeGateway>,
     credentials: Arc<IkeCredentials>,
     helpers: WorkerPool<JobRequest<IkeJob>>,
     seed: Seed,
@@ -39,7 +39,7 @@ pub(super) struct GatewayRole {
     /// True for a workload's role.
     counted: bool,
     /// The security policies of its host, if it carries packets.
-    protection: Option<HostPolicies>,
+    protection: Option<HostSecurityPolicies>,
 }
 
 /// The most frequent length of a DER signature by ECDSA with P-256.
@@ -54,7 +54,7 @@ pub(super) fn answer_job(credentials: &IkeCredentials, job: &JobRequest<IkeJob>)
         _ => true,
     };
     let mut signed = credentials.answer_job(job);
-    // Half of them have it; 64 attempts suffice.
+    // The length of an ECDSA signature varies. About half have the usual length, so 64 attempts suffice to get one.
     for _ in 0..if varies { 64 } else { 0 } {
         if usual(&signed) {
             break;
@@ -67,13 +67,13 @@ pub(super) fn answer_job(credentials: &IkeCredentials, job: &JobRequest<IkeJob>)
 impl GatewayRole {
     /// Creates the gateway of a workload, whose RADIUS messages count.
     pub(super) fn of_workload(
-        endpoint: MachineEndpoint,
+        endpoint: MachineSockets,
         (config, gateway): (GatewayConfig, IkeGateway),
         credentials: Arc<IkeCredentials>,
         helpers: WorkerPool<JobRequest<IkeJob>>,
-        (seed, protection): (Seed, Option<HostPolicies>),
+        (seed, protection): (Seed, Option<HostSecurityPolicies>),
     ) -> Self {
-        let gateway = CountedMachine::new(gateway, true);
+        let gateway = DatagramCountingMachine::new(gateway, true);
         Self { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted: true, protection }
     }
 }
@@ -85,23 +85,23 @@ impl HostRole for GatewayRole {
             AppDelivery::Start => {
                 self.starts += 1;
                 if let Some(protection) = &self.protection {
-                    protection.install_policies(ctx);
+                    protection.install_ipsec_policies(ctx);
                 }
-                // The first start used the same configuration, so it is valid.
+                // This configuration is valid, because the first start used it too.
                 if self.starts > 1
                     && let Ok(gateway) = IkeGateway::new(
                         self.config.clone(),
                         self.seed.derive_secure_rng("ike.start", self.starts),
                     )
                 {
-                    self.gateway.replace_machine(gateway);
-                    self.helpers.discard_jobs();
+                    self.gateway.replace_counted_machine(gateway);
+                    self.helpers.discard_worker_jobs();
                 }
             }
             AppDelivery::Timer => {
                 while let Some(jobs) = self.helpers.pop_due(now) {
                     for job in jobs {
-                        // The login may have ended meanwhile.
+                        // An error is ignored: the login may have ended meanwhile.
                         let _ = self
                             .gateway
                             .handle_command(now, GatewayCommand::Done(answer_job(&self.credentials, &job)));
@@ -111,11 +111,11 @@ impl HostRole for GatewayRole {
             _ => {}
         }
         let Self { endpoint, gateway, credentials, helpers, protection, .. } = self;
-        endpoint.feed_delivery(ctx, gateway, &delivery);
+        endpoint.deliver_to_machine(ctx, gateway, &delivery);
         let next = endpoint.drain_outputs(ctx, gateway, |ctx, gateway, word| {
             let JobRequest { token, job: what, origin } = match word {
-                EventOrJob::Job(job) => job,
-                EventOrJob::Event(event) => {
+                MachineEventOrJob::Job(job) => job,
+                MachineEventOrJob::Event(event) => {
                     if let (Some(protection), GatewayEvent::Ike(event)) = (&*protection, &event) {
                         protection.apply_event(ctx, event);
                     }
@@ -125,31 +125,32 @@ impl HostRole for GatewayRole {
             let now = ctx.now();
             let what = match what {
                 GatewayJob::Ike(what) => what,
-                // A gateway of a study does not share its pools.
+                // In a study, gateways share no address pools, so no lease is requested.
                 GatewayJob::Lease(wish) => {
                     let _ = gateway
                         .handle_command(now, GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() });
                     return;
                 }
                 GatewayJob::Judge(judgement) => {
-                    // The gateway reports its work, which loads this host's processor.
-                    let _ = gateway.handle_command(now, GatewayCommand::Judged(judgement.run_judgement()));
+                    // The gateway itself reports this work, which then loads this host's processor.
+                    let _ = gateway.handle_command(now, GatewayCommand::Judged(judgement.run_eap_step()));
                     return;
                 }
             };
             let label = what.work_label();
             let job = JobRequest::new(token, what).with_origin(origin);
-            if let Some(job) = helpers.submit_job(now, Some(label), job) {
-                // Work without a worker loads this host's processor.
+            if let Some(job) = helpers.submit_worker_job(now, Some(label), job) {
+                // Work that no worker does loads this host's processor.
                 ctx.charge_work(WorkRecord { label, units: 1 });
                 let _ = gateway.handle_command(now, GatewayCommand::Done(answer_job(credentials, &job)));
             }
         });
-        ctx.set_timer(earliest_deadline([next, self.helpers.next_done()]));
+        ctx.set_timer(earliest_deadline([next, self.helpers.next_job_completion()]));
     }
 
     fn ike_totals(&self) -> Option<IkeTotals> {
-        // Initiators count IKE: they know which messages belong to an authentication.
+        // The initiators count IKE messages, because they know which belong to an authentication, so the gateway
+        // reports none.
         self.counted.then_some(IkeTotals { ike: Default::default(), ..self.gateway.totals })
     }
 }
@@ -158,7 +159,7 @@ impl HostRole for GatewayRole {
 pub(super) fn place_gateways(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     for (name, services) in plan.scenario.services.iter() {
         let loaded = services.iter().find_map(|service| match service {
             HostService::Ike(loaded) => Some(loaded),
@@ -176,9 +177,9 @@ fn place_gateway_service(
     plan: &mut NetworkPlan<'_>,
     (name, host): (&str, HostId),
     loaded: &LoadedGatewayConfig,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let mut endpoint =
-        MachineEndpoint::new(plan.host_address(host)).with_outgoing_tls(loaded.outgoing.clone());
+        MachineSockets::new(plan.host_address(host)).with_outgoing_tls(loaded.outgoing.clone());
     let mut bound = BTreeMap::new();
     for (id, address) in usher_gateway::config::listen_sockets(&loaded.file) {
         if plan.addresses.is_reachable_at(host, address.ip()) {
@@ -195,12 +196,12 @@ fn place_gateway_service(
     }
     let seed = plan.seed.derive_seed("ike", u64::from(host.0));
     let gateway = IkeGateway::new(config.clone(), seed.derive_secure_rng("ike.start", 0))
-        .map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
+        .map_err(|why| ScenarioRunError::Role(format!("the service of host \"{name}\": {why}")))?;
     let cpu = plan.scenario.hosts.get(name).and_then(|host| host.cpu.as_ref());
     let kinds = [(SIGN, HELPERS, false), (VERIFY, HELPERS, false)];
-    let helpers = helpers_of(cpu, seed.derive_rng("helpers", 0), &kinds);
+    let helpers = build_worker_pool(cpu, seed.derive_rng("helpers", 0), &kinds);
     let credentials = loaded.credentials.clone();
-    let gateway = CountedMachine::new(gateway, false);
+    let gateway = DatagramCountingMachine::new(gateway, false);
     let (counted, protection) = (false, None);
     let role =
         GatewayRole { endpoint, config, gateway, credentials, helpers, seed, starts: 0, counted, protection };

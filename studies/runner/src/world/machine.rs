@@ -7,12 +7,15 @@ use std::sync::Arc;
 use usher_core::collections::HashMap;
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    CloseReason, ConnId, DatagramPath, Instant, JobRequest, ListenerId, Machine, MachineHost, MachineInput,
-    MessageEvent, MessageOp, PortId, SocketId, StreamEvent, StreamOp, Transmit, WorkRecord,
+    CloseReason, ConnId, DatagramPath, Instant, JobRequest, LinkLayerPortId, ListenerId, Machine,
+    MachineHost, MachineInput, MessageAssociationEvent, MessageAssociationOp, SocketId, StreamEvent,
+    StreamOp, Transmit, WorkRecord,
 };
-use usher_crypto::tls::{ClientConfig, ServerConfig, TrustConfig};
+use usher_crypto::tls::{ClientConfig, ServerConfig, TlsTrustConfig};
 use usher_sim::sctp::UserMessage;
-use usher_sim::{AppContext, AppDelivery, HostAddresses, HostId, MessageDelivery, Payload, StreamDelivery};
+use usher_sim::{
+    AppContext, AppDelivery, HostAddresses, HostId, Payload, SctpAssociationEvent, TcpStreamEvent,
+};
 
 /// The address of a simulated host, with those of all others.
 #[derive(Clone, Debug)]
@@ -45,19 +48,19 @@ impl HostAddress {
 
 /// Maps a machine's ids to the simulator's consecutive numbers.
 #[derive(Debug)]
-struct NumberTable<T> {
+struct MachineIdTable<T> {
     all: Vec<T>,
     numbers: HashMap<T, u32>,
     /// The last lookup, which usually comes next again.
     recent: Option<(T, u32)>,
 }
 
-impl<T: Copy + Eq + std::hash::Hash> NumberTable<T> {
+impl<T: Copy + Eq + std::hash::Hash> MachineIdTable<T> {
     fn new() -> Self {
         Self { all: Vec::new(), numbers: HashMap::default(), recent: None }
     }
     /// Returns the simulator's number, a new one for a new id.
-    fn assign_number(&mut self, id: T) -> u32 {
+    fn assign_simulator_number(&mut self, id: T) -> u32 {
         if let Some((recent, number)) = self.recent
             && recent == id
         {
@@ -71,21 +74,21 @@ impl<T: Copy + Eq + std::hash::Hash> NumberTable<T> {
         number
     }
     /// Returns the simulator's number, if any.
-    fn find_number(&self, id: T) -> Option<u32> {
+    fn simulator_number(&self, id: T) -> Option<u32> {
         self.numbers.get(&id).copied()
     }
-    fn find_id(&self, number: u32) -> Option<T> {
+    fn find_machine_id(&self, number: u32) -> Option<T> {
         self.all.get(number as usize).copied()
     }
     /// Removes all entries.
-    fn remove_all(&mut self) {
+    fn clear_id_numbers(&mut self) {
         self.numbers.clear();
         self.recent = None;
     }
     /// Removes the entry of a number only: the machine may already have reused its id.
-    fn release_number(&mut self, number: u32) {
-        if let Some(id) = self.find_id(number)
-            && self.find_number(id) == Some(number)
+    fn release_simulator_number(&mut self, number: u32) {
+        if let Some(id) = self.find_machine_id(number)
+            && self.simulator_number(id) == Some(number)
         {
             self.numbers.remove(&id);
             self.recent = None;
@@ -95,7 +98,7 @@ impl<T: Copy + Eq + std::hash::Hash> NumberTable<T> {
 
 /// The place of a machine: its host, sockets and connections.
 #[derive(Debug)]
-pub struct MachineEndpoint {
+pub struct MachineSockets {
     address: HostAddress,
     /// The listener of connections and associations from peers at all other ports.
     listener: ListenerId,
@@ -104,21 +107,21 @@ pub struct MachineEndpoint {
     /// The listeners of accepted connections.
     accepted: BTreeMap<u32, ListenerId>,
     tls: TlsConnections,
-    sockets: NumberTable<SocketId>,
-    opened: NumberTable<ConnId>,
+    sockets: MachineIdTable<SocketId>,
+    opened: MachineIdTable<ConnId>,
     buf: Vec<u8>,
 }
 
 /// An event or a job of a machine.
 #[derive(Debug)]
-pub enum EventOrJob<M: Machine> {
+pub enum MachineEventOrJob<M: Machine> {
     /// An event.
     Event(M::Event),
     /// A job for a worker.
     Job(JobRequest<M::Job>),
 }
 
-impl MachineEndpoint {
+impl MachineSockets {
     /// Creates the endpoint of a host's machine. The default listener accepts connections.
     pub fn new(at: HostAddress) -> Self {
         Self {
@@ -127,8 +130,8 @@ impl MachineEndpoint {
             listeners: BTreeMap::new(),
             accepted: BTreeMap::new(),
             tls: TlsConnections::default(),
-            sockets: NumberTable::new(),
-            opened: NumberTable::new(),
+            sockets: MachineIdTable::new(),
+            opened: MachineIdTable::new(),
             buf: Vec::new(),
         }
     }
@@ -137,7 +140,7 @@ impl MachineEndpoint {
         Self { listener, ..self }
     }
     /// Accepts connections at this port for this listener, optionally with TLS.
-    pub fn accept_at(&mut self, port: u16, listener: ListenerId, tls: Option<ServerConfig>) {
+    pub fn register_listener(&mut self, port: u16, listener: ListenerId, tls: Option<ServerConfig>) {
         self.listeners.insert(port, (listener, tls));
     }
     /// Uses TLS for connections to these addresses.
@@ -146,14 +149,14 @@ impl MachineEndpoint {
     }
     /// Returns the simulator's number of a socket.
     pub fn socket_number(&mut self, socket: SocketId) -> u32 {
-        self.sockets.assign_number(socket)
+        self.sockets.assign_simulator_number(socket)
     }
 
     /// Returns the machine's id of a connection or association, which tells whether the peer opened it.
     fn machine_connection(&self, sim: ConnId) -> ConnId {
         match sim.is_accepted() {
-            true => ConnId::accepted_at(self.listener_of(sim), sim.n),
-            false => self.opened.find_id(sim.n).unwrap_or(sim),
+            true => ConnId::nth_accepted_at_listener(self.listener_of(sim), sim.n),
+            false => self.opened.find_machine_id(sim.n).unwrap_or(sim),
         }
     }
     fn listener_of(&self, sim: ConnId) -> ListenerId {
@@ -162,8 +165,8 @@ impl MachineEndpoint {
     /// Returns the simulator's id; `None` if the connection has ended.
     fn simulated_connection(&self, conn: ConnId) -> Option<ConnId> {
         match conn.is_accepted() {
-            true => Some(ConnId::new_accepted(conn.n)),
-            false => self.opened.find_number(conn).map(ConnId::new_opened),
+            true => Some(ConnId::nth_accepted_connection(conn.n)),
+            false => self.opened.simulator_number(conn).map(ConnId::nth_opened_connection),
         }
     }
     /// Removes an ended connection.
@@ -171,24 +174,24 @@ impl MachineEndpoint {
         if sim.is_accepted() {
             self.accepted.remove(&sim.n);
         } else {
-            self.opened.release_number(sim.n);
+            self.opened.release_simulator_number(sim.n);
         }
     }
     /// Removes all connections without events.
-    fn lose_connections(&mut self) {
+    fn discard_all_connections(&mut self) {
         self.accepted.clear();
         self.tls.clear();
-        self.opened.remove_all();
+        self.opened.clear_id_numbers();
     }
     /// Assigns an accepted connection to its listener, and starts TLS if configured. False if TLS cannot start.
     fn accept_connection(&mut self, sim: ConnId, port: u16) -> bool {
         let Some((listener, tls)) = self.listeners.get(&port) else { return true };
         self.accepted.insert(sim.n, *listener);
-        tls.as_ref().is_none_or(|tls| self.tls.start_tls(sim, TrustConfig::Server(tls.clone())))
+        tls.as_ref().is_none_or(|tls| self.tls.start_tls(sim, TlsTrustConfig::Server(tls.clone())))
     }
 
     /// Passes a delivery to a machine.
-    pub fn feed_delivery<R, M: Machine>(
+    pub fn deliver_to_machine<R, M: Machine>(
         &mut self,
         ctx: &mut AppContext<'_, R>,
         machine: &mut M,
@@ -197,8 +200,8 @@ impl MachineEndpoint {
         let now = ctx.now();
         match delivery {
             AppDelivery::Start => {
-                // A host that was off has lost its connections.
-                self.lose_connections();
+                // The host has started again, so its earlier connections are lost.
+                self.discard_all_connections();
                 machine.set_epoch(now, ctx.epoch());
             }
             AppDelivery::Link { .. }
@@ -206,7 +209,7 @@ impl MachineEndpoint {
             | AppDelivery::Acquire { .. }
             | AppDelivery::Transit { .. } => {}
             AppDelivery::Timer => {
-                while let Some(sim) = self.tls.pop_overdue(now) {
+                while let Some(sim) = self.tls.pop_overdue_tls_connection(now) {
                     let conn = self.machine_connection(sim);
                     ctx.abort(sim);
                     self.remove_connection(sim);
@@ -222,7 +225,7 @@ impl MachineEndpoint {
             AppDelivery::Datagram { socket, from, from_port, destination: at, port, payload } => {
                 let path = DatagramPath {
                     // Datagrams arrive only at sockets that were bound or that sent.
-                    socket: self.sockets.find_id(*socket).unwrap_or_default(),
+                    socket: self.sockets.find_machine_id(*socket).unwrap_or_default(),
                     local: self.address.socket_address(*at, *port),
                     remote: self.address.socket_address(*from, *from_port),
                 };
@@ -230,33 +233,37 @@ impl MachineEndpoint {
             }
             AppDelivery::Stream { conn: sim, event } => self.stream_event(ctx, machine, *sim, event),
             AppDelivery::Message { assoc: sim, event } => {
-                if let (MessageDelivery::Up { local_port, .. }, true) = (event, sim.is_accepted()) {
-                    // Associations have no TLS.
+                if let (SctpAssociationEvent::Up { local_port, .. }, true) = (event, sim.is_accepted()) {
+                    // An association has no TLS, so accept it as it is.
                     self.accept_connection(*sim, *local_port);
                 }
                 let (assoc, listener) = (self.machine_connection(*sim), self.listener_of(*sim));
                 let event = match event {
-                    MessageDelivery::Up { remote, remote_port, streams, .. } => {
+                    SctpAssociationEvent::Up { remote, remote_port, streams, .. } => {
                         let (remote, streams) =
                             (self.address.socket_address(*remote, *remote_port), *streams);
                         match sim.is_accepted() {
-                            true => MessageEvent::Accepted { listener, remote, streams },
-                            false => MessageEvent::Up { remote, streams },
+                            true => MessageAssociationEvent::Accepted { listener, remote, streams },
+                            false => MessageAssociationEvent::Up { remote, streams },
                         }
                     }
-                    MessageDelivery::Data { stream, ppid, payload } => {
-                        MessageEvent::Data { stream: *stream, ppid: *ppid, data: payload.as_slice() }
-                    }
-                    MessageDelivery::Down(reason) => {
+                    SctpAssociationEvent::Data { stream, ppid, payload } => MessageAssociationEvent::Data {
+                        stream: *stream,
+                        ppid: *ppid,
+                        data: payload.as_slice(),
+                    },
+                    SctpAssociationEvent::Down(reason) => {
                         self.remove_connection(*sim);
-                        MessageEvent::Down(*reason)
+                        MessageAssociationEvent::Down(*reason)
                     }
                 };
                 machine.handle_input(now, MachineInput::Message { assoc, event });
             }
             AppDelivery::Frame { port, payload } => {
-                machine
-                    .handle_input(now, MachineInput::Frame { port: PortId(*port), data: payload.as_slice() });
+                machine.handle_input(
+                    now,
+                    MachineInput::Frame { port: LinkLayerPortId(*port), data: payload.as_slice() },
+                );
             }
         }
     }
@@ -266,9 +273,9 @@ impl MachineEndpoint {
         ctx: &mut AppContext<'_, R>,
         machine: &mut M,
         sim: ConnId,
-        event: &StreamDelivery,
+        event: &TcpStreamEvent,
     ) {
-        if let (StreamDelivery::Connected { local_port, .. }, true) = (event, sim.is_accepted())
+        if let (TcpStreamEvent::Connected { local_port, .. }, true) = (event, sim.is_accepted())
             && !self.accept_connection(sim, *local_port)
         {
             return ctx.abort(sim);
@@ -276,7 +283,7 @@ impl MachineEndpoint {
         let (conn, listener, tls) =
             (self.machine_connection(sim), self.listener_of(sim), self.tls.contains(sim));
         let event = match event {
-            StreamDelivery::Connected { remote, remote_port, local, .. } => {
+            TcpStreamEvent::Connected { remote, remote_port, local, .. } => {
                 let remote = self.address.socket_address(*remote, *remote_port);
                 let local = self.address.addresses.address_of(*local);
                 if tls {
@@ -292,11 +299,11 @@ impl MachineEndpoint {
                     false => StreamEvent::Connected { remote, local, certificate },
                 }
             }
-            StreamDelivery::Data(payload) if tls => {
+            TcpStreamEvent::Data(payload) if tls => {
                 return self.tls.handle_received(ctx, machine, (sim, conn), payload.as_slice());
             }
-            StreamDelivery::Data(payload) => StreamEvent::Data(payload.as_slice()),
-            StreamDelivery::Closed(reason) => {
+            TcpStreamEvent::Data(payload) => StreamEvent::Data(payload.as_slice()),
+            TcpStreamEvent::Closed(reason) => {
                 self.remove_connection(sim);
                 if !tls {
                     StreamEvent::Closed(*reason)
@@ -316,10 +323,10 @@ impl MachineEndpoint {
         &mut self,
         ctx: &mut AppContext<'c, R>,
         machine: &mut M,
-        hear: impl FnMut(&mut AppContext<'c, R>, &mut M, EventOrJob<M>),
+        hear: impl FnMut(&mut AppContext<'c, R>, &mut M, MachineEventOrJob<M>),
     ) -> Option<Instant> {
         let mut buf = std::mem::take(&mut self.buf);
-        DrainedMachine { endpoint: self, ctx, machine, event_handler: hear }.drain_outputs(&mut buf);
+        MachineOutputDrain { endpoint: self, ctx, machine, event_handler: hear }.drain_outputs(&mut buf);
         self.buf = buf;
         let next = earliest_deadline([machine.poll_timeout(), self.poll_timeout()]);
         ctx.set_timer(next);
@@ -342,7 +349,7 @@ impl MachineEndpoint {
         match transmit {
             Transmit::Datagram { path } => {
                 if let Some(to) = self.address.addresses.host_at(path.remote.ip()) {
-                    let socket = self.sockets.assign_number(path.socket);
+                    let socket = self.sockets.assign_simulator_number(path.socket);
                     ctx.send_datagram(socket, to, path.remote.port(), Payload::copy_from_slice(buf));
                 }
             }
@@ -357,17 +364,17 @@ impl MachineEndpoint {
         ctx: &mut AppContext<'_, R>,
         machine: &mut M,
         assoc: ConnId,
-        op: MessageOp,
+        op: MessageAssociationOp,
         buf: &[u8],
     ) {
-        if let MessageOp::Connect { local, remote, streams } = op {
+        if let MessageAssociationOp::Connect { local, remote, streams } = op {
             match self.address.connection_hosts(local, remote) {
                 Some((from, to)) => {
-                    let sim = ConnId::new_opened(self.opened.assign_number(assoc));
+                    let sim = ConnId::nth_opened_connection(self.opened.assign_simulator_number(assoc));
                     ctx.associate_from(sim, from, to, remote.port(), streams);
                 }
                 None => {
-                    let event = MessageEvent::Down(CloseReason::Refused);
+                    let event = MessageAssociationEvent::Down(CloseReason::Refused);
                     machine.handle_input(ctx.now(), MachineInput::Message { assoc, event });
                 }
             }
@@ -375,15 +382,15 @@ impl MachineEndpoint {
         }
         let Some(sim) = self.simulated_connection(assoc) else { return };
         match op {
-            MessageOp::Connect { .. } => {}
-            MessageOp::Data { stream, ppid, unordered } => {
+            MessageAssociationOp::Connect { .. } => {}
+            MessageAssociationOp::Data { stream, ppid, unordered } => {
                 ctx.send_message(
                     sim,
                     UserMessage { stream, ppid, unordered, payload: Payload::copy_from_slice(buf) },
                 );
             }
-            MessageOp::Shutdown => ctx.shutdown(sim),
-            MessageOp::Abort => {
+            MessageAssociationOp::Shutdown => ctx.shutdown(sim),
+            MessageAssociationOp::Abort => {
                 ctx.abort(sim);
                 self.remove_connection(sim);
             }
@@ -401,8 +408,8 @@ impl MachineEndpoint {
         if let StreamOp::Connect { local, remote } = op {
             match self.address.connection_hosts(local, remote) {
                 Some((from, to)) => {
-                    let sim = ConnId::new_opened(self.opened.assign_number(conn));
-                    let trust = self.tls.trust_for(remote);
+                    let sim = ConnId::nth_opened_connection(self.opened.assign_simulator_number(conn));
+                    let trust = self.tls.client_trust_for(remote);
                     if trust.is_none_or(|trust| self.tls.start_tls(sim, trust)) {
                         ctx.connect_from(sim, from, to, remote.port());
                     } else {
@@ -424,7 +431,7 @@ impl MachineEndpoint {
             StreamOp::Connect { .. } => {}
             StreamOp::Data if tls => self.tls.send_data(ctx, sim, buf),
             StreamOp::Data => ctx.write(sim, Payload::copy_from_slice(buf)),
-            // TLS reads records at once, without flow control by credits.
+            // With TLS, the endpoint reads records at once, so it needs no flow control by credits.
             StreamOp::Credit(_) if tls => {}
             StreamOp::Credit(bytes) => ctx.grant_credit(sim, bytes),
             StreamOp::Shutdown if tls => self.tls.shutdown(ctx, sim),
@@ -439,15 +446,15 @@ impl MachineEndpoint {
 }
 
 /// A machine on its endpoint while its outputs are drained.
-struct DrainedMachine<'a, 'c, R, M, F> {
-    endpoint: &'a mut MachineEndpoint,
+struct MachineOutputDrain<'a, 'c, R, M, F> {
+    endpoint: &'a mut MachineSockets,
     ctx: &'a mut AppContext<'c, R>,
     machine: &'a mut M,
     event_handler: F,
 }
 
-impl<'c, R, M: Machine, F: FnMut(&mut AppContext<'c, R>, &mut M, EventOrJob<M>)> MachineHost
-    for DrainedMachine<'_, 'c, R, M, F>
+impl<'c, R, M: Machine, F: FnMut(&mut AppContext<'c, R>, &mut M, MachineEventOrJob<M>)> MachineHost
+    for MachineOutputDrain<'_, 'c, R, M, F>
 {
     type Machine = M;
 
@@ -458,13 +465,13 @@ impl<'c, R, M: Machine, F: FnMut(&mut AppContext<'c, R>, &mut M, EventOrJob<M>)>
         self.endpoint.apply_transmit(self.ctx, self.machine, transmit, bytes);
     }
     fn handle_event(&mut self, event: M::Event) {
-        (self.event_handler)(self.ctx, self.machine, EventOrJob::Event(event));
+        (self.event_handler)(self.ctx, self.machine, MachineEventOrJob::Event(event));
     }
     fn record_work(&mut self, work: WorkRecord) {
         self.ctx.charge_work(work);
     }
     fn start_job(&mut self, job: JobRequest<M::Job>) {
-        (self.event_handler)(self.ctx, self.machine, EventOrJob::Job(job));
+        (self.event_handler)(self.ctx, self.machine, MachineEventOrJob::Job(job));
     }
 }
 

@@ -100,7 +100,7 @@ impl DelaySamples {
         };
         match self.short.last_mut() {
             Some(piece) if piece.len() < Self::PIECE => piece.push(short),
-            // The first chunk grows on demand: most runs have few dialogues.
+            // Let the first chunk grow on demand instead of reserving it, because most runs have few dialogues.
             None => self.short.push(vec![short]),
             Some(_) => {
                 let mut piece = Vec::with_capacity(Self::PIECE);
@@ -115,7 +115,7 @@ impl DelaySamples {
     }
 
     /// Returns all delays in seconds, in no particular order.
-    fn take_seconds(&mut self) -> Vec<f64> {
+    fn take_delays_in_seconds(&mut self) -> Vec<f64> {
         self.len = 0;
         let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
         let short = std::mem::take(&mut self.short).into_iter().flatten().map(u64::from);
@@ -131,12 +131,12 @@ impl RunObserver {
     }
 
     /// Records the time span of each dialogue from now on.
-    pub(super) fn record_spans(&mut self) {
+    pub(super) fn start_recording_dialogue_spans(&mut self) {
         self.spans = Some(Vec::new());
     }
 
     /// Returns the recorded dialogues in the order of their ends.
-    pub(super) fn take_spans(&mut self) -> Vec<DialogueSpan> {
+    pub(super) fn take_dialogue_spans(&mut self) -> Vec<DialogueSpan> {
         self.spans.take().unwrap_or_default()
     }
 
@@ -165,7 +165,7 @@ impl RunObserver {
 
     /// True if the run may end early.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(super) fn is_draining(&self) -> bool {
+    pub(super) fn may_end_early(&self) -> bool {
         !self.ends.is_empty()
     }
 
@@ -236,7 +236,8 @@ impl WorkloadStats {
         if n > 0 {
             out.add_metric(metrics::DELAY_MEAN, self.delay_sum as f64 / n as f64 / 1e9);
             let shares = [0.5, 0.95, 0.99, 0.999, 1.0];
-            let [p50, p95, p99, p999, max] = sample_quantiles(&mut self.delays.take_seconds(), shares);
+            let [p50, p95, p99, p999, max] =
+                sample_quantiles(&mut self.delays.take_delays_in_seconds(), shares);
             out.add_metric(metrics::DELAY_P50, p50);
             out.add_metric(metrics::DELAY_P95, p95);
             out.add_metric(metrics::DELAY_P99, p99);
@@ -252,7 +253,7 @@ impl WorkloadStats {
             let failed = self.started - good - self.rejected;
             out.add_metric(metrics::FAILURES, failed as f64 / self.started as f64);
             for (_, time, ended) in &self.time_limits {
-                out.add_share_within(time, *ended as f64 / self.started as f64);
+                out.add_share_within_time(time, *ended as f64 / self.started as f64);
             }
         }
         if self.completed > 0 {
@@ -384,7 +385,7 @@ impl ReportObserver<RoleReport> for RunObserver {
             let (completed, counts) = (end == DialogueEnd::Completed, dialogues.is_counted(began));
             spans.push(DialogueSpan { workload, app, started_at: began, ended_at: now, completed, counts });
         }
-        // After a workload is done, its further dialogues would depend on the duration of others.
+        // Ignore further dialogues of a workload that is done: their number depends on how long other workloads take.
         let done = several && self.ends.get(workload) == Some(&true) && dialogues.open_count() == 0;
         if !done {
             dialogues.record_report(now, report);
@@ -407,7 +408,7 @@ mod tests {
         let mut measure = RunObserver::new(at(10), at(20), vec![0, 5]);
         let ended = |began, end| RoleReport::Ended { started_at: at(began), end };
         measure.handle_report(at(12), 1, ended(11, DialogueEnd::Completed));
-        measure.record_spans();
+        measure.start_recording_dialogue_spans();
         measure.handle_report(at(13), 1, ended(5, DialogueEnd::Completed));
         measure.handle_report(at(14), 6, ended(12, DialogueEnd::Failed));
         let early = DialogueSpan {
@@ -426,7 +427,7 @@ mod tests {
             completed: false,
             counts: true,
         };
-        assert_eq!(measure.take_spans(), [early, failed]);
+        assert_eq!(measure.take_dialogue_spans(), [early, failed]);
     }
 
     #[test]

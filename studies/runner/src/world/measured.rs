@@ -26,13 +26,13 @@ impl RunMetrics {
         self.all.push((name, value));
     }
     /// Adds the share of the workload's dialogues that succeeded within a time, as written.
-    pub(super) fn add_share_within(&mut self, time: &str, share: f64) {
+    pub(super) fn add_share_within_time(&mut self, time: &str, share: f64) {
         let name = Metric::share_within_name(time);
         let name = if self.workload.is_empty() { name } else { format!("{name}.{}", self.workload) };
         self.all.push((name, share));
     }
     /// Adds a metric of a link, cell or host of this name.
-    pub(super) fn put_of(&mut self, name: &str, metric: Metric, value: f64) {
+    pub(super) fn add_member_metric(&mut self, name: &str, metric: Metric, value: f64) {
         self.all.push((metric.member_name(name), value));
     }
 }

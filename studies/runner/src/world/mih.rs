@@ -7,11 +7,11 @@ mod settings;
 pub(super) use settings::{function_config, member_identifier};
 
 use super::arrivals::{ArrivalPattern, ArrivalProcess};
-use super::error::WorldError;
-use super::machine::MachineEndpoint;
+use super::error::ScenarioRunError;
+use super::machine::MachineSockets;
 use super::plan::NetworkPlan;
 use super::topology::NetworkTopology;
-use node::{MessageTarget, NodeRole};
+use node::{MessageTarget, MihFunctionRole};
 use payload::TransactionPayload;
 use usher_core::SocketId;
 use usher_mih::{
@@ -27,31 +27,31 @@ pub(super) fn build_mih_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
     mih: &MihWorkload,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let function = mih.mih_function();
     let stations = topology.host_group(&mih.mn)?;
     let points = topology.host_group(&mih.pos)?;
     let size = mih.size.bytes() as usize;
     let response_size = mih.response_size.map_or(size, |size| size.bytes() as usize);
     let padded = |message: MihfMessage, size: usize, from: &MihfId, to: &MihfId| {
-        message.padded_to(size, from, to).map_err(|e| WorldError::Role(e.to_string()))
+        message.with_padding_to_length(size, from, to).map_err(|e| ScenarioRunError::Role(e.to_string()))
     };
     let sized = |message: MihfMessage, from: &MihfId, to: &MihfId| padded(message, size, from, to);
     let response =
         |message: MihfMessage, from: &MihfId, to: &MihfId| padded(message, response_size, from, to);
     let node = |plan: &NetworkPlan<'_>, host: HostId, id: &MihfId| {
-        let mut endpoint = MachineEndpoint::new(plan.host_address(host));
-        // The first socket; it is bound if messages go by UDP.
+        let mut endpoint = MachineSockets::new(plan.host_address(host));
+        // Number the host's first socket, which is bound if messages go by UDP.
         endpoint.socket_number(SocketId::from_number(0));
         let chance = plan.seed.derive_rng("mih", u64::from(host.0));
         let mihf = Mihf::new(settings::function_config(id.clone(), function), chance);
-        NodeRole::new(endpoint, mihf, mih.processing.get())
+        MihFunctionRole::new(endpoint, mihf, mih.processing.get())
     };
     let mn_ids =
         (0..stations.len()).map(|i| settings::member_identifier("mn", i)).collect::<Result<Vec<_>, _>>()?;
     let pos_ids =
         (0..points.len()).map(|i| settings::member_identifier("pos", i)).collect::<Result<Vec<_>, _>>()?;
-    let mut at_points: Vec<NodeRole> =
+    let mut at_points: Vec<MihFunctionRole> =
         points.iter().zip(&pos_ids).map(|(host, id)| node(plan, *host, id)).collect();
     let pattern = ArrivalPattern::new(&mih.arrivals, stations.len() as u64, plan.end);
     for (i, (&host, mn)) in stations.iter().zip(&mn_ids).enumerate() {
@@ -69,45 +69,45 @@ pub(super) fn build_mih_roles(
         match mih.message {
             MihMessage::Indication => {
                 let message = sized(parameters_report(&link), mn, pos)?;
-                station.add_target(MessageTarget { id: pos.clone(), message, arrivals });
+                station.add_message_target(MessageTarget { id: pos.clone(), message, arrivals });
             }
             MihMessage::Request => {
                 let message = sized(parameters_request(&link), pos, mn)?;
-                at_points[at].add_target(MessageTarget { id: mn.clone(), message, arrivals });
-                station.add_response(pos.clone(), response(parameters_response(&link), mn, pos)?);
+                at_points[at].add_message_target(MessageTarget { id: mn.clone(), message, arrivals });
+                station.add_prepared_response(pos.clone(), response(parameters_response(&link), mn, pos)?);
             }
             MihMessage::CandidateQuery => {
                 let message = sized(query_candidates(&link), pos, mn)?;
-                at_points[at].add_target(MessageTarget { id: mn.clone(), message, arrivals });
-                station.add_response(pos.clone(), response(candidates_response(&link), mn, pos)?);
+                at_points[at].add_message_target(MessageTarget { id: mn.clone(), message, arrivals });
+                station.add_prepared_response(pos.clone(), response(candidates_response(&link), mn, pos)?);
             }
             MihMessage::Information => {
                 let message = sized(query_networks(), mn, pos)?;
-                station.add_target(MessageTarget { id: pos.clone(), message, arrivals });
-                at_points[at].add_response(mn.clone(), response(networks_response(), pos, mn)?);
+                station.add_message_target(MessageTarget { id: pos.clone(), message, arrivals });
+                at_points[at].add_prepared_response(mn.clone(), response(networks_response(), pos, mn)?);
             }
             MihMessage::Registration => {
                 let message = sized(register_request(&link), mn, pos)?;
-                station.add_target(MessageTarget { id: pos.clone(), message, arrivals });
+                station.add_message_target(MessageTarget { id: pos.clone(), message, arrivals });
             }
         }
-        let app = place_node(plan, host, station, mih.transport)?;
+        let app = place_mih_node(plan, host, station, mih.transport)?;
         plan.builder.link_events(app, host);
     }
     for (&host, role) in points.iter().zip(at_points) {
-        place_node(plan, host, role, mih.transport)?;
+        place_mih_node(plan, host, role, mih.transport)?;
     }
     Ok(())
 }
 
-fn place_node(
+fn place_mih_node(
     plan: &mut NetworkPlan<'_>,
     host: HostId,
-    role: NodeRole,
+    role: MihFunctionRole,
     transport: TransportProtocol,
-) -> Result<u32, WorldError> {
+) -> Result<u32, ScenarioRunError> {
     let app = plan.add_role(host, role);
-    plan.builder.serve_at(app, transport, 0, (host, PORT))?;
+    plan.builder.open_port_at(app, transport, 0, (host, PORT))?;
     Ok(app)
 }
 
@@ -117,14 +117,14 @@ fn register_request(link: &LinkId) -> MihfMessage {
     MihfMessage::new(MessageId::REGISTER_REQUEST, params)
 }
 
-fn data_rate() -> LinkParam {
+fn data_rate_param() -> LinkParam {
     LinkParam { kind: LinkParamType::DATA_RATE, value: LinkParamValue::Number(11_000) }
 }
 
 /// An indication of the workload: a periodic report of a link's parameters.
 fn parameters_report(link: &LinkId) -> MihfMessage {
     let link = LinkTupleId { link: link.clone(), poa: None };
-    let report = LinkParamReport { param: data_rate(), threshold: None };
+    let report = LinkParamReport { param: data_rate_param(), threshold: None };
     let params = [
         Tlv::LinkIdentifier(link),
         Tlv::LinkParameterReports(vec![report]),
@@ -150,8 +150,12 @@ fn parameters_request(link: &LinkId) -> MihfMessage {
 
 /// The response to [`parameters_request`].
 fn parameters_response(link: &LinkId) -> MihfMessage {
-    let status =
-        LinkStatus { link: link.clone(), states: vec![], params: vec![data_rate()], descriptors: vec![] };
+    let status = LinkStatus {
+        link: link.clone(),
+        states: vec![],
+        params: vec![data_rate_param()],
+        descriptors: vec![],
+    };
     let params =
         [Tlv::Status(Status::Success), Tlv::StatusResponses(vec![status]), TransactionPayload::placeholder()];
     MihfMessage::new(MessageId::LINK_GET_PARAMETERS_RESPONSE, params)

@@ -1,7 +1,7 @@
 //! The MIH function of `usher mih serve` on a simulated host, with the host's links and their events.
 
-use super::error::WorldError;
-use super::machine::{EventOrJob, MachineEndpoint};
+use super::error::ScenarioRunError;
+use super::machine::{MachineEventOrJob, MachineSockets};
 use super::plan::NetworkPlan;
 use super::report::RoleReport;
 use super::role::HostRole;
@@ -11,7 +11,7 @@ use usher_core::{JobRequest, ListenerId, Machine, Seed, SocketId, TransportProto
 use usher_mih::MihfId;
 use usher_mih_service::config::LoadedMihConfig;
 use usher_mih_service::{
-    InterfaceConfig, LinkReport, MihService, MihServiceCommand, MihServiceConfig, MihServiceJob,
+    InterfaceConfig, KernelLinkReport, MihService, MihServiceCommand, MihServiceConfig, MihServiceJob,
 };
 use usher_scenario::services::HostService;
 use usher_sim::radio::{LinkCommand, LinkDownReason, LinkEvent};
@@ -23,13 +23,13 @@ struct HostInterface {
     host: HostId,
     /// True if it is in a cell, whose link comes and goes.
     station: bool,
-    report: LinkReport,
+    report: KernelLinkReport,
 }
 
 /// The function of a host.
 #[derive(Debug)]
-pub(super) struct FunctionRole {
-    endpoint: MachineEndpoint,
+pub(super) struct MihServiceRole {
+    endpoint: MachineSockets,
     config: MihServiceConfig,
     service: MihService,
     seed: Seed,
@@ -37,7 +37,7 @@ pub(super) struct FunctionRole {
     ports: Vec<HostInterface>,
 }
 
-impl FunctionRole {
+impl MihServiceRole {
     fn handle_link_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, at: HostId, event: LinkEvent) {
         let now = ctx.now();
         let Some(port) = self.ports.iter_mut().find(|port| port.host == at) else { return };
@@ -61,7 +61,7 @@ impl FunctionRole {
     }
 }
 
-impl HostRole for FunctionRole {
+impl HostRole for MihServiceRole {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let delivery = &delivery;
         let now = ctx.now();
@@ -71,7 +71,7 @@ impl HostRole for FunctionRole {
                 self.service =
                     MihService::new(self.config.clone(), self.seed.derive_rng("mih.service", self.starts));
                 for port in &mut self.ports {
-                    let report = LinkReport { enabled: true, up: !port.station, ..port.report.clone() };
+                    let report = KernelLinkReport { enabled: true, up: !port.station, ..port.report.clone() };
                     port.report = report.clone();
                     let _ = self.service.handle_command(now, MihServiceCommand::Link(report));
                 }
@@ -80,9 +80,9 @@ impl HostRole for FunctionRole {
             _ => {}
         }
         let Self { endpoint, service, ports, .. } = self;
-        endpoint.feed_delivery(ctx, service, delivery);
+        endpoint.deliver_to_machine(ctx, service, delivery);
         endpoint.drain_outputs(ctx, service, |ctx, service, word| {
-            let EventOrJob::Job(JobRequest { token, job: what, .. }) = word else { return };
+            let MachineEventOrJob::Job(JobRequest { token, job: what, .. }) = word else { return };
             let answer = match what {
                 MihServiceJob::Measure { interfaces } => {
                     let reports = ports.iter().map(|port| &port.report);
@@ -95,18 +95,22 @@ impl HostRole for FunctionRole {
                         let command = if on { LinkCommand::Connect } else { LinkCommand::Disconnect };
                         ctx.link_command(port.host, command);
                     }
-                    // A wired link cannot be switched off.
+                    // A wired link cannot be switched off, so only the existence of the port is reported.
                     MihServiceCommand::Acted { token, done: port.is_some() }
                 }
             };
-            // It accepts the results of its jobs and link changes at any time.
+            // The result is ignored: the service accepts job results and link changes at any time.
             let _ = service.handle_command(now, answer);
         });
     }
 }
 
 /// Returns the identifier of a group's member: all after the first have their number after the first label.
-fn service_identifier(loaded: &LoadedMihConfig, name: &str, member: usize) -> Result<MihfId, WorldError> {
+fn service_identifier(
+    loaded: &LoadedMihConfig,
+    name: &str,
+    member: usize,
+) -> Result<MihfId, ScenarioRunError> {
     let own = loaded.id.as_ref().map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
     let text = own.unwrap_or_else(|| name.to_owned());
     let text = match (member, text.find(['.', '@'])) {
@@ -114,14 +118,14 @@ fn service_identifier(loaded: &LoadedMihConfig, name: &str, member: usize) -> Re
         (n, Some(end)) => format!("{}-{n}{}", &text[..end], &text[end..]),
         (n, None) => format!("{text}-{n}"),
     };
-    MihfId::new(text).map_err(|e| WorldError::Role(e.to_string()))
+    MihfId::new(text).map_err(|e| ScenarioRunError::Role(e.to_string()))
 }
 
 /// Places the MIH functions of a scenario on their hosts.
 pub(super) fn place_mih_functions(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     for (name, services) in plan.scenario.services.iter() {
         let loaded = services.iter().find_map(|service| match service {
             HostService::Mih(loaded) => Some(loaded),
@@ -140,12 +144,12 @@ pub(super) fn place_mih_functions(
                     continue;
                 }
                 let station = plan.builder.is_station(at);
-                let report = LinkReport {
+                let report = KernelLinkReport {
                     name: given.map_or_else(|| (*interface).to_owned(), |given| given.name.clone()),
                     present: true,
                     wireless: station,
                     address: Some(at.mac_address(0)),
-                    ..LinkReport::default()
+                    ..KernelLinkReport::default()
                 };
                 ports.push(HostInterface { host: at, station, report });
             }
@@ -167,8 +171,8 @@ fn place_mih_function(
     loaded: &LoadedMihConfig,
     id: MihfId,
     ports: Vec<HostInterface>,
-) -> Result<(), WorldError> {
-    let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+) -> Result<(), ScenarioRunError> {
+    let mut endpoint = MachineSockets::new(plan.host_address(host));
     let mut bound = BTreeMap::new();
     for (n, address) in (0..).zip(&loaded.file.listen.udp) {
         if plan.addresses.is_reachable_at(host, address.ip()) {
@@ -179,7 +183,7 @@ fn place_mih_function(
     }
     for (n, address) in (0..).zip(&loaded.file.listen.tcp) {
         if plan.addresses.is_reachable_at(host, address.ip()) {
-            endpoint.accept_at(address.port(), ListenerId::from_number(n), None);
+            endpoint.register_listener(address.port(), ListenerId::from_number(n), None);
             bound.entry((TransportProtocol::Tcp, address.port())).or_insert(0);
         }
     }
@@ -187,10 +191,10 @@ fn place_mih_function(
     let config = loaded.service_config(id);
     let service = MihService::new(config.clone(), seed.derive_rng("mih.service", 0));
     let stations: Vec<HostId> = ports.iter().filter(|port| port.station).map(|port| port.host).collect();
-    let role = FunctionRole { endpoint, config, service, seed, starts: 0, ports };
+    let role = MihServiceRole { endpoint, config, service, seed, starts: 0, ports };
     let app = plan.add_role(host, role);
     for ((transport, port), socket) in bound {
-        plan.builder.serve_at(app, transport, socket, (host, port))?;
+        plan.builder.open_port_at(app, transport, socket, (host, port))?;
     }
     for at in stations {
         plan.builder.link_events(app, at);

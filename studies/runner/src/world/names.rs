@@ -40,8 +40,8 @@ fn founding_studies_say_what_is_declared() {
             runs += 1;
         }
     }
-    let declared: BTreeSet<WorkLabel> = work::all_labels().collect();
-    let seen = worked::take_labels();
+    let declared: BTreeSet<WorkLabel> = work::all_work_labels().collect();
+    let seen = worked::take_recorded_labels();
     assert_eq!(seen.difference(&declared).collect::<Vec<_>>(), [] as [&WorkLabel; 0], "not in work::all");
     // No study hashes passwords, checks certificates by a service, queries IDENT or logs sessions. `usher-aaa`,
     // `usher-ident` and this crate's PPPoE studies test those work labels.
@@ -49,7 +49,7 @@ fn founding_studies_say_what_is_declared() {
     let expected = ["certificate.check", "ident.message", "password.argon2", "pppoe.log"];
     assert_eq!(silent, expected, "declared, and never emitted in {runs} runs");
     let silent: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).filter(|m| !said.contains(m)).collect();
-    // Two are measured only if a study names them, and the last two only on a sampled lab.
+    // Two of these metrics are measured only if a study names them, and the last two only in a sampled lab.
     assert_eq!(
         silent,
         ["delay.p99.9", "within", "ident.named", "cpu.libc", "cpu.kernel"],

@@ -1,8 +1,8 @@
 //! The network of a run: the simulator or the hosts of a lab. Both run the same roles and report to the same observer.
 
-use super::error::WorldError;
+use super::error::ScenarioRunError;
 #[cfg(not(target_arch = "wasm32"))]
-use super::halves::DividedRun;
+use super::halves::TwoThreadRun;
 use super::measure::RunObserver;
 use super::role::HostRole;
 use super::topology::NetworkTopology;
@@ -13,25 +13,25 @@ use std::sync::atomic::AtomicBool;
 use usher_core::{Instant, WorkLabel};
 use usher_sim::radio::wimax::CellCounters;
 use usher_sim::{
-    CellId, CpuStats, HostId, LinkId, LinkStats, MemoryUse, PacketTap, ReportObserver, SctpTotals, SimFault,
-    Simulation, TcpTotals,
+    CellId, CpuStats, HostId, LinkId, LinkStats, MemoryUse, PacketTap, ReportObserver, SctpTotals,
+    SimRunError, Simulation, TcpTotals,
 };
 
 /// Processor time by host.
-pub(super) type ProcessorTimes = BTreeMap<HostId, std::time::Duration>;
+pub(super) type ProcessorTimeByHost = BTreeMap<HostId, std::time::Duration>;
 /// The sampling method of processor time, and the samples of each library on each host.
-pub(super) type ProcessorSamples = (&'static str, BTreeMap<(HostId, &'static str), u64>);
+pub(super) type ProcessorSamplesByLibrary = (&'static str, BTreeMap<(HostId, &'static str), u64>);
 
 /// Facts of a run on a lab; empty for other runs. Over several runs, `sums` add up and `most` keeps the maximum.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct LabFacts {
+pub struct LabRunStats {
     /// Counts and seconds.
     pub sums: BTreeMap<String, f64>,
     /// Largest values.
     pub most: BTreeMap<String, f64>,
 }
 
-impl LabFacts {
+impl LabRunStats {
     /// Adds another run's facts.
     pub fn add(&mut self, other: &Self) {
         for (name, value) in &other.sums {
@@ -54,20 +54,24 @@ pub(super) trait LabNetwork: Debug {
     fn now(&self) -> Instant;
     fn link_stats(&self, link: LinkId) -> [LinkStats; 2];
     /// Reads the kernel's counters from files.
-    fn tcp_totals(&self) -> Result<TcpTotals, WorldError>;
+    fn tcp_totals(&self) -> Result<TcpTotals, ScenarioRunError>;
     /// Returns the counters that kernel and simulator define alike.
-    fn sctp_totals(&self) -> Result<SctpTotals, WorldError>;
+    fn sctp_totals(&self) -> Result<SctpTotals, ScenarioRunError>;
     /// Returns the statistics of all links, by number.
     fn all_link_stats(&self) -> Vec<[LinkStats; 2]>;
     /// Returns the processor time of each host's roles until now.
-    fn processor_times(&self) -> ProcessorTimes;
+    fn processor_times(&self) -> ProcessorTimeByHost;
     /// Ends the sampling of processor time by library, if it runs.
-    fn finish_sampling(&mut self) -> Option<ProcessorSamples>;
+    fn finish_sampling(&mut self) -> Option<ProcessorSamplesByLibrary>;
     /// Returns the failure that ends the run, if any.
-    fn take_failure(&mut self) -> Option<WorldError>;
-    fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, WorldError>;
+    fn take_failure(&mut self) -> Option<ScenarioRunError>;
+    fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, ScenarioRunError>;
     /// Returns the fidelity of the lab to the requested network, and the cost of roles.
-    fn lab_facts(&self, topology: &NetworkTopology, sampled: Option<&ProcessorSamples>) -> LabFacts;
+    fn lab_facts(
+        &self,
+        topology: &NetworkTopology,
+        sampled: Option<&ProcessorSamplesByLibrary>,
+    ) -> LabRunStats;
 }
 
 /// The network of a run.
@@ -75,7 +79,7 @@ pub(super) trait LabNetwork: Debug {
 pub(super) enum RunNetwork {
     Sim(Box<Simulation<Box<dyn HostRole>, RunObserver>>),
     #[cfg(not(target_arch = "wasm32"))]
-    Halves(Box<DividedRun>),
+    Halves(Box<TwoThreadRun>),
     #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "a browser has no lab"))]
     Lab(Box<dyn LabNetwork>),
 }
@@ -93,7 +97,7 @@ impl RunNetwork {
         match self {
             Self::Sim(sim) => sim.observer(),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => both.first_half().observer(),
+            Self::Halves(both) => both.first_half_simulation().observer(),
             Self::Lab(hosts) => hosts.observer(),
         }
     }
@@ -114,9 +118,13 @@ impl RunNetwork {
         match self {
             Self::Sim(sim) => sim.applications().skip(numbers.start).take(count).map(AsRef::as_ref).collect(),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => {
-                both.first_half().applications().skip(numbers.start).take(count).map(AsRef::as_ref).collect()
-            }
+            Self::Halves(both) => both
+                .first_half_simulation()
+                .applications()
+                .skip(numbers.start)
+                .take(count)
+                .map(AsRef::as_ref)
+                .collect(),
             Self::Lab(hosts) => hosts.roles().skip(numbers.start).take(count).collect(),
         }
     }
@@ -124,7 +132,7 @@ impl RunNetwork {
         match self {
             Self::Sim(sim) => sim.now(),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => both.first_half().now(),
+            Self::Halves(both) => both.first_half_simulation().now(),
             Self::Lab(hosts) => hosts.now(),
         }
     }
@@ -137,7 +145,7 @@ impl RunNetwork {
         }
     }
     /// Returns the TCP counters of all hosts; a lab reads the kernel's counters from files.
-    pub(super) fn tcp_totals(&self) -> Result<TcpTotals, WorldError> {
+    pub(super) fn tcp_totals(&self) -> Result<TcpTotals, ScenarioRunError> {
         match self {
             Self::Sim(sim) => Ok(sim.tcp_totals()),
             #[cfg(not(target_arch = "wasm32"))]
@@ -150,11 +158,11 @@ impl RunNetwork {
         matches!(self, Self::Lab(..))
     }
     /// Returns the SCTP counters of all hosts; for a lab those that the kernel defines alike.
-    pub(super) fn sctp_totals(&self) -> Result<SctpTotals, WorldError> {
+    pub(super) fn sctp_totals(&self) -> Result<SctpTotals, ScenarioRunError> {
         match self {
             Self::Sim(sim) => Ok(sim.sctp_totals()),
             #[cfg(not(target_arch = "wasm32"))]
-            Self::Halves(both) => Ok(both.first_half().sctp_totals()),
+            Self::Halves(both) => Ok(both.first_half_simulation().sctp_totals()),
             Self::Lab(hosts) => hosts.sctp_totals(),
         }
     }
@@ -175,14 +183,14 @@ impl RunNetwork {
         }
     }
     /// Returns the processor time of each lab host's roles until now; empty for the simulator, which charges it.
-    pub(super) fn processor_times(&self) -> ProcessorTimes {
+    pub(super) fn processor_times(&self) -> ProcessorTimeByHost {
         match self {
             Self::Lab(hosts) => hosts.processor_times(),
-            _ => ProcessorTimes::new(),
+            _ => ProcessorTimeByHost::new(),
         }
     }
     /// Ends the sampling of processor time by library, if it runs.
-    pub(super) fn finish_sampling(&mut self) -> Option<ProcessorSamples> {
+    pub(super) fn finish_sampling(&mut self) -> Option<ProcessorSamplesByLibrary> {
         match self {
             Self::Lab(hosts) => hosts.finish_sampling(),
             _ => None,
@@ -234,11 +242,11 @@ impl RunNetwork {
             sim.end_when(stop.clone());
         }
     }
-    pub(super) fn simulation_fault(&self) -> Option<SimFault> {
+    pub(super) fn simulation_fault(&self) -> Option<SimRunError> {
         self.simulation()?.fault()
     }
     /// Returns the failure of a run on a lab or in halves, if any.
-    pub(super) fn check_failure(&mut self) -> Result<(), WorldError> {
+    pub(super) fn take_run_failure(&mut self) -> Result<(), ScenarioRunError> {
         match self {
             Self::Sim(_) => Ok(()),
             #[cfg(not(target_arch = "wasm32"))]
@@ -250,14 +258,14 @@ impl RunNetwork {
     pub(super) fn lab_facts(
         &self,
         topology: &NetworkTopology,
-        sampled: Option<&ProcessorSamples>,
-    ) -> LabFacts {
+        sampled: Option<&ProcessorSamplesByLibrary>,
+    ) -> LabRunStats {
         match self {
             Self::Lab(hosts) => hosts.lab_facts(topology, sampled),
-            _ => LabFacts::default(),
+            _ => LabRunStats::default(),
         }
     }
-    pub(super) fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, WorldError> {
+    pub(super) fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, ScenarioRunError> {
         match self {
             Self::Sim(sim) => Ok(sim.take_tap()),
             #[cfg(not(target_arch = "wasm32"))]
@@ -273,11 +281,11 @@ mod tests {
 
     #[test]
     fn facts_of_several_runs_add_up_or_are_the_largest() {
-        let one = |late: f64| LabFacts {
+        let one = |late: f64| LabRunStats {
             sums: [("timers".to_owned(), 2.0)].into(),
             most: [("timers_latest_s".to_owned(), late)].into(),
         };
-        let mut all = LabFacts::default();
+        let mut all = LabRunStats::default();
         [0.3, 0.7, 0.5].map(one).iter().for_each(|facts| all.add(facts));
         assert_eq!((all.sums["timers"], all.most["timers_latest_s"]), (6.0, 0.7));
     }

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_core::{Instant, Seed};
-use usher_ident_service::SystemUser;
+use usher_ident_service::ConnectionOwner;
 use usher_scenario::model::Scenario;
 use usher_sim::{HostAddresses, HostId, SimulationBuilder, TransportConfig};
 
 /// Users by the number of their application.
-pub(super) type ApplicationUsers = Rc<RefCell<BTreeMap<u32, SystemUser>>>;
+pub(super) type UserByApplication = Rc<RefCell<BTreeMap<u32, ConnectionOwner>>>;
 
 /// The parts of a run before the simulation itself.
 pub(super) struct NetworkPlan<'a> {
@@ -22,7 +22,7 @@ pub(super) struct NetworkPlan<'a> {
     pub(super) builder: SimulationBuilder<Box<dyn HostRole>>,
     pub(super) transports: Arc<TransportConfig>,
     /// The user of each application that does not run as Usher's own user.
-    pub(super) users: ApplicationUsers,
+    pub(super) users: UserByApplication,
     /// The name of the workload under construction; empty for a sole workload.
     pub(super) name: &'a str,
     /// Number of applications with transports.
@@ -47,7 +47,7 @@ impl NetworkPlan<'_> {
         self.apps = app + 1;
         if let Some(rate) = self.scenario.transport.tcp.read_rate.get() {
             let piece = self.scenario.transport.tcp.read_size.map(|size| size.bytes() as u32);
-            self.builder.read_slowly(app, rate.bits_per_second() / 8, piece);
+            self.builder.limit_read_rate(app, rate.bits_per_second() / 8, piece);
         }
         app
     }

@@ -32,7 +32,7 @@ impl Application for Box<dyn HostRole> {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         (**self).handle_delivery(ctx, delivery);
         #[cfg(test)]
-        worked::note_work(ctx.charged_work());
+        worked::record_work_labels(ctx.charged_work());
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) struct IkeTotals {
 
 impl IkeTotals {
     /// Returns all counters in the order of [`Self::METRICS`], then accepts without and with keys.
-    pub(super) fn all_counts(&self) -> [u64; 10] {
+    pub(super) fn all_ike_counts(&self) -> [u64; 10] {
         let mut all = [0; 10];
         let counted =
             [self.ike, self.radius].into_iter().flatten().flatten().chain([self.accepts, self.keyed]);
@@ -136,12 +136,12 @@ pub(super) mod worked {
     }
 
     /// Records a role's work.
-    pub(super) fn note_work(work: &[WorkRecord]) {
+    pub(super) fn record_work_labels(work: &[WorkRecord]) {
         RECORDED_LABELS.with_borrow_mut(|seen| seen.extend(work.iter().map(|w| w.label)));
     }
 
     /// Returns all labels and clears them.
-    pub(in super::super) fn take_labels() -> BTreeSet<WorkLabel> {
+    pub(in super::super) fn take_recorded_labels() -> BTreeSet<WorkLabel> {
         RECORDED_LABELS.take()
     }
 }

@@ -1,6 +1,6 @@
 //! Routers whose processors are charged for forwarding.
 
-use super::error::WorldError;
+use super::error::ScenarioRunError;
 use super::plan::NetworkPlan;
 use super::report::RoleReport;
 use super::role::HostRole;
@@ -26,7 +26,7 @@ impl HostRole for RouterRole {
 pub(super) fn place_routers(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     for (name, host) in plan.scenario.hosts.iter() {
         let charged = host.cpu.as_ref().is_some_and(|cpu| cpu.service.get(FORWARD.name()).is_some());
         if !charged || plan.scenario.concentrator_service(name).is_some() {
@@ -34,7 +34,7 @@ pub(super) fn place_routers(
         }
         for &host in topology.host_group(name)? {
             let app = plan.builder.add_application(host, Box::new(RouterRole), None);
-            plan.builder.take_transit(app);
+            plan.builder.deliver_transit_to(app);
         }
     }
     Ok(())

@@ -1,18 +1,18 @@
 //! One run, and the metrics from the counters of hosts, links, cells and transports.
 
-use super::built::BuiltNetwork;
 use super::cpu;
 use super::eap;
-use super::error::WorldError;
+use super::error::ScenarioRunError;
 #[cfg(not(target_arch = "wasm32"))]
-use super::halves::{DividedRun, RunDivision};
+use super::halves::{RunDivisionOutcome, TwoThreadRun};
+#[cfg(not(target_arch = "wasm32"))]
+use super::lab_run::{self, LabRunSettings};
 use super::measured::RunMetrics;
-use super::network::{LabFacts, RunNetwork};
-#[cfg(not(target_arch = "wasm32"))]
-use super::on_lab::{self, LabSettings};
+use super::network::{LabRunStats, RunNetwork};
+use super::network_assembly::BuiltNetwork;
 use super::role::{HostRole, IkeTotals, MihTotals};
 use super::topology::NetworkTopology;
-use super::watch::{ObservationSetup, RunObservation};
+use super::watch::{RunObservation, RunObservationState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use usher_core::{Instant, Seed};
@@ -20,12 +20,12 @@ use usher_crypto::tls::KeyLog;
 use usher_scenario::metrics::{self, Metric};
 use usher_scenario::model::{ChannelDirection, Scenario, Workload};
 use usher_sim::radio::wimax::CellCounters;
-use usher_sim::{LinkStats, MemoryUse, PacketTap, SimFault, TcpTotals};
+use usher_sim::{LinkStats, MemoryUse, PacketTap, SimRunError, TcpTotals};
 
 /// The result of a run.
 #[derive(Debug)]
 pub struct RunResult {
-    /// Metrics by name, in a fixed order; README and `docs/metrics.md` define each.
+    /// Metrics by name, in a fixed order; README and `docs/reference/metrics.md` define each.
     pub metrics: Vec<(String, f64)>,
     /// Packets that links delivered to hosts.
     pub packet_hops: u64,
@@ -34,7 +34,7 @@ pub struct RunResult {
     /// The process's peak resident set by the end of the loop, in bytes; 0 if the system does not provide it.
     pub peak_rss_bytes: u64,
     /// Facts of a lab about its fidelity; empty for other runs.
-    pub lab: LabFacts,
+    pub lab: LabRunStats,
     /// The capture, if requested, with the secrets to decrypt it.
     pub capture: Option<RunCapture>,
     /// The observation, if requested.
@@ -62,7 +62,7 @@ pub struct ScenarioRun {
     scenario: Scenario,
     interfaces: Vec<(String, bool)>,
     key_log: KeyLog,
-    watch: Option<ObservationSetup>,
+    watch: Option<RunObservationState>,
 }
 
 impl ScenarioRun {
@@ -76,13 +76,13 @@ impl ScenarioRun {
         seed: Seed,
         capture: &[String],
         tap: Option<Box<dyn PacketTap>>,
-    ) -> Result<Self, WorldError> {
+    ) -> Result<Self, ScenarioRunError> {
         let BuiltNetwork { builder, measure, topology, interfaces, key_log } =
             BuiltNetwork::from_scenario(scenario, seed, capture)?;
         let network = RunNetwork::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
     }
-    /// Ends a run on the simulator with [`WorldError::Stopped`] when `stop` is set.
+    /// Ends a run on the simulator with [`ScenarioRunError::Stopped`] when `stop` is set.
     #[must_use]
     pub fn with_stop_flag(mut self, stop: Option<&Arc<AtomicBool>>) -> Self {
         stop.into_iter().for_each(|stop| self.network.end_when(stop));
@@ -90,26 +90,26 @@ impl ScenarioRun {
     }
 
     /// Runs on the simulator by one thread or two, up to `threads`, as the study can be divided. The metrics do not
-    /// depend on the number. When `stop` is set, it ends with [`WorldError::Stopped`].
+    /// depend on the number. When `stop` is set, it ends with [`ScenarioRunError::Stopped`].
     ///
     /// # Errors
     /// As [`ScenarioRun::new`] and [`ScenarioRun::run_to_end`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn run_by(
+    pub fn run_with_up_to_threads(
         scenario: &Scenario,
         seed: Seed,
         threads: usize,
         stop: Option<&Arc<AtomicBool>>,
-    ) -> Result<(RunResult, RunDivision), WorldError> {
-        let mut division = RunDivision::Undivided;
+    ) -> Result<(RunResult, RunDivisionOutcome), ScenarioRunError> {
+        let mut division = RunDivisionOutcome::Undivided;
         if threads > 1
-            && let Some((halves, topology)) = DividedRun::new(scenario, seed, stop)?
+            && let Some((halves, topology)) = TwoThreadRun::new(scenario, seed, stop)?
         {
             let (interfaces, key_log) = (Vec::new(), KeyLog::new());
             let (network, scenario) = (RunNetwork::Halves(Box::new(halves)), scenario.clone());
             match (Self { network, topology, scenario, interfaces, key_log, watch: None }).run_to_end() {
-                Ok(result) => return Ok((result, RunDivision::Halves)),
-                Err(WorldError::Undecided(at)) => division = RunDivision::Undecided(at),
+                Ok(result) => return Ok((result, RunDivisionOutcome::Halves)),
+                Err(ScenarioRunError::Undecided(at)) => division = RunDivisionOutcome::Undecided(at),
                 Err(error) => return Err(error),
             }
         }
@@ -120,15 +120,16 @@ impl ScenarioRun {
     ///
     /// # Errors
     /// As [`ScenarioRun::new`].
-    pub fn new_observed(
+    pub fn observe_on_simulator(
         scenario: &Scenario,
         seed: Seed,
         tap: Option<Box<dyn PacketTap>>,
-    ) -> Result<Self, WorldError> {
+    ) -> Result<Self, ScenarioRunError> {
         let BuiltNetwork { mut builder, mut measure, topology, interfaces, key_log } =
             BuiltNetwork::from_scenario(scenario, seed, &[])?;
-        let watch = Some(ObservationSetup::from_scenario(scenario, &topology, &mut builder, tap.is_some()));
-        measure.record_spans();
+        let watch =
+            Some(RunObservationState::from_scenario(scenario, &topology, &mut builder, tap.is_some()));
+        measure.start_recording_dialogue_spans();
         let network = RunNetwork::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch })
     }
@@ -143,11 +144,11 @@ impl ScenarioRun {
         capture: &[String],
         tap: Option<Box<dyn PacketTap>>,
         name: &str,
-        settings: &LabSettings,
-    ) -> Result<Self, WorldError> {
+        settings: &LabRunSettings,
+    ) -> Result<Self, ScenarioRunError> {
         let BuiltNetwork { builder, measure, topology, interfaces, key_log } =
             BuiltNetwork::from_scenario(scenario, seed, capture)?;
-        let network = on_lab::build_lab_network(builder, measure, &topology, tap, name, settings)?;
+        let network = lab_run::build_lab_network(builder, measure, &topology, tap, name, settings)?;
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
     }
 
@@ -167,16 +168,16 @@ impl ScenarioRun {
     /// Runs the scenario to its end.
     ///
     /// # Errors
-    /// [`WorldError::NoStream`]: the run is meaningless after it. [`WorldError::Stopped`].
-    pub fn run_to_end(mut self) -> Result<RunResult, WorldError> {
+    /// [`ScenarioRunError::NoStream`]: the run is meaningless after it. [`ScenarioRunError::Stopped`].
+    pub fn run_to_end(mut self) -> Result<RunResult, ScenarioRunError> {
         let run = &self.scenario.run;
         let from = Instant::ZERO + run.warmup.get();
         let end = from + run.duration.get();
         let drained = end + run.drain.get();
         let stopwatch = stopwatch();
-        self.network.run_until(just_before(from));
+        self.network.run_until(last_instant_before(from));
         self.network.reset_peaks();
-        self.network.check_failure()?;
+        self.network.take_run_failure()?;
         let links_before = self.link_stats();
         let segments_before = self.network.tcp_totals()?;
         let transports_before = self.transport_totals(segments_before)?;
@@ -187,10 +188,10 @@ impl ScenarioRun {
         let ike_before: Vec<_> = (0..names.len()).map(|i| self.ike_totals(i)).collect();
         let processor_before =
             (self.network.processor_times(), cpu::read_charged_time(&self.network, &self.topology));
-        self.network.run_until(just_before(end));
+        self.network.run_until(last_instant_before(end));
         let links_at_end = self.link_stats();
-        // Transactions that failed for the MIH user continue in transport queues, and count. So do the last packets of
-        // a flow.
+        // Transactions that failed for the MIH user continue in transport queues and still count, so MIH workloads run
+        // on. So do handovers, for the last packets of a flow.
         let goes_on = |workload: &Workload| matches!(workload, Workload::Mih(_) | Workload::Handover(_));
         let ends = self.scenario.all_workloads().map(|(_, workload)| !goes_on(workload)).collect();
         self.network.observer_mut().start_drain(ends);
@@ -200,7 +201,7 @@ impl ScenarioRun {
         if let Some(fault) = self.network.simulation_fault() {
             return Err(self.explain_fault(fault));
         }
-        self.network.check_failure()?;
+        self.network.take_run_failure()?;
         let segments_after = self.network.tcp_totals()?;
         let transports = [transports_before, self.transport_totals(segments_after)?];
         let wall_s = stopwatch();
@@ -240,7 +241,7 @@ impl ScenarioRun {
         self.memory_metrics(&mut out);
         let links = self.topology.links.iter().flat_map(|(_, links)| links.iter().copied());
         let packet_hops = self.network.packet_hops(links);
-        // Packets that the relay delivers late reach the tap only at the end.
+        // Take the tap only at the end, because the relay may deliver packets late.
         let tap = self.network.take_tap()?;
         let lab = self.network.lab_facts(&self.topology, sampled.as_ref());
         let mut tap = tap;
@@ -265,14 +266,18 @@ impl ScenarioRun {
     }
 
     /// Converts a simulation fault to the study's names.
-    fn explain_fault(&self, fault: SimFault) -> WorldError {
-        let SimFault::NoStream { at, host, streams } = fault else { return WorldError::Stopped };
+    fn explain_fault(&self, fault: SimRunError) -> ScenarioRunError {
+        let SimRunError::NoStream { at, host, streams } = fault else { return ScenarioRunError::Stopped };
         let name = self.topology.hosts.iter().find(|(_, members)| members.contains(&host));
-        WorldError::NoStream { host: name.map(|(name, _)| name.clone()).unwrap_or_default(), at, streams }
+        ScenarioRunError::NoStream {
+            host: name.map(|(name, _)| name.clone()).unwrap_or_default(),
+            at,
+            streams,
+        }
     }
 
     /// Returns the counters of TCP and SCTP by metric.
-    fn transport_totals(&self, tcp: TcpTotals) -> Result<[(Metric, u64); 9], WorldError> {
+    fn transport_totals(&self, tcp: TcpTotals) -> Result<[(Metric, u64); 9], ScenarioRunError> {
         let sctp = self.network.sctp_totals()?;
         Ok([
             (metrics::TCP_SEGMENTS, tcp.segments),
@@ -298,7 +303,7 @@ impl ScenarioRun {
         let used = |metric: &Metric| {
             after.iter().find(|(other, _)| protocol(other) == protocol(metric)).is_some_and(|(_, n)| *n > 0)
         };
-        // Counters that the kernel defines differently are unknown, not zero.
+        // The lab's kernel defines these counters differently, so they are unknown, not zero.
         let uncounted = [metrics::SCTP_RETRANSMISSIONS, metrics::SCTP_CONTROL];
         let unknown = |m: &Metric| self.network.is_lab() && uncounted.contains(m);
         let all = before.iter().zip(after).filter(|((m, _), _)| used(m) && !unknown(m));
@@ -315,8 +320,8 @@ impl ScenarioRun {
             let connections = held.iter().map(|h| h.connections).max();
             let octets = held.iter().map(|h| h.octets).max();
             if let (Some(connections), Some(octets)) = (connections, octets) {
-                out.put_of(name, metrics::CONNECTIONS, f64::from(connections));
-                out.put_of(name, metrics::MEMORY, octets as f64);
+                out.add_member_metric(name, metrics::CONNECTIONS, f64::from(connections));
+                out.add_member_metric(name, metrics::MEMORY, octets as f64);
             }
         }
     }
@@ -346,8 +351,10 @@ impl ScenarioRun {
 
     /// Returns the counters of a workload's IKE authentications; `None` if there are none.
     fn ike_totals(&self, workload: usize) -> Option<[u64; 10]> {
-        let sides =
-            self.workload_roles(workload).filter_map(HostRole::ike_totals).map(|totals| totals.all_counts());
+        let sides = self
+            .workload_roles(workload)
+            .filter_map(HostRole::ike_totals)
+            .map(|totals| totals.all_ike_counts());
         sides.reduce(|one, other| std::array::from_fn(|i| one[i] + other[i]))
     }
 
@@ -416,7 +423,7 @@ impl ScenarioRun {
                 metrics::SCTP_PACKETS => metrics::SCTP_PER_MIH_PACKET,
                 _ => continue,
             };
-            // Packets per dialogue make no sense on a link of several workloads.
+            // If several workloads share a link, its packets per dialogue have no meaning.
             if *after > 0 && packets > 0 && self.scenario.sole_workload().is_some() {
                 out.add_metric(carried, (after - before) as f64 / packets as f64);
             }
@@ -433,9 +440,9 @@ impl ScenarioRun {
             };
             let both = |f| delta(&after[i], f).iter().sum::<f64>();
             if completed > 0.0 {
-                out.put_of(name, metrics::PACKETS, both(|s| s.offered - s.background) / completed);
+                out.add_member_metric(name, metrics::PACKETS, both(|s| s.offered - s.background) / completed);
                 let bytes = both(|s| s.offered_bytes - s.background_bytes);
-                out.put_of(name, metrics::BYTES, bytes / completed);
+                out.add_member_metric(name, metrics::BYTES, bytes / completed);
             }
             let sent = delta(&at_end[i], |s| s.offered_bytes);
             let load = self.scenario.links.get(name).map(|link| {
@@ -447,15 +454,15 @@ impl ScenarioRun {
             });
             let busier = load.into_iter().flatten().flatten().reduce(f64::max);
             if let Some(load) = busier {
-                out.put_of(name, metrics::LOAD, load);
+                out.add_member_metric(name, metrics::LOAD, load);
             }
             let given = sent.iter().sum::<f64>();
             let dropped = delta(&at_end[i], |s| s.dropped_bytes).iter().sum::<f64>();
-            out.put_of(name, metrics::SENT, given * 8.0 / duration);
-            out.put_of(name, metrics::RECEIVED, (given - dropped) * 8.0 / duration);
+            out.add_member_metric(name, metrics::SENT, given * 8.0 / duration);
+            out.add_member_metric(name, metrics::RECEIVED, (given - dropped) * 8.0 / duration);
             let offered = both(|s| s.offered);
             if offered > 0.0 {
-                out.put_of(name, metrics::DROPS, both(|s| s.queue_full + s.lost) / offered);
+                out.add_member_metric(name, metrics::DROPS, both(|s| s.queue_full + s.lost) / offered);
             }
         }
     }
@@ -479,13 +486,13 @@ impl ScenarioRun {
         for (((name, _), before), after) in self.topology.cells.iter().zip(before).zip(self.cell_counters()) {
             let requests = (after.requests - before.requests) as f64;
             if completed > 0.0 {
-                out.put_of(name, metrics::REQUESTS, requests / completed);
+                out.add_member_metric(name, metrics::REQUESTS, requests / completed);
             }
             let tried = requests + (after.ranging_attempts - before.ranging_attempts) as f64;
             let collided = |c: &CellCounters| c.request_collisions + c.ranging_collisions;
             if tried > 0.0 {
                 let share = (collided(&after) - collided(before)) as f64 / tried;
-                out.put_of(name, metrics::COLLISIONS, share);
+                out.add_member_metric(name, metrics::COLLISIONS, share);
             }
         }
     }
@@ -503,7 +510,7 @@ fn segment_metrics(out: &mut RunMetrics, before: TcpTotals, after: TcpTotals) {
 }
 
 /// Returns the last instant before a time: events at that time belong to the next interval.
-fn just_before(time: Instant) -> Instant {
+fn last_instant_before(time: Instant) -> Instant {
     Instant::from_nanos(time.as_nanos().saturating_sub(1))
 }
 

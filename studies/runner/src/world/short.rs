@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A queue that stores its first entry inline.
 #[derive(Debug)]
-pub(super) struct ShortQueue<T> {
+pub(super) struct InlineQueue<T> {
     first: Option<T>,
     /// Empty while `first` is.
     #[expect(
@@ -14,13 +14,13 @@ pub(super) struct ShortQueue<T> {
     more: Option<Box<VecDeque<T>>>,
 }
 
-impl<T> Default for ShortQueue<T> {
+impl<T> Default for InlineQueue<T> {
     fn default() -> Self {
         Self { first: None, more: None }
     }
 }
 
-impl<T> ShortQueue<T> {
+impl<T> InlineQueue<T> {
     pub(super) fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
     }
@@ -57,7 +57,7 @@ impl<T> ShortQueue<T> {
     }
 }
 
-impl<T> FromIterator<T> for ShortQueue<T> {
+impl<T> FromIterator<T> for InlineQueue<T> {
     fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> Self {
         let mut short = Self::default();
         entries.into_iter().for_each(|entry| short.push_back(entry));
@@ -65,7 +65,7 @@ impl<T> FromIterator<T> for ShortQueue<T> {
     }
 }
 
-impl<T> IntoIterator for ShortQueue<T> {
+impl<T> IntoIterator for InlineQueue<T> {
     type Item = T;
     type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::collections::vec_deque::IntoIter<T>>;
 
@@ -82,7 +82,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_queue(steps in proptest::collection::vec(proptest::option::of(0u8..255), 0..60)) {
-            let (mut short, mut model) = (ShortQueue::default(), VecDeque::new());
+            let (mut short, mut model) = (InlineQueue::default(), VecDeque::new());
             for step in steps {
                 match step {
                     Some(n) => {
@@ -96,7 +96,7 @@ mod tests {
                 prop_assert!((0..model.len() + 1).all(|i| short.get(i) == model.get(i)));
                 prop_assert!((0..model.len() + 1).all(|i| short.get_mut(i) == model.get_mut(i)));
                 prop_assert!(short.iter().eq(&model));
-                prop_assert!(model.iter().copied().collect::<ShortQueue<u8>>().iter().eq(&model));
+                prop_assert!(model.iter().copied().collect::<InlineQueue<u8>>().iter().eq(&model));
             }
             prop_assert!(short.into_iter().eq(model));
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use usher_core::{CloseReason, ConnId, Instant, ListenerId, Machine, MachineInput, StreamEvent};
-use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, TlsStream, TrustConfig};
+use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, TlsStream, TlsTrustConfig};
 use usher_sim::{AppContext, Payload};
 
 /// An endpoint's TLS connections by the simulator's ids, and the addresses that need TLS.
@@ -34,12 +34,12 @@ impl TlsConnections {
     }
 
     /// Returns the TLS configuration for connections to this address.
-    pub(super) fn trust_for(&self, remote: SocketAddr) -> Option<TrustConfig> {
-        self.outgoing.get(&remote).cloned().map(TrustConfig::Client)
+    pub(super) fn client_trust_for(&self, remote: SocketAddr) -> Option<TlsTrustConfig> {
+        self.outgoing.get(&remote).cloned().map(TlsTrustConfig::Client)
     }
 
     /// Starts TLS on a connection; false if the configuration is invalid.
-    pub(super) fn start_tls(&mut self, sim: ConnId, trust: TrustConfig) -> bool {
+    pub(super) fn start_tls(&mut self, sim: ConnId, trust: TlsTrustConfig) -> bool {
         let Ok(stream) = TlsStream::new(trust) else { return false };
         self.all.insert(sim, TlsConnection { stream, remote: None, is_closing: false, has_failed: false });
         true
@@ -108,7 +108,7 @@ impl TlsConnections {
             }
         }
         write_octets(ctx, sim, &out);
-        // The peer reads the alert before the end of the stream.
+        // Shut down instead of aborting, so that the peer reads the alert before the end of the stream.
         if *over || (*ending && stream.is_up()) {
             ctx.shutdown(sim);
         }
@@ -116,7 +116,7 @@ impl TlsConnections {
 
     /// Returns the next connection whose handshake or end is overdue; it stays until
     /// [`handle_closed`](Self::handle_closed).
-    pub(super) fn pop_overdue(&mut self, now: Instant) -> Option<ConnId> {
+    pub(super) fn pop_overdue_tls_connection(&mut self, now: Instant) -> Option<ConnId> {
         self.next_deadline().filter(|at| *at <= now)?;
         self.deadlines.pop_front().map(|(_, sim)| sim)
     }

@@ -1,6 +1,6 @@
 //! Hosts and links of a scenario in the simulator.
 
-use super::error::WorldError;
+use super::error::ScenarioRunError;
 use super::role::HostRole;
 use std::collections::BTreeMap;
 use usher_core::Seed;
@@ -8,7 +8,7 @@ use usher_scenario::model::{self, ChannelDirection, Scenario};
 use usher_scenario::work;
 use usher_sim::radio::motion::Trajectory;
 use usher_sim::{
-    CellId, CpuConfig, HostId, IntakeCost, IpVersion, LinkConfig, LinkFraming, LinkId, ServiceTime,
+    BatchReceiveCost, CellId, CpuConfig, HostId, IpVersion, LinkConfig, LinkFraming, LinkId, ServiceTime,
     SimulationBuilder,
 };
 
@@ -30,18 +30,18 @@ pub(super) struct NetworkTopology {
 
 impl NetworkTopology {
     /// Returns the members of a host group.
-    pub(super) fn host_group(&self, name: &str) -> Result<&[HostId], WorldError> {
-        self.hosts.get(name).map(Vec::as_slice).ok_or_else(|| WorldError::NoHost(name.to_owned()))
+    pub(super) fn host_group(&self, name: &str) -> Result<&[HostId], ScenarioRunError> {
+        self.hosts.get(name).map(Vec::as_slice).ok_or_else(|| ScenarioRunError::NoHost(name.to_owned()))
     }
 
     pub(super) fn from_scenario(
         scenario: &Scenario,
         seed: Seed,
         builder: &mut SimulationBuilder<Box<dyn HostRole>>,
-    ) -> Result<Self, WorldError> {
+    ) -> Result<Self, ScenarioRunError> {
         let mut topology = Self::default();
         topology.build_hosts(scenario, seed, builder)?;
-        // Cells come first, so that a cell is its stations' first port, by which their frames go.
+        // Build cells first: each is then its stations' first port, which their frames use.
         let mut of_cells = topology.build_cells(scenario, builder)?;
         of_cells.extend(topology.build_bss(scenario, builder)?);
         for (name, link) in scenario.links.iter() {
@@ -50,9 +50,11 @@ impl NetworkTopology {
                 down: link.channel_config(ChannelDirection::Down),
                 mtu: link.mtu.bytes() as u32,
                 framing: match link.framing {
-                    _ if carries_sessions(scenario, &link.between) => LinkFraming::Pppoe,
+                    _ if carries_pppoe_sessions(scenario, &link.between) => LinkFraming::Pppoe,
                     model::FramingKind::Pppoe => LinkFraming::Pppoe,
-                    model::FramingKind::None if !carries_frames(scenario, &link.between) => LinkFraming::None,
+                    model::FramingKind::None if !joins_stations_to_nas(scenario, &link.between) => {
+                        LinkFraming::None
+                    }
                     _ => LinkFraming::Ethernet,
                 },
             };
@@ -77,7 +79,7 @@ impl NetworkTopology {
         scenario: &Scenario,
         seed: Seed,
         builder: &mut SimulationBuilder<Box<dyn HostRole>>,
-    ) -> Result<(), WorldError> {
+    ) -> Result<(), ScenarioRunError> {
         let mut ways = BTreeMap::new();
         for (i, (name, host)) in
             scenario.hosts.iter().enumerate().filter(|(_, (_, h))| h.interface_of.is_none())
@@ -91,7 +93,7 @@ impl NetworkTopology {
                 }
                 let way = host.trajectory(rng.sample_unit());
                 if way != Trajectory::default() {
-                    builder.place_host(id, way);
+                    builder.set_host_trajectory(id, way);
                     ways.insert(id, way);
                 }
                 members.push(id);
@@ -106,7 +108,7 @@ impl NetworkTopology {
                 if let Some(address) = host.address_of(member) {
                     builder.set_address(id, address)?;
                 }
-                builder.place_host(id, ways.get(owner).copied().unwrap_or_default());
+                builder.set_host_trajectory(id, ways.get(owner).copied().unwrap_or_default());
                 members.push(id);
             }
             self.hosts.insert(name.to_owned(), members);
@@ -118,7 +120,7 @@ impl NetworkTopology {
         &self,
         scenario: &Scenario,
         builder: &mut SimulationBuilder<Box<dyn HostRole>>,
-    ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
+    ) -> Result<Vec<(String, Vec<LinkId>)>, ScenarioRunError> {
         let mut of_bss = Vec::new();
         for (name, bss) in scenario.bss_in_use() {
             let points = self.host_group(&bss.access_point)?;
@@ -126,9 +128,10 @@ impl NetworkTopology {
             let mut links = Vec::new();
             for (i, &point) in points.iter().enumerate() {
                 let members: Vec<HostId> = stations.iter().copied().skip(i).step_by(points.len()).collect();
-                let own = builder.add_bss(point, &members, &bss.wifi_config(), bss.mtu.bytes() as u32)?.1;
-                if carries_sessions(scenario, &[bss.access_point.clone(), bss.stations.clone()]) {
-                    own.iter().for_each(|link| builder.carry_sessions(*link));
+                let own =
+                    builder.add_wifi_bss(point, &members, &bss.wifi_config(), bss.mtu.bytes() as u32)?.1;
+                if carries_pppoe_sessions(scenario, &[bss.access_point.clone(), bss.stations.clone()]) {
+                    own.iter().for_each(|link| builder.set_pppoe_framing(*link));
                 }
                 links.extend(own);
             }
@@ -141,7 +144,7 @@ impl NetworkTopology {
         &mut self,
         scenario: &Scenario,
         builder: &mut SimulationBuilder<Box<dyn HostRole>>,
-    ) -> Result<Vec<(String, Vec<LinkId>)>, WorldError> {
+    ) -> Result<Vec<(String, Vec<LinkId>)>, ScenarioRunError> {
         let mut of_cells = Vec::new();
         for (name, cell) in scenario.cells_in_use() {
             let bases = self.host_group(&cell.base_station)?;
@@ -150,7 +153,7 @@ impl NetworkTopology {
             for (i, &base) in bases.iter().enumerate() {
                 let members: Vec<HostId> = stations.iter().copied().skip(i).step_by(bases.len()).collect();
                 let (id, own) =
-                    builder.add_cell(base, &members, &cell.wimax_config(), cell.mtu.bytes() as u32)?;
+                    builder.add_wimax_cell(base, &members, &cell.wimax_config(), cell.mtu.bytes() as u32)?;
                 cells.push(id);
                 links.extend(own);
             }
@@ -162,33 +165,38 @@ impl NetworkTopology {
 }
 
 /// True if a link joins stations with their NAS: it carries whole frames with headers.
-fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
+fn joins_stations_to_nas(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     scenario.eap_workloads().any(|(_, e)| [(a, b), (b, a)].contains(&(&e.stations, &e.nas)))
 }
 
 /// True if packets on a link between these hosts are within PPPoE.
-fn carries_sessions(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
+fn carries_pppoe_sessions(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     scenario.pppoe_workloads().any(|(_, of)| [(a, b), (b, a)].contains(&(&of.stations, &of.concentrator)))
 }
 
 /// Converts a study's processor to the simulator's.
 pub fn cpu_config(cpu: &model::CpuSettings) -> CpuConfig {
-    let time = |law: &model::TimeLaw| match law {
-        model::TimeLaw::Constant(time) => ServiceTime::Constant(time.get()),
-        model::TimeLaw::Exponential { mean } => ServiceTime::Exponential(mean.get()),
-        model::TimeLaw::Uniform { low, high } => ServiceTime::Uniform(low.get(), high.get()),
+    let time = |law: &model::TimeDistribution| match law {
+        model::TimeDistribution::Constant(time) => ServiceTime::Constant(time.get()),
+        model::TimeDistribution::Exponential { mean } => ServiceTime::Exponential(mean.get()),
+        model::TimeDistribution::Uniform { low, high } => ServiceTime::Uniform(low.get(), high.get()),
     };
     CpuConfig {
         cores: cpu.cores.get(),
         queue: CPU_QUEUE,
-        // Work in `aside` happens on workers: the processor is charged only its cost there.
+        // Workers do the work listed in `aside`, so the processor is charged the cost given there, not the one in
+        // `service`.
         service: cpu
             .aside
             .iter()
             .chain(cpu.service.iter().filter(|(name, _)| cpu.aside.get(name).is_none()))
-            .filter_map(|(name, law)| Some((work::find_label(name)?, time(law))))
+            .filter_map(|(name, law)| Some((work::find_work_label(name)?, time(law))))
             .collect(),
-        intake: IntakeCost { wakeup: cpu.wakeup.get(), batch: cpu.batch.get(), ..IntakeCost::default() },
+        intake: BatchReceiveCost {
+            wakeup: cpu.wakeup.get(),
+            batch: cpu.batch.get(),
+            ..BatchReceiveCost::default()
+        },
     }
 }
 
@@ -196,23 +204,24 @@ pub fn cpu_config(cpu: &model::CpuSettings) -> CpuConfig {
 pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> usher_sim::tcp::TcpConfig {
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
-        AckEvery, AckTimer, BackoffReset, CongestionControl, DelayedAck, IdleRestart,
-        InitialWindow as Window, LossHalves, LossRecovery, NagleVariant, RecoveryAlgorithm, RtoRestart,
-        StackVariants, TcpConfig, TimestampEcho, WindowGrowth, WindowUnit, WindowUpdate,
+        AckThreshold, AckTimer, BackoffReset, CongestionControl, DelayedAck, IdleRestart,
+        InitialWindow as Window, LossHalves, LossRecovery, LossRecoveryAlgorithm, NagleVariant,
+        ReceiveWindowUpdateRule, RtoRestart, TcpConfig, TcpStackVariants, TimestampEcho, WindowGrowth,
+        WindowUnit,
     };
     let segments = tcp.delayed_ack_segments.get().min(255) as u8;
     let room = mtu.saturating_sub(version.header_len() + 20);
     TcpConfig {
         mss: tcp.mss.map_or(room, |s| s.bytes() as u32).min(u32::from(u16::MAX)) as u16,
         recovery: match tcp.congestion {
-            model::CongestionRecovery::Reno => RecoveryAlgorithm::Reno,
-            model::CongestionRecovery::NewReno => RecoveryAlgorithm::NewReno,
-            model::CongestionRecovery::Sack => RecoveryAlgorithm::Sack,
+            model::CongestionRecovery::Reno => LossRecoveryAlgorithm::Reno,
+            model::CongestionRecovery::NewReno => LossRecoveryAlgorithm::NewReno,
+            model::CongestionRecovery::Sack => LossRecoveryAlgorithm::Sack,
         },
         congestion: match tcp.control {
-            model::TcpControl::Reno => CongestionControl::Reno,
-            model::TcpControl::Cubic => CongestionControl::Cubic,
-            model::TcpControl::Bbr => CongestionControl::Bbr,
+            model::TcpCongestionControl::Reno => CongestionControl::Reno,
+            model::TcpCongestionControl::Cubic => CongestionControl::Cubic,
+            model::TcpCongestionControl::Bbr => CongestionControl::Bbr,
         },
         window_unit: match tcp.window_unit {
             model::WindowUnit::Bytes => WindowUnit::Bytes,
@@ -257,9 +266,9 @@ pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> ush
             Switch::On(timeout) => Some(DelayedAck {
                 timeout: timeout.get(),
                 every: match tcp.delayed_ack_counts {
-                    model::AckCounts::FullSegments => AckEvery::FullSized(segments),
-                    model::AckCounts::Segments => AckEvery::Segments(segments),
-                    model::AckCounts::LargestSegment => AckEvery::LargestSeen(segments),
+                    model::DelayedAckCounting::FullSegments => AckThreshold::FullSized(segments),
+                    model::DelayedAckCounting::Segments => AckThreshold::Segments(segments),
+                    model::DelayedAckCounting::LargestSegment => AckThreshold::LargestSeen(segments),
                 },
             }),
         },
@@ -295,13 +304,15 @@ pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> ush
             model::RtoRestart::OldTimeout => RtoRestart::OldTimeout,
         },
         advancing_duplicates: tcp.advancing_duplicates,
-        variants: StackVariants {
+        variants: TcpStackVariants {
             duplicate_sack: tcp.duplicate_sack,
             window_update: match tcp.loss_recovery {
-                model::TcpLossRecovery::Rfc5681 | model::TcpLossRecovery::Ns3 => WindowUpdate::Rfc9293,
-                model::TcpLossRecovery::Ns2 => WindowUpdate::Ns2,
+                model::TcpLossRecovery::Rfc5681 | model::TcpLossRecovery::Ns3 => {
+                    ReceiveWindowUpdateRule::Rfc9293
+                }
+                model::TcpLossRecovery::Ns2 => ReceiveWindowUpdateRule::Ns2,
             },
-            ..StackVariants::default()
+            ..TcpStackVariants::default()
         },
         rack: tcp.rack,
         tail_loss_probe: tcp.tail_loss_probe,
@@ -316,7 +327,8 @@ pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> ush
         receive_buffer: tcp.receive_buffer.bytes() as u32,
         receive_buffer_max: tcp.receive_buffer_max.get().map(|most| most.bytes() as u32),
         window_scale: tcp.window_scale.then(|| {
-            // As Linux does, if the window announces half of the buffer.
+            // As Linux does where the window announces half of the buffer, derive the shift from twice the configured
+            // maximum.
             let most = tcp.receive_buffer_max.get().map_or(0, |most| 2 * most.bytes());
             window_shift(tcp.receive_buffer.bytes().max(most))
         }),
@@ -382,31 +394,34 @@ mod tests {
 
     #[test]
     fn control_and_recovery_are_set_apart() {
-        use usher_sim::tcp::{CongestionControl, RecoveryAlgorithm};
+        use usher_sim::tcp::{CongestionControl, LossRecoveryAlgorithm};
         let tcp = model::TcpSettings {
             congestion: model::CongestionRecovery::Sack,
-            control: model::TcpControl::Cubic,
+            control: model::TcpCongestionControl::Cubic,
             ..Default::default()
         };
         let config = tcp_config(&tcp, IpVersion::V4, 1500);
-        assert_eq!((config.recovery, config.congestion), (RecoveryAlgorithm::Sack, CongestionControl::Cubic));
+        assert_eq!(
+            (config.recovery, config.congestion),
+            (LossRecoveryAlgorithm::Sack, CongestionControl::Cubic)
+        );
         let config = tcp_config(&model::TcpSettings::default(), IpVersion::V4, 1500);
         assert_eq!(
             (config.recovery, config.congestion),
-            (RecoveryAlgorithm::NewReno, CongestionControl::Reno)
+            (LossRecoveryAlgorithm::NewReno, CongestionControl::Reno)
         );
     }
 
     #[test]
     fn delayed_acknowledgements_count_full_segments_unless_told() {
-        use usher_sim::tcp::AckEvery;
+        use usher_sim::tcp::AckThreshold;
         let every = |counts| {
             let tcp = model::TcpSettings { delayed_ack_counts: counts, ..Default::default() };
             tcp_config(&tcp, IpVersion::V4, 1500).delayed_ack.map(|d| d.every)
         };
-        assert_eq!(every(model::AckCounts::default()), Some(AckEvery::FullSized(2)));
-        assert_eq!(every(model::AckCounts::Segments), Some(AckEvery::Segments(2)));
-        assert_eq!(every(model::AckCounts::LargestSegment), Some(AckEvery::LargestSeen(2)));
+        assert_eq!(every(model::DelayedAckCounting::default()), Some(AckThreshold::FullSized(2)));
+        assert_eq!(every(model::DelayedAckCounting::Segments), Some(AckThreshold::Segments(2)));
+        assert_eq!(every(model::DelayedAckCounting::LargestSegment), Some(AckThreshold::LargestSeen(2)));
     }
 
     #[test]

@@ -54,13 +54,13 @@ pub struct RunObservation {
 
 /// The state of an observed run.
 #[derive(Debug)]
-pub(super) struct ObservationSetup {
+pub(super) struct RunObservationState {
     hosts: Vec<ObservedHost>,
     of_hosts: BTreeMap<HostId, usize>,
     ports: Vec<(Option<usize>, bool)>,
 }
 
-impl ObservationSetup {
+impl RunObservationState {
     /// Finds the observed hosts, and captures links at both ends if `packets` is true.
     pub(super) fn from_scenario(
         scenario: &Scenario,
@@ -101,7 +101,7 @@ impl ObservationSetup {
         scenario: &Scenario,
         tap: Option<Box<dyn PacketTap>>,
     ) -> RunObservation {
-        let spans = network.observer_mut().take_spans();
+        let spans = network.observer_mut().take_dialogue_spans();
         let workloads: Vec<(&str, &Workload)> = scenario.all_workloads().collect();
         let dialogue = |span: super::measure::DialogueSpan| ObservedDialogue {
             workload: workloads.get(span.workload).map_or("", |(name, _)| name).to_owned(),

@@ -10,11 +10,11 @@ use usher_sim::{AppContext, Payload};
 #[derive(Debug)]
 pub(super) struct PacedWriter {
     /// `None` writes everything at once.
-    paced: Option<Box<PacedQueue>>,
+    paced: Option<Box<PacedWriteQueue>>,
 }
 
 #[derive(Debug)]
-struct PacedQueue {
+struct PacedWriteQueue {
     /// Octets of a piece and its duration.
     piece: u32,
     time: Duration,
@@ -29,7 +29,12 @@ impl PacedWriter {
             let piece = d.write_size.bytes().min(1 << 30);
             let time = Duration::from_nanos(piece * 8 * 1_000_000_000 / rate.bits_per_second());
             let time = time.max(Duration::from_nanos(1));
-            Box::new(PacedQueue { piece: piece as u32, time, queue: VecDeque::new(), free_at: Instant::ZERO })
+            Box::new(PacedWriteQueue {
+                piece: piece as u32,
+                time,
+                queue: VecDeque::new(),
+                free_at: Instant::ZERO,
+            })
         });
         Self { paced }
     }
@@ -57,14 +62,14 @@ impl PacedWriter {
     }
 
     /// Drops the queued data of a closed connection.
-    pub(super) fn discard_connection(&mut self, conn: ConnId) {
+    pub(super) fn discard_queued_data(&mut self, conn: ConnId) {
         if let Some(paced) = &mut self.paced {
             paced.queue.retain(|(of, _)| *of != conn);
         }
     }
 }
 
-impl PacedQueue {
+impl PacedWriteQueue {
     fn write_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         while self.free_at <= ctx.now()
             && let Some((conn, left)) = self.queue.front_mut()

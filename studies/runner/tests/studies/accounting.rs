@@ -1,10 +1,10 @@
 //! Accounting beside logins, from TOML to metrics.
 
 use super::run_study;
-use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
+use usher_scenario::{ClosedFormName, PlanOverrides, Study, StudyMode};
 
 /// Returns a closed form of the one point of a study.
-fn closed_form_value(name: ClosedForm, text: &str) -> f64 {
+fn closed_form_value(name: ClosedFormName, text: &str) -> f64 {
     let study = Study::parse("test", "test.toml", text).unwrap();
     let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     usher_theory::closed_form_value(name, &plan.points[0].scenario).unwrap_or_else(|| panic!("no {name}"))
@@ -113,7 +113,7 @@ fn exponential_sessions_have_the_records_of_the_closed_form() {
         r#"accounting = { used = true, interim = "5 s", session = { kind = "exponential", mean = "20 s" } }"#;
     let m = run_study(&accounting_study("radius", 40, "", &format!("{MANY}\n{law}")));
     let expected = closed_form_value(
-        ClosedForm::AccountingRecords,
+        ClosedFormName::AccountingRecords,
         &accounting_study("radius", 40, "", &format!("{MANY}\n{law}")),
     );
     assert!((expected - 2.0 - 1.0 / (0.25f64.exp() - 1.0)).abs() < 1e-12, "{expected}");
@@ -128,7 +128,7 @@ fn a_login_with_records_has_the_packets_of_the_closed_form() {
     let login = r#"arrivals = { kind = "poisson", rate = "40 /s" }"#;
     for (accounting, expected) in [("", 4.0), ("accounting = { used = true, session = \"3 s\" }", 8.0)] {
         let text = accounting_study("radius", 40, "", &format!("{login}\n{accounting}"));
-        assert_eq!(closed_form_value(ClosedForm::RadiusPackets, &text), expected);
+        assert_eq!(closed_form_value(ClosedFormName::RadiusPackets, &text), expected);
         let packets = run_study(&text)["packets.core"];
         assert!((packets / expected - 1.0).abs() < 0.01, "{packets} for {expected}");
     }
@@ -146,7 +146,7 @@ fn without_a_second_try_as_many_are_lost_as_the_link_loses() {
     assert!(m["accounting.lost"] < 0.002, "{}", m["accounting.lost"]);
     // Every fifth record takes at least a second more.
     let late = closed_form_value(
-        ClosedForm::AccountingDelay,
+        ClosedFormName::AccountingDelay,
         &accounting_study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")),
     );
     assert!((late - (0.020 + 0.19 / 0.81)).abs() < 0.002, "{late}");

@@ -1,7 +1,7 @@
 //! Stations that authenticate over an 802.16 cell, from TOML to metrics.
 
 use super::run_study;
-use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
+use usher_scenario::{ClosedFormName, PlanOverrides, Study, StudyMode};
 
 /// Stations, base stations and a server 10 ms from each; EAP-MD5 over RADIUS.
 fn cell_study(stations: u32, nas: u32, cell: &str, arrivals: &str) -> String {
@@ -167,7 +167,8 @@ fn traffic_keys_follow_an_authentication_if_the_study_says_so() {
             .unwrap()
             .build_plan(StudyMode::Default, &PlanOverrides::default())
             .unwrap();
-        let form = usher_theory::closed_form_value(ClosedForm::KeysDelay, &plan.points[0].scenario).unwrap();
+        let form =
+            usher_theory::closed_form_value(ClosedFormName::KeysDelay, &plan.points[0].scenario).unwrap();
         let took = run_study(&text)["keys.delay"];
         assert!((took - form).abs() < 0.000_5, "{took} for {form}");
     }

@@ -2,7 +2,7 @@
 
 use super::{MetricMap, run_study};
 use usher_runner::world::ScenarioRun;
-use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
+use usher_scenario::{ClosedFormName, PlanOverrides, Study, StudyMode};
 
 /// A mobile node, a router and a point of service, 10 ms apart; the link at the mobile node loses packets.
 fn mih_study(message: &str, transport: &str, loss: &str, duration: u32, more: &str) -> String {
@@ -254,11 +254,11 @@ fn a_delayed_acknowledgement_travels_with_the_response() {
         let m: MetricMap = world.run_to_end().unwrap().metrics.into_iter().collect();
         let (segments, expected) = (m["tcp.per-mih-packet"], expected(&message, &delay));
         assert!((segments - expected).abs() < 0.015, "{message} {delay}: {segments}");
-        let form = usher_theory::closed_form_value(ClosedForm::MihTcpSegments, &point.scenario).unwrap();
+        let form = usher_theory::closed_form_value(ClosedFormName::MihTcpSegments, &point.scenario).unwrap();
         assert!((form - expected).abs() < 0.001, "{message} {delay}: {form} by the closed form");
         let waits = if (&message[..], &delay[..]) == ("indication", "0.5 s") { cycle / 2.0 } else { 0.0 };
         assert!((m["mih.delivery"] - 0.0205 - waits).abs() < 0.005, "{message} {delay}: {m:?}");
-        let form = usher_theory::closed_form_value(ClosedForm::MihTcpDelay, &point.scenario).unwrap();
+        let form = usher_theory::closed_form_value(ClosedFormName::MihTcpDelay, &point.scenario).unwrap();
         assert!(
             (m["delay.mean"] / form - 1.0).abs() < 0.01,
             "{message} {delay}: {form} by the closed form, {m:?}"
@@ -286,7 +286,7 @@ fn messages_of_all_services_succeed_as_their_closed_form_has_it() {
             let plan = Study::parse("test", "test.toml", &text).unwrap();
             let plan = plan.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
             let form = |name| usher_theory::closed_form_value(name, &plan.points[0].scenario).unwrap();
-            let (success, trials) = (form(ClosedForm::MihSuccess), 4000.0);
+            let (success, trials) = (form(ClosedFormName::MihSuccess), 4000.0);
             let bound = 4.0 * (success * (1.0 - success) / trials).sqrt() + 0.5 / trials;
             assert!(
                 (m["success"] - success).abs() < bound,
@@ -294,7 +294,7 @@ fn messages_of_all_services_succeed_as_their_closed_form_has_it() {
                 m["success"]
             );
             for (name, metric) in
-                [(ClosedForm::MihDelay, "delay.mean"), (ClosedForm::MihOverhead, "mih.overhead")]
+                [(ClosedFormName::MihDelay, "delay.mean"), (ClosedFormName::MihOverhead, "mih.overhead")]
             {
                 let (form, ours) = (form(name), m[metric]);
                 assert!((ours / form - 1.0).abs() < 0.04, "{message} {timer}: {metric} {ours}, and {form}");

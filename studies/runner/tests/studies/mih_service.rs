@@ -48,7 +48,7 @@ udp = ["0.0.0.0:4551"]
 tcp = ["0.0.0.0:4551"]
 [[allow]]
 prefix = "192.0.2.0/24"
-may = ["events"]
+rights = ["events"]
 "#;
 
 const NODE: &str = r#"id = "mn@example.org"

@@ -229,5 +229,5 @@ fn a_configuration_is_a_file_and_its_faults_have_its_lines() {
     let unknown = said(&config, &text.replace("runs = \"aaa\"", "runs = \"aa\""));
     assert!(unknown.contains("did you mean \"aaa\""), "{unknown}");
     let taken = said(&config, &text.replace("address = \"192.0.2.1\"", "address = \"192.0.2.11\""));
-    assert!(taken.contains("192.0.2.11 is an address of"), "{taken}");
+    assert!(taken.contains("192.0.2.11 is also an address of"), "{taken}");
 }

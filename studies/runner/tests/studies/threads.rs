@@ -1,7 +1,7 @@
 //! A run by two threads gives the same results as by one.
 
 use usher_core::{Duration, Instant};
-use usher_runner::world::{RunDivision, ScenarioRun};
+use usher_runner::world::{RunDivisionOutcome, ScenarioRun};
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 /// Clients behind a router, with loss, background traffic and a server with a processor; their workload follows.
@@ -81,7 +81,7 @@ const ANSWERS: &str = r#""dialogue.answer" = { kind = "exponential", mean = "2 m
 const REQUESTS: &str = r#""radius.request" = "1 ms", "eap.md5" = { kind = "exponential", mean = "1 ms" }"#;
 
 /// Asserts that one thread and more give the same results for a study's one point, and returns the division.
-fn run_divided(text: &str) -> RunDivision {
+fn run_divided(text: &str) -> RunDivisionOutcome {
     let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
     let plan = study
         .build_plan(StudyMode::Default, &PlanOverrides::default())
@@ -89,14 +89,15 @@ fn run_divided(text: &str) -> RunDivision {
     let [point] = &plan.points[..] else { panic!("{} points", plan.points.len()) };
     let by = |threads| {
         let (result, division) =
-            ScenarioRun::run_by(&point.scenario, point.replication_seed(0), threads, None).unwrap();
+            ScenarioRun::run_with_up_to_threads(&point.scenario, point.replication_seed(0), threads, None)
+                .unwrap();
         let metrics: Vec<(String, u64)> =
             result.metrics.into_iter().map(|(name, value)| (name, value.to_bits())).collect();
         assert!(result.packet_hops > 100 && metrics.len() > 10, "{metrics:?}");
         ((metrics, result.packet_hops), division)
     };
     let (one, alone) = by(1);
-    assert_eq!(alone, RunDivision::Undivided);
+    assert_eq!(alone, RunDivisionOutcome::Undivided);
     let (two, division) = by(2);
     assert_eq!(one, two);
     assert_eq!(by(4), (one, division), "more than two are not used");
@@ -112,7 +113,7 @@ fn dialogues_over_tcp_and_udp_are_divided() {
     for workload in [TCP, UDP] {
         assert_eq!(
             run_divided(&[&network_with_service(ANSWERS), workload].concat()),
-            RunDivision::Halves,
+            RunDivisionOutcome::Halves,
             "{workload}"
         );
     }
@@ -120,7 +121,7 @@ fn dialogues_over_tcp_and_udp_are_divided() {
 
 #[test]
 fn authentications_by_radius_are_divided() {
-    assert_eq!(run_divided(&[&network_with_service(REQUESTS), RADIUS].concat()), RunDivision::Halves);
+    assert_eq!(run_divided(&[&network_with_service(REQUESTS), RADIUS].concat()), RunDivisionOutcome::Halves);
     // Stations on separate hosts are in their NAS's half.
     let behind = network_with_service(REQUESTS)
         + r#"
@@ -132,7 +133,7 @@ rate = "100 Mb/s"
 delay = "50 us"
 "#;
     let workload = RADIUS.replace("stations = \"client\"", "stations = \"station\"");
-    assert_eq!(run_divided(&[&behind[..], &workload].concat()), RunDivision::Halves);
+    assert_eq!(run_divided(&[&behind[..], &workload].concat()), RunDivisionOutcome::Halves);
 }
 
 #[test]
@@ -143,24 +144,27 @@ fn what_shares_something_is_not_divided() {
     for workload in [scripted, sctp] {
         assert_eq!(
             run_divided(&[network_with_service(ANSWERS), workload.clone()].concat()),
-            RunDivision::Undivided,
+            RunDivisionOutcome::Undivided,
             "{workload}"
         );
     }
     let ticks = network_with_service(ANSWERS) + "[transport.tcp]\nrtt_tick = \"10 ms\"\n";
     assert_eq!(
         run_divided(&[&ticks, TCP].concat()),
-        RunDivision::Undivided,
+        RunDivisionOutcome::Undivided,
         "its round trips have to do with initial sequence numbers"
     );
     let tls = RADIUS.replace("eap-md5", "eap-tls");
-    assert_eq!(run_divided(&[network_with_service(REQUESTS), tls].concat()), RunDivision::Undivided);
+    assert_eq!(run_divided(&[network_with_service(REQUESTS), tls].concat()), RunDivisionOutcome::Undivided);
     let outage = "[[outages]]\nhost = \"router\"\nfrom = \"5 s\"\nuntil = \"6 s\"\n";
-    assert_eq!(run_divided(&[&network_with_service(ANSWERS), outage, TCP].concat()), RunDivision::Undivided);
+    assert_eq!(
+        run_divided(&[&network_with_service(ANSWERS), outage, TCP].concat()),
+        RunDivisionOutcome::Undivided
+    );
     let near = ["1 ms", "7 ms", "100 us"].iter().fold(network_with_service(ANSWERS), |text, delay| {
         text.replace(&format!("\ndelay = \"{delay}\""), "\ndelay = \"0 s\"")
     });
-    assert_eq!(run_divided(&[&near, TCP].concat()), RunDivision::Undivided, "no link has a delay");
+    assert_eq!(run_divided(&[&near, TCP].concat()), RunDivisionOutcome::Undivided, "no link has a delay");
 }
 
 #[test]
@@ -179,5 +183,5 @@ fn an_order_that_two_threads_do_not_know_is_left_to_one() {
         "{ kind = \"constant\", interval = \"100 ms\", stagger = \"2 ms\", start = \"1 s\" }",
     );
     let at = Instant::ZERO + Duration::from_millis(1003);
-    assert_eq!(run_divided(&[even, steady].concat()), RunDivision::Undecided(at));
+    assert_eq!(run_divided(&[even, steady].concat()), RunDivisionOutcome::Undecided(at));
 }

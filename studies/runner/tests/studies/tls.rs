@@ -5,7 +5,7 @@ use crate::services::{TempStudyDir, all_in, metric_value, service_study};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use usher_core::WallTime;
-use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
+use usher_pki::{AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, KeyKind};
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, StudyMode};
 
@@ -14,7 +14,7 @@ const NOW: WallTime = WallTime::from_unix_secs(1_782_864_000);
 
 /// Creates an authority, as `usher aaa cert` does, with certificates for `whom`.
 fn create_authority(folder: &Path, name: &str, key: KeyKind, whom: &[(&str, CertificateKind)]) {
-    let options = InitOptions { name: name.to_owned(), key, days: 365, now: NOW };
+    let options = AuthorityInitOptions { name: name.to_owned(), key, days: 365, now: NOW };
     let mut authority = CertificateAuthority::init(&folder.join(name), &options).unwrap();
     for (whose, kind) in whom {
         let (kind, ocsp, crl) = (*kind, None, None);

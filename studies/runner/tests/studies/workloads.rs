@@ -2,7 +2,7 @@
 
 use crate::services::metric_value;
 use crate::{MetricMap, run_study};
-use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
+use usher_scenario::{ClosedFormName, PlanOverrides, Study, StudyMode};
 
 /// Stations of switches by RADIUS and of base stations by Diameter at one AAA server, and a dialogue over the same
 /// link.
@@ -150,7 +150,7 @@ fn one_workload_with_a_name_is_a_study_of_one() {
     let closed = |text: &str| {
         let study = Study::parse("t", "t.toml", text).unwrap();
         let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
-        usher_theory::closed_form_value(ClosedForm::RadiusDelay, &plan.points[0].scenario).unwrap()
+        usher_theory::closed_form_value(ClosedFormName::RadiusDelay, &plan.points[0].scenario).unwrap()
     };
     assert!(metric_value(&run_study(&study("workloads.m")), "tcp.per-mih-packet") > 1.0);
     let eap = |workload: &str| {

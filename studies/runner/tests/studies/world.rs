@@ -2,7 +2,7 @@
 
 use super::{MetricMap, run_study};
 use usher_runner::world::ScenarioRun;
-use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
+use usher_scenario::{ClosedFormName, PlanOverrides, Study, StudyMode};
 
 const DIALOGUE: &str = r#"
 title = "t"
@@ -62,8 +62,8 @@ fn who_must_send_by_a_stream_that_is_not_there_ends_the_run() {
     let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
     // The fourth dialogue of a client, which begins at 4 s, takes stream 3; its request takes 10 ms to the server.
     let error = world.run_to_end().unwrap_err().to_string();
-    assert!(error.starts_with("4.01 s after the beginning, \"server\" had to send by a stream"), "{error}");
-    assert!(error.contains("it has 3; transport.sctp.accepted_streams"), "{error}");
+    assert!(error.starts_with("4.01 s after the start, \"server\" had to send by an SCTP stream"), "{error}");
+    assert!(error.contains("it has 3; raise transport.sctp.accepted_streams"), "{error}");
 }
 
 #[test]
@@ -316,7 +316,8 @@ fn silly_windows_are_as_their_closed_form_has_them() {
         let world = ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None).unwrap();
         let m: MetricMap = world.run_to_end().unwrap().metrics.into_iter().collect();
         assert_eq!(m["failures"], 0.0, "{}", point.key);
-        let Some(form) = usher_theory::closed_form_value(ClosedForm::TcpDataShare, &point.scenario) else {
+        let Some(form) = usher_theory::closed_form_value(ClosedFormName::TcpDataShare, &point.scenario)
+        else {
             continue;
         };
         formed += 1;
@@ -465,7 +466,7 @@ fn the_delay_over_radius_is_that_of_the_closed_form() {
         let study = Study::parse("test", "test.toml", &text).unwrap_or_else(|faults| panic!("{faults}"));
         let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
         let point = &plan.points[0];
-        let expected = usher_theory::closed_form_value(ClosedForm::RadiusDelay, &point.scenario).unwrap();
+        let expected = usher_theory::closed_form_value(ClosedFormName::RadiusDelay, &point.scenario).unwrap();
         let means: Vec<f64> = (0..8)
             .map(|r| {
                 let world = ScenarioRun::new(&point.scenario, point.replication_seed(r), &[], None).unwrap();

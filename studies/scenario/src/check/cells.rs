@@ -12,7 +12,10 @@ impl ScenarioCheck<'_> {
         let scenario = self.scenario;
         for (name, cell) in scenario.cells.iter() {
             if scenario.links.get(name).is_some() {
-                self.add_fault(keys!["cells", name], format!("there is a link \"{name}\" as well"));
+                self.add_fault(
+                    keys!["cells", name],
+                    format!("a link has the name \"{name}\" too: rename one of them"),
+                );
             }
             self.check_medium(["cells", name, "base_station"], &cell.base_station, &cell.stations, cell.used);
             self.check_cell(name, cell);
@@ -31,22 +34,20 @@ impl ScenarioCheck<'_> {
             & self.require_host(stations, keys![table, name, "stations"]);
         let what = key.replace('_', " ");
         if both && base == stations {
-            self.add_fault(
-                keys![table, name, "stations"],
-                format!("\"{base}\" cannot be the {what} as well"),
-            );
+            self.add_fault(keys![table, name, "stations"], format!("\"{base}\" is the {what} already"));
         } else if both {
-            let (Some((_, bases)), Some((_, members))) = (self.group_range(base), self.group_range(stations))
+            let (Some((_, bases)), Some((_, members))) =
+                (self.group_host_range(base), self.group_host_range(stations))
             else {
                 return;
             };
             self.require(
                 bases <= members,
                 keys![table, name, key],
-                format!("{bases} {what}s for {members} stations: some would have none"),
+                format!("{bases} {what}s for {members} stations: some would have no station"),
             );
             if used {
-                self.join_groups(stations, base);
+                self.record_group_link(stations, base);
             }
         }
     }
@@ -57,7 +58,7 @@ impl ScenarioCheck<'_> {
         self.require(
             !matches!(cell.queue, QueueCapacity::Bytes(_)),
             keys!["cells", name, "queue"],
-            "a cell's queues are counted in packets",
+            "a cell's queues have limits in packets, not in bytes",
         );
         for (table, start, end) in [
             ("entry", cell.entry.backoff_start, cell.entry.backoff_end),
@@ -85,7 +86,7 @@ impl ScenarioCheck<'_> {
         self.require(
             !(cell.entry.done && cell.entry.on_command),
             at("entry", "on_command"),
-            "stations cannot be in from the start as well",
+            "done puts stations into the cell from the start: set only one of done and on_command",
         );
         self.check_key_exchange(name, cell);
         match cell.wimax_config().check() {
@@ -98,7 +99,7 @@ impl ScenarioCheck<'_> {
             Err(why @ ConfigError::Coverage) => {
                 self.add_fault(keys!["cells", name, "going_down"], why.to_string());
             }
-            // Other values are reported above, or their type excludes them.
+            // Other errors are already reported above, or the types exclude them.
             _ => {}
         }
     }
@@ -116,15 +117,15 @@ impl ScenarioCheck<'_> {
                 eap.method != AuthMethod::EapMd5,
                 path,
                 format!(
-                    "EAP-MD5 gives no key from which traffic keys could follow: {} = \"eap-tls\" does",
+                    "EAP-MD5 derives no key for traffic keys: set {} = \"eap-tls\"",
                     of_workload("workload.method", name)
                 ),
             ),
             None => self.add_fault(
                 path,
                 format!(
-                    "traffic keys follow from an authentication: {} must be of kind \"eap\", with stations = \
-                     \"{}\" and nas = \"{}\"",
+                    "traffic keys need an authentication: {} must have kind = \"eap\", stations = \"{}\" and nas = \
+                     \"{}\"",
                     if self.scenario.workloads.is_empty() { "the workload" } else { "a workload" },
                     cell.stations,
                     cell.base_station

@@ -11,19 +11,23 @@ impl ScenarioCheck<'_> {
         let (clients, server) = (&ident.clients, &ident.server);
         if self.require_endpoint(clients, at("clients")) & self.require_endpoint(server, at("server")) {
             if clients == server {
-                self.add_fault(at("server"), format!("\"{server}\" cannot be the server as well"));
+                self.add_fault(
+                    at("server"),
+                    format!("\"{server}\" has another role in this workload already"),
+                );
             } else {
                 self.check_reachability(clients, server, at("server"));
                 self.check_ident_service(ident);
             }
         }
-        self.require(!ident.users.is_empty(), at("users"), "no users; at least one is needed");
+        self.require(!ident.users.is_empty(), at("users"), "the workload needs at least one user");
         for (i, user) in ident.users.iter().enumerate() {
-            let message = format!("\"{}\" is no name that an answer could hold", user.escape_debug());
+            let message =
+                format!("\"{}\" is not a user name that an IDENT response can hold", user.escape_debug());
             self.require(UserId::new(user.as_bytes()).is_ok(), keys!["workload", "users", i], message);
         }
         for (i, user) in find_repeated(ident.users.iter().map(String::as_str)) {
-            self.add_fault(keys!["workload", "users", i], format!("\"{user}\" is there twice"));
+            self.add_fault(keys!["workload", "users", i], format!("\"{user}\" is listed twice"));
         }
         self.require_positive(ident.patience, at("patience"));
     }
@@ -44,9 +48,9 @@ impl ScenarioCheck<'_> {
         };
         if !(0..scenario.member_count(clients).unwrap_or(0)).all(reached) {
             let message = format!(
-                "what the configuration of \"{clients}\" has for listen cannot be reached from other hosts at port {PORT}, and \
-                 the workload needs it: add an address, such as listen = [\"{}\"]",
-                self.any_address(PORT)
+                "other hosts cannot reach \"{clients}\" at port {PORT}, which the workload needs: in its \
+                 configuration, add an address to listen, such as listen = [\"{}\"]",
+                self.wildcard_address(PORT)
             );
             self.add_fault(keys!["hosts", clients, "config"], message);
         }
@@ -56,7 +60,7 @@ impl ScenarioCheck<'_> {
             askers.into_iter().find(|asker| loaded.config.policy.disclosure_for(*asker).is_none())
         {
             let message = format!(
-                "no [[asker]] of the configuration of \"{clients}\" is {asker}, an address of \"{server}\"; add one"
+                "no [[asker]] in the configuration of \"{clients}\" covers {asker}, an address of \"{server}\": add one"
             );
             self.add_fault(keys!["hosts", clients, "config"], message);
         }

@@ -1,6 +1,6 @@
 //! Reports settings without effect, because another setting disables them.
 
-use super::CheckFinding;
+use super::SettingFault;
 use super::workloads::of_workload;
 use crate::model::{Scenario, TransportProtocol, Workload};
 use crate::setting;
@@ -8,7 +8,7 @@ use usher_config::tree::TreeNode;
 use usher_config::units::Bound;
 
 /// The condition under which a setting has no effect.
-enum IdleCondition {
+enum IgnoredSettingCondition {
     OnScenario(fn(&Scenario) -> bool),
     OnWorkload(fn(&Scenario, &Workload) -> bool),
 }
@@ -18,7 +18,7 @@ struct ConditionalSetting {
     /// Its path.
     path: &'static str,
     /// The condition under which it has no effect.
-    idle: IdleCondition,
+    idle: IgnoredSettingCondition,
     /// The settings that decide it.
     depends_on: &'static [&'static str],
     /// The message: fault and remedy.
@@ -26,74 +26,77 @@ struct ConditionalSetting {
 }
 
 /// The message for a transport's own setting beside the shared one.
-const SHARED: &str = "transport.nagle decides for TCP and SCTP alike: leave one of the two out";
+const SHARED: &str = "transport.nagle applies to both TCP and SCTP: leave one of the two out";
 
 const SETTINGS: [ConditionalSetting; 17] = [
     ConditionalSetting {
         path: "transport.tcp.nagle",
-        idle: IdleCondition::OnScenario(|scenario| scenario.transport.nagle.is_some()),
+        idle: IgnoredSettingCondition::OnScenario(|scenario| scenario.transport.nagle.is_some()),
         depends_on: &["transport.nagle"],
         remedy: SHARED,
     },
     ConditionalSetting {
         path: "transport.sctp.nagle",
-        idle: IdleCondition::OnScenario(|scenario| scenario.transport.nagle.is_some()),
+        idle: IgnoredSettingCondition::OnScenario(|scenario| scenario.transport.nagle.is_some()),
         depends_on: &["transport.nagle"],
         remedy: SHARED,
     },
     ConditionalSetting {
         path: "transport.tcp.read_size",
-        idle: IdleCondition::OnScenario(|scenario| scenario.transport.tcp.read_rate == Bound::Unlimited),
+        idle: IgnoredSettingCondition::OnScenario(|scenario| {
+            scenario.transport.tcp.read_rate == Bound::Unlimited
+        }),
         depends_on: &["transport.tcp.read_rate"],
-        remedy: "applications read at once whatever has come: give transport.tcp.read_rate as well, or leave this out",
+        remedy: "applications read all received data at once: set transport.tcp.read_rate too, or leave this out",
     },
     ConditionalSetting {
         path: "workload.write_size",
-        idle: IdleCondition::OnWorkload(|_, workload| match workload {
+        idle: IgnoredSettingCondition::OnWorkload(|_, workload| match workload {
             Workload::Dialogue(dialogue) => dialogue.write_rate == Bound::Unlimited,
             _ => false,
         }),
         depends_on: &["workload.write_rate"],
-        remedy: "requests are written whole: give workload.write_rate as well, or leave this out",
+        remedy: "applications write whole requests: set workload.write_rate too, or leave this out",
     },
     ConditionalSetting {
         path: "transport.sctp.duplicate_resets_delay",
-        idle: IdleCondition::OnScenario(|scenario| {
+        idle: IgnoredSettingCondition::OnScenario(|scenario| {
             let sctp = &scenario.transport.sctp;
             sctp.bundle_sacks && !sctp.duplicate_resets_delay
         }),
         depends_on: &["transport.sctp.bundle_sacks", "transport.sctp.preset"],
-        remedy: "where acknowledgements ride on data, one that goes at once begins the delay anew in any case: set \
-                 transport.sctp.bundle_sacks = false as well, or leave this out",
+        remedy: "with bundled SACKs, an immediate acknowledgement always restarts the delay: set \
+                 transport.sctp.bundle_sacks = false too, or leave this out",
     },
     ConditionalSetting {
         path: "transport.sctp.initial_window_bytes",
-        idle: IdleCondition::OnScenario(|scenario| scenario.transport.sctp.initial_window.is_some()),
+        idle: IgnoredSettingCondition::OnScenario(|scenario| {
+            scenario.transport.sctp.initial_window.is_some()
+        }),
         depends_on: &["transport.sctp.initial_window"],
-        remedy: "transport.sctp.initial_window, in packets, decides where both are given: leave one of the two out",
+        remedy: "transport.sctp.initial_window, in packets, overrides this: leave one of the two out",
     },
     ConditionalSetting {
         path: "workload.tls",
-        idle: IdleCondition::OnWorkload(|_, workload| match workload {
-            Workload::Eap(eap) => !eap.inside_tls(),
+        idle: IgnoredSettingCondition::OnWorkload(|_, workload| match workload {
+            Workload::Eap(eap) => !eap.uses_tls_transport(),
             _ => false,
         }),
         depends_on: &["workload.aaa", "workload.diameter.transport"],
-        remedy: "NAS and server do not talk inside TLS: set workload.aaa = \"radsec\", or \"diameter\" with \
+        remedy: "NAS and server do not use TLS: set workload.aaa = \"radsec\", or \"diameter\" with \
                  workload.diameter.transport = \"tls\", or leave this out",
     },
     ConditionalSetting {
         path: "workload.user",
-        idle: IdleCondition::OnWorkload(|scenario, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|scenario, workload| {
             uses_host_service(scenario, workload) == Some(false)
         }),
         depends_on: &["workload.server"],
-        remedy: "the server is the workload's own, and its users have a password alone: let its host run \"aaa\", or leave \
-                 this out",
+        remedy: "users of the workload's own server have only a password: let its host run \"aaa\", or leave this out",
     },
     ConditionalSetting {
         path: "workload.eap_tls.client_chain",
-        idle: IdleCondition::OnWorkload(|scenario, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|scenario, workload| {
             uses_host_service(scenario, workload) == Some(true)
         }),
         depends_on: &["workload.server"],
@@ -101,14 +104,15 @@ const SETTINGS: [ConditionalSetting; 17] = [
     },
     ConditionalSetting {
         path: "workload.connection",
-        idle: IdleCondition::OnWorkload(|_, workload| of_dialogue(workload, |t| t != TransportProtocol::Tcp)),
+        idle: IgnoredSettingCondition::OnWorkload(|_, workload| {
+            of_dialogue(workload, |t| t != TransportProtocol::Tcp)
+        }),
         depends_on: &["workload.transport"],
-        remedy: "UDP has no connections, and SCTP has one association of each client: set workload.transport = \"tcp\", or leave \
-                 this out",
+        remedy: "only TCP has a choice of connections: set workload.transport = \"tcp\", or leave this out",
     },
     ConditionalSetting {
         path: "workload.streams",
-        idle: IdleCondition::OnWorkload(|_, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|_, workload| {
             of_dialogue(workload, |t| t != TransportProtocol::Sctp)
         }),
         depends_on: &["workload.transport"],
@@ -116,13 +120,15 @@ const SETTINGS: [ConditionalSetting; 17] = [
     },
     ConditionalSetting {
         path: "workload.retransmission",
-        idle: IdleCondition::OnWorkload(|_, workload| of_dialogue(workload, |t| t != TransportProtocol::Udp)),
+        idle: IgnoredSettingCondition::OnWorkload(|_, workload| {
+            of_dialogue(workload, |t| t != TransportProtocol::Udp)
+        }),
         depends_on: &["workload.transport"],
-        remedy: "TCP and SCTP send again what is lost, and the client nothing: set workload.transport = \"udp\", or leave this out",
+        remedy: "TCP and SCTP retransmit by themselves: set workload.transport = \"udp\", or leave this out",
     },
     ConditionalSetting {
         path: "workload.eap_tls.server_chain",
-        idle: IdleCondition::OnWorkload(|scenario, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|scenario, workload| {
             uses_host_service(scenario, workload) == Some(true)
         }),
         depends_on: &["workload.server"],
@@ -130,7 +136,7 @@ const SETTINGS: [ConditionalSetting; 17] = [
     },
     ConditionalSetting {
         path: "workload.eap_tls.handshake",
-        idle: IdleCondition::OnWorkload(|scenario, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|scenario, workload| {
             uses_host_service(scenario, workload) == Some(true)
         }),
         depends_on: &["workload.server"],
@@ -138,7 +144,7 @@ const SETTINGS: [ConditionalSetting; 17] = [
     },
     ConditionalSetting {
         path: "workload.eap_tls.certificate",
-        idle: IdleCondition::OnWorkload(|scenario, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|scenario, workload| {
             uses_host_service(scenario, workload) == Some(false)
         }),
         depends_on: &["workload.server"],
@@ -146,7 +152,7 @@ const SETTINGS: [ConditionalSetting; 17] = [
     },
     ConditionalSetting {
         path: "workload.eap_tls.key",
-        idle: IdleCondition::OnWorkload(|scenario, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|scenario, workload| {
             uses_host_service(scenario, workload) == Some(false)
         }),
         depends_on: &["workload.server"],
@@ -154,7 +160,7 @@ const SETTINGS: [ConditionalSetting; 17] = [
     },
     ConditionalSetting {
         path: "workload.eap_tls.ca",
-        idle: IdleCondition::OnWorkload(|scenario, workload| {
+        idle: IgnoredSettingCondition::OnWorkload(|scenario, workload| {
             uses_host_service(scenario, workload) == Some(false)
         }),
         depends_on: &["workload.server"],
@@ -162,9 +168,10 @@ const SETTINGS: [ConditionalSetting; 17] = [
     },
 ];
 
-const RUN: &str = "the server is a service of its host, whose certificates are its own, and each handshake is computed: leave this out";
-const OWN: &str = "the server is the workload's own, which knows the certificates that come with the program: let its host run \"aaa\", \
-                   or leave this out";
+const RUN: &str = "a server that is a service of its host has its own certificates and computes each handshake: leave \
+                   this out";
+const OWN: &str =
+    "the workload's own server uses the built-in certificates: let its host run \"aaa\", or leave this out";
 
 /// True if a workload is a dialogue over a transport for which `is` returns true.
 fn of_dialogue(workload: &Workload, is: fn(TransportProtocol) -> bool) -> bool {
@@ -185,7 +192,7 @@ pub(crate) fn find_idle_settings(
     scenario: &Scenario,
     given: &TreeNode,
     varied: &[String],
-) -> Vec<CheckFinding> {
+) -> Vec<SettingFault> {
     let mut findings = Vec::new();
     for setting in &SETTINGS {
         let mut look = |idle: bool, of: &dyn Fn(&str) -> String| {
@@ -193,13 +200,16 @@ pub(crate) fn find_idle_settings(
             let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
             let there =
                 given.resolve_keys(&keys).iter().try_fold(given, |node, step| node.child(step)).is_some();
-            if there && idle && !setting.depends_on.iter().any(|beside| any_covers(varied, &of(beside))) {
+            if there
+                && idle
+                && !setting.depends_on.iter().any(|beside| any_path_covers_setting(varied, &of(beside)))
+            {
                 findings.push((keys, of(setting.remedy)));
             }
         };
         match setting.idle {
-            IdleCondition::OnScenario(idle) => look(idle(scenario), &str::to_owned),
-            IdleCondition::OnWorkload(idle) => {
+            IgnoredSettingCondition::OnScenario(idle) => look(idle(scenario), &str::to_owned),
+            IgnoredSettingCondition::OnWorkload(idle) => {
                 for (name, workload) in scenario.all_workloads() {
                     look(idle(scenario, workload), &|text| of_workload(text, name));
                 }
@@ -210,6 +220,6 @@ pub(crate) fn find_idle_settings(
 }
 
 /// True if a path is that of the setting, or of a table that contains it.
-fn any_covers(paths: &[String], setting: &str) -> bool {
+fn any_path_covers_setting(paths: &[String], setting: &str) -> bool {
     paths.iter().any(|path| setting::covers_setting(path, setting))
 }

@@ -1,7 +1,7 @@
 //! Checks of the workload `ike` between settings.
 
 use super::{ScenarioCheck, keys};
-use crate::model::{CertificateKind, IkeWorkload, ReauthenticationOrder, UnprotectedAction};
+use crate::model::{CertificateKind, IkeWorkload, MissingChildSaAction, ReauthenticationOrder};
 use usher_config::units::Bound;
 use usher_crypto::TlsVersion;
 use usher_ike::payload::Proposal;
@@ -14,7 +14,9 @@ impl ScenarioCheck<'_> {
             self.require_endpoint(&ike.gateway, at("gateway")),
             self.require_endpoint(&ike.server, at("server")),
         ];
-        let same = |key: &str, host: &str| (at(key), format!("\"{host}\" cannot be this as well"));
+        let same = |key: &str, host: &str| {
+            (at(key), format!("\"{host}\" has another role in this workload already"))
+        };
         if known == [true; 3] {
             if ike.initiators == ike.gateway {
                 let (path, message) = same("gateway", &ike.gateway);
@@ -29,8 +31,10 @@ impl ScenarioCheck<'_> {
                 self.check_reachability(&ike.gateway, &ike.server, at("server"));
             }
         }
-        let child = (!ike.is_childless()).then(|| ("child", Proposal::parse_esp(&ike.child)));
-        for (key, read) in [("proposal", Proposal::parse_ike(&ike.proposal))].into_iter().chain(child) {
+        let child = (!ike.has_no_child_sa()).then(|| ("child", Proposal::parse_esp_proposal(&ike.child)));
+        for (key, read) in
+            [("proposal", Proposal::parse_ike_proposal(&ike.proposal))].into_iter().chain(child)
+        {
             if let Err(why) = read {
                 self.add_fault(at(key), why.to_string());
             }
@@ -45,14 +49,14 @@ impl ScenarioCheck<'_> {
             [("initiator_chain", certificates.initiator_chain), ("server_chain", certificates.server_chain)]
         {
             let message =
-                format!("{} certificates, and there are chains of at most {most} of this kind", chain.get());
+                format!("{} certificates are too many: chains of this kind have at most {most}", chain.get());
             self.require(chain.get() <= most, of(key), message);
         }
         let ecdsa = certificates.kind == CertificateKind::Ecdsa && ike.method.has_tls();
         self.require(
             !ecdsa || certificates.version == TlsVersion::Tls13,
             of("version"),
-            "a client of 1.2 takes servers with RSA keys alone; take \"1.3\"",
+            "clients with TLS 1.2 accept only servers with RSA keys: set \"1.3\"",
         );
         let fragment = certificates.fragment.bytes();
         self.require(
@@ -69,26 +73,27 @@ impl ScenarioCheck<'_> {
             self.require(
                 !ike.method.is_eap(),
                 at("resumption"),
-                "whom an AAA server lets in gets no ticket, since it could not refuse who comes by it",
+                "users who log in by EAP get no ticket: the AAA server could not refuse them when they resume",
             );
             let kept = ike.lifetime.get().is_none()
                 && ike.reauthentication == ReauthenticationOrder::MakeBeforeBreak;
             self.require(
                 kept,
                 at("resumption"),
-                "an IKE_SA that is deleted takes its ticket along: take lifetime = \"off\" and reauthentication = \"make-before-break\"",
+                "the deletion of an IKE_SA invalidates its ticket: set lifetime = \"off\" and reauthentication = \
+                 \"make-before-break\"",
             );
         }
         if let Some(policy) = &ike.policy {
             self.require(
-                !ike.is_childless(),
+                !ike.has_no_child_sa(),
                 at("child"),
-                "packets are to go by CHILD_SAs (policy), and there are none: say how they are, or leave policy out",
+                "policy needs CHILD_SAs, and there are none: set child to a proposal, or leave policy out",
             );
             self.require(
-                !policy.on_demand || policy.without_sa == UnprotectedAction::Hold,
+                !policy.on_demand || policy.without_sa == MissingChildSaAction::Hold,
                 keys!["workload", "policy", "on_demand"],
-                "a packet that is dropped makes nobody authenticate: take without_sa = \"hold\"",
+                "a dropped packet triggers no authentication: set without_sa = \"hold\"",
             );
         }
         for (key, time) in times {

@@ -2,7 +2,7 @@
 
 use super::{ScenarioCheck, keys};
 use crate::model::{
-    ArrivalSettings, Bss, HandoverWorkload, LossFrom, MihFunction, MihWorkload, TimingChange,
+    ArrivalSettings, Bss, HandoverWorkload, LossFrom, MihFunction, MihTimingChange, MihWorkload,
     TransportProtocol, message_name,
 };
 use usher_config::name_hint;
@@ -27,7 +27,7 @@ impl ScenarioCheck<'_> {
                 self.require(
                     host.is_mobile() || host.spread == Length::default(),
                     at("spread"),
-                    "it is along the way, and there is no velocity",
+                    "the host does not move: set velocity, or leave spread out",
                 );
                 continue;
             };
@@ -44,16 +44,20 @@ impl ScenarioCheck<'_> {
             self.require(
                 [PositiveCount::ONE, members].contains(&host.count),
                 at("count"),
-                format!("each member of \"{owner}\" has one: leave it out"),
+                format!("each member of \"{owner}\" has one such interface: leave count out"),
             );
-            self.require(host.cpu.is_none(), at("cpu"), format!("the processor is that of \"{owner}\""));
+            self.require(
+                host.cpu.is_none(),
+                at("cpu"),
+                format!("an interface uses the processor of \"{owner}\": leave cpu out"),
+            );
             for (own, key) in [
                 (host.position != <[Coordinate; 2]>::default(), "position"),
                 (host.is_mobile(), "velocity"),
                 (host.departs != TimeSpan::default(), "departs"),
                 (host.spread != Length::default(), "spread"),
             ] {
-                self.require(!own, at(key), format!("it is where \"{owner}\" is"));
+                self.require(!own, at(key), format!("an interface moves with \"{owner}\": leave this out"));
             }
         }
     }
@@ -62,22 +66,25 @@ impl ScenarioCheck<'_> {
         let scenario = self.scenario;
         for (name, bss) in scenario.bss.iter() {
             if scenario.links.get(name).is_some() || scenario.cells.get(name).is_some() {
-                self.add_fault(keys!["bss", name], format!("there is a link or cell \"{name}\" as well"));
+                self.add_fault(
+                    keys!["bss", name],
+                    format!("a link or cell has the name \"{name}\" too: rename one of them"),
+                );
             }
             self.check_medium(["bss", name, "access_point"], &bss.access_point, &bss.stations, bss.used);
-            self.bss_settings(name, bss);
+            self.check_bss_settings(name, bss);
         }
     }
 
-    fn bss_settings(&mut self, name: &str, bss: &Bss) {
+    fn check_bss_settings(&mut self, name: &str, bss: &Bss) {
         let at = |key: &str| keys!["bss", name, key];
         self.check_mtu(bss.mtu.bytes(), at("mtu"));
         self.require(
             !matches!(bss.queue, QueueCapacity::Bytes(_)),
             at("queue"),
-            "a BSS's queues are counted in packets",
+            "a BSS's queues have limits in packets, not in bytes",
         );
-        self.require(bss.retransmissions <= 255, at("retransmissions"), "at most 255");
+        self.require(bss.retransmissions <= 255, at("retransmissions"), "must be at most 255");
         let none_beyond = bss.going_down.metres() >= bss.radius.metres();
         for (from, key) in
             [(bss.frame_loss_from, "frame_loss_from"), (bss.packet_loss_from, "packet_loss_from")]
@@ -85,7 +92,8 @@ impl ScenarioCheck<'_> {
             self.require(
                 from == LossFrom::Always || !none_beyond,
                 at(key),
-                "no station is farther away than going_down and in reach: make going_down less than radius, or this \"always\"",
+                "no station in range is farther away than going_down: make going_down less than radius, or set this to \
+                 \"always\"",
             );
         }
         if let Switch::On(interval) = bss.beacons {
@@ -93,7 +101,7 @@ impl ScenarioCheck<'_> {
         }
         let Err(why) = bss.wifi_config().check() else { return };
         let path = match why {
-            // The type checks probabilities already.
+            // Skip this error: the type already checks probabilities.
             ConfigError::Probability(_) => return,
             ConfigError::Windows(..) => at("cw_min"),
             ConfigError::Coverage => at("going_down"),
@@ -109,7 +117,10 @@ impl ScenarioCheck<'_> {
         let at = |key: &str| keys!["workload", key];
         if self.require_endpoint(&mih.mn, at("mn")) & self.require_endpoint(&mih.pos, at("pos")) {
             if mih.mn == mih.pos {
-                self.add_fault(at("pos"), format!("\"{}\" cannot be the point of service as well", mih.pos));
+                self.add_fault(
+                    at("pos"),
+                    format!("\"{}\" has another role in this workload already", mih.pos),
+                );
             } else {
                 self.check_reachability(&mih.mn, &mih.pos, at("pos"));
             }
@@ -117,7 +128,7 @@ impl ScenarioCheck<'_> {
         if let ArrivalSettings::Closed { .. } = mih.arrivals {
             self.add_fault(
                 keys!["workload", "arrivals", "kind"],
-                "MIH transactions do not wait for earlier ones: \"poisson\" or \"constant\"",
+                "MIH transactions do not wait for earlier ones: use \"poisson\" or \"constant\"",
             );
         }
         let size = mih.size.bytes();
@@ -131,7 +142,7 @@ impl ScenarioCheck<'_> {
             self.require(
                 mih.message.is_answered(),
                 at("response_size"),
-                "no user answers such a message: leave it out, or ask with message = \"request\", \"candidate-query\" or \
+                "no user answers this message: leave this out, or set message = \"request\", \"candidate-query\" or \
                  \"information\"",
             );
             self.require(
@@ -153,22 +164,22 @@ impl ScenarioCheck<'_> {
             self.require(
                 !own || of == Some(mn),
                 at(key),
-                format!("\"{interface}\" is no interface of \"{mn}\""),
+                format!("\"{interface}\" is not an interface of \"{mn}\""),
             );
             known &= own && of == Some(mn);
         }
-        self.require(
-            wlan != wimax,
-            at("wimax"),
-            format!("\"{wimax}\" cannot be the other interface as well"),
-        );
+        self.require(wlan != wimax, at("wimax"), format!("\"{wimax}\" is the other interface already"));
         for (name, key) in [(pos, "pos"), (target, "target"), (correspondent, "correspondent")] {
             let there = self.require_endpoint(name, at(key));
             let other = name != mn;
-            self.require(other, at(key), format!("\"{name}\" cannot be that as well"));
+            self.require(other, at(key), format!("\"{name}\" has another role in this workload already"));
             known &= there && other;
         }
-        self.require(pos != target, at("target"), format!("\"{target}\" is the network that is left"));
+        self.require(
+            pos != target,
+            at("target"),
+            format!("\"{target}\" is the point of service of the old network already"),
+        );
         if known {
             self.check_reachability(wlan, pos, at("pos"));
             self.check_reachability(wimax, target, at("target"));
@@ -180,13 +191,13 @@ impl ScenarioCheck<'_> {
             self.require(
                 nodes == ends,
                 at("correspondent"),
-                format!("{ends} for {nodes} mobile nodes: each needs one of its own"),
+                format!("each mobile node needs its own correspondent, and there are {ends} for {nodes}"),
             );
         }
         let bss = self.scenario.bss_in_use().find(|(_, bss)| bss.stations == *wlan);
         let cell = self.scenario.cells_in_use().find(|(_, cell)| cell.stations == *wimax);
         if known {
-            let message = |interface, of| format!("\"{interface}\" is no station of a {of} that is in use");
+            let message = |interface, of| format!("\"{interface}\" is not a station of any {of} in use");
             self.require(bss.is_some(), at("wlan"), message(wlan, "BSS"));
             self.require(cell.is_some(), at("wimax"), message(wimax, "cell"));
             let members = |name: &str| self.scenario.member_count(name).unwrap_or(1);
@@ -196,12 +207,14 @@ impl ScenarioCheck<'_> {
             self.require(
                 here == there,
                 at("target"),
-                format!("{there} for {here} points of service of the other network: each needs its own"),
+                format!(
+                    "each point of service of the old network needs its own target, and there are {there} for {here}"
+                ),
             );
             self.require(
                 shared,
                 at("pos"),
-                "each point of service needs all its nodes at one access point and one base station",
+                "all nodes of a point of service must share one access point and one base station",
             );
         }
         self.require_positive(handover.application.interval, keys!["workload", "application", "interval"]);
@@ -236,7 +249,7 @@ impl ScenarioCheck<'_> {
         if let Switch::On(time) = function.transaction {
             self.require_positive(time, at("transaction"));
         }
-        let common = function.timing.common_timing();
+        let common = function.timing.base_message_timing();
         self.require_positive(common.retransmission, timing(&[], "retransmission"));
         self.check_tries(common.retransmissions, timing(&[], "retransmissions"));
         if let Switch::On(response) = common.response {
@@ -260,7 +273,7 @@ impl ScenarioCheck<'_> {
         }
     }
 
-    fn check_timing_change(&mut self, change: &TimingChange, at: impl Fn(&str) -> Vec<String>) {
+    fn check_timing_change(&mut self, change: &MihTimingChange, at: impl Fn(&str) -> Vec<String>) {
         if let Some(time) = change.retransmission {
             self.require_positive(time, at("retransmission"));
         }

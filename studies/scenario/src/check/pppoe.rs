@@ -17,7 +17,7 @@ impl ScenarioCheck<'_> {
             if stations == concentrator {
                 self.add_fault(
                     at("concentrator"),
-                    format!("\"{concentrator}\" cannot be the concentrator as well"),
+                    format!("\"{concentrator}\" has another role in this workload already"),
                 );
             } else {
                 self.check_access_link(pppoe);
@@ -27,15 +27,15 @@ impl ScenarioCheck<'_> {
             self.scenario.concentrator_service(concentrator).is_some() || !pppoe.used,
             at("concentrator"),
             format!(
-                "\"{concentrator}\" is no concentrator: write runs = \"concentrator\" and config = \"pppoe.toml\" below \
-                 [hosts.{concentrator}]"
+                "\"{concentrator}\" does not run a concentrator: write runs = \"concentrator\" and config = \
+                 \"pppoe.toml\" below [hosts.{concentrator}]"
             ),
         );
         let name = pppoe.user.len() + 8;
         self.require(
             (9..=253).contains(&name),
             at("user"),
-            "a user's name has 1 to 245 octets, with room for a number".to_owned(),
+            "a user name must have 1 to 245 octets, to leave room for a number".to_owned(),
         );
         self.require_positive(pppoe.discovery, at("discovery"));
         let times = [("hold", pppoe.hold.get()), ("keepalive", pppoe.keepalive.get())];
@@ -57,9 +57,7 @@ impl ScenarioCheck<'_> {
         if let Some((name, _)) = cell {
             return self.add_fault(
                 at,
-                format!(
-                    "frames of PPPoE do not go by the 802.16 cell \"{name}\": take a link or an 802.11 cell"
-                ),
+                format!("PPPoE frames cannot cross the 802.16 cell \"{name}\": use a link or an 802.11 cell"),
             );
         }
         if let Some((name, bss)) = scenario.bss_in_use().find(|(_, bss)| bss.stations == *stations) {
@@ -68,7 +66,7 @@ impl ScenarioCheck<'_> {
                 bss.access_point == *concentrator,
                 at,
                 format!(
-                    "the stations' frames go to \"{}\", their access point, which forwards none: let that be the concentrator",
+                    "the stations' access point \"{}\" does not forward frames: make it the concentrator",
                     bss.access_point
                 ),
             );
@@ -77,12 +75,15 @@ impl ScenarioCheck<'_> {
         let first = scenario.links.iter().find(|(_, link)| link.between.contains(stations));
         let Some((name, link)) = first else {
             return self
-                .add_fault(at, format!("\"{stations}\" have no link: join them with \"{concentrator}\""));
+                .add_fault(at, format!("\"{stations}\" has no link: link it with \"{concentrator}\""));
         };
         self.require(
             link.between.contains(concentrator),
             at,
-            format!("the first link of \"{stations}\", \"{name}\", does not lead to \"{concentrator}\", and frames are not forwarded"),
+            format!(
+                "the first link of \"{stations}\", \"{name}\", must lead to \"{concentrator}\": hosts do not \
+                 forward frames"
+            ),
         );
         self.check_session_mtu(pppoe, link.mtu.bytes(), keys!["links", name, "mtu"]);
     }
@@ -91,7 +92,8 @@ impl ScenarioCheck<'_> {
         self.require(
             mtu <= LONGEST || !pppoe.used,
             at,
-            format!("packets of {mtu} B do not fit a session, which takes {LONGEST} B: write mtu = \"{LONGEST} B\""),
+            format!("packets of {mtu} B do not fit into a session, which carries at most {LONGEST} B: write mtu = \
+                     \"{LONGEST} B\""),
         );
     }
 }

@@ -17,7 +17,7 @@ type ServerPort<'a> = (&'static str, &'a str, TransportProtocol, u16);
 
 /// The owner of a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PortOwner<'a> {
+enum ServerPortOwner<'a> {
     /// A service of the host.
     Service(ServiceKind),
     /// A workload's own server.
@@ -33,11 +33,15 @@ impl ScenarioCheck<'_> {
     pub(super) fn check_workloads(&mut self) {
         let scenario = self.scenario;
         match (&scenario.workload, scenario.workloads.names().next()) {
-            (None, None) => self
-                .add_fault(keys!["workload"], "nobody says anything: write [workload], or [workloads.NAME]"),
+            (None, None) => self.add_fault(
+                keys!["workload"],
+                "the study has no workload: write [workload] or [workloads.NAME]",
+            ),
             (Some(_), Some(name)) => self.add_fault(
                 keys!["workload"],
-                format!("there is [workloads.{name}] as well: give this one a name too, as [workloads.NAME]"),
+                format!(
+                    "there is also [workloads.{name}]: give this workload a name too, as [workloads.NAME]"
+                ),
             ),
             _ => {}
         }
@@ -54,12 +58,12 @@ impl ScenarioCheck<'_> {
                 Workload::Pppoe(pppoe) => self.check_pppoe(pppoe),
             }
             if let Some(arrivals) = workload.arrivals() {
-                // With `on_demand`, packets start the exchanges.
+                // With `on_demand`, packets start the exchanges, so the arrivals need not.
                 let policy = |ike: &IkeWorkload| ike.policy.as_ref().is_some_and(|policy| policy.on_demand);
                 let on_demand = matches!(workload, Workload::Ike(ike) if policy(ike));
                 self.check_arrivals(arrivals, !on_demand);
             }
-            // The messages speak of the only workload.
+            // The checks name the path `workload`, as if there were only one. Replace it with this workload's own path.
             for (path, _) in self.findings.iter_mut().skip(before).filter(|_| !name.is_empty()) {
                 if path.first().is_some_and(|first| first == "workload") {
                     path.splice(..1, keys!["workloads", name]);
@@ -71,26 +75,28 @@ impl ScenarioCheck<'_> {
             self.require(
                 !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(fits),
                 keys!["workloads", name],
-                format!("\"{name}\" is not of at most {LONGEST_NAME} letters, digits and \"-\""),
+                format!("\"{name}\" must be 1 to {LONGEST_NAME} letters, digits and \"-\""),
             );
         }
-        self.check_ports();
-        self.check_frames();
+        self.check_port_owners();
+        self.check_frame_owners();
     }
 
     /// Checks that each port has one server.
-    fn check_ports(&mut self) {
+    fn check_port_owners(&mut self) {
         let scenario = self.scenario;
-        let mut taken: BTreeMap<(&str, &str, u16), PortOwner<'_>> = BTreeMap::new();
+        let mut taken: BTreeMap<(&str, &str, u16), ServerPortOwner<'_>> = BTreeMap::new();
         for (host, services) in scenario.services.iter() {
-            let served: Vec<_> = services.iter().flat_map(|service| self.served_at(host, service)).collect();
+            let served: Vec<_> =
+                services.iter().flat_map(|service| self.service_listen_ports(host, service)).collect();
             for (kind, transport, port) in served {
-                let before = *taken.entry((host, transport.name(), port)).or_insert(PortOwner::Service(kind));
-                if let PortOwner::Service(first) = before
+                let before =
+                    *taken.entry((host, transport.name(), port)).or_insert(ServerPortOwner::Service(kind));
+                if let ServerPortOwner::Service(first) = before
                     && first != kind
                 {
                     let message = format!(
-                        "\"{}\" is at {} port {port} already, and \"{}\" would be there too: give one of them another port",
+                        "\"{}\" already uses {} port {port}, which \"{}\" needs too: give one of them another port",
                         first.name(),
                         transport.name().to_uppercase(),
                         kind.name()
@@ -101,12 +107,12 @@ impl ScenarioCheck<'_> {
         }
         for (name, workload) in scenario.all_workloads() {
             for (key, host, transport, port) in self.server_ports(workload) {
-                let own = PortOwner::Workload(name);
+                let own = ServerPortOwner::Workload(name);
                 let before = *taken.entry((host, transport.name(), port)).or_insert(own);
                 let whose = match before {
-                    PortOwner::Workload(first) if first == name => continue,
-                    PortOwner::Workload(first) => format!("has a server of \"{first}\""),
-                    PortOwner::Service(kind) => format!("runs \"{}\"", kind.name()),
+                    ServerPortOwner::Workload(first) if first == name => continue,
+                    ServerPortOwner::Workload(first) => format!("has a server of workload \"{first}\""),
+                    ServerPortOwner::Service(kind) => format!("runs \"{}\"", kind.name()),
                 };
                 let transport = transport.name().to_uppercase();
                 let path = match name {
@@ -116,8 +122,8 @@ impl ScenarioCheck<'_> {
                 self.add_fault(
                     path,
                     format!(
-                        "\"{host}\" {whose} at {transport} port {port} already, and this workload's would be there too: name \
-                         another host"
+                        "\"{host}\" already {whose} at {transport} port {port}, which this workload's server needs: \
+                         name another host"
                     ),
                 );
             }
@@ -125,7 +131,11 @@ impl ScenarioCheck<'_> {
     }
 
     /// Returns the ports on which a host's service listens for other hosts.
-    fn served_at(&self, host: &str, service: &HostService) -> Vec<(ServiceKind, TransportProtocol, u16)> {
+    fn service_listen_ports(
+        &self,
+        host: &str,
+        service: &HostService,
+    ) -> Vec<(ServiceKind, TransportProtocol, u16)> {
         let (tcp, udp) = (TransportProtocol::Tcp, TransportProtocol::Udp);
         let (kind, all) = match service {
             HostService::Aaa(loaded) => {
@@ -161,7 +171,7 @@ impl ScenarioCheck<'_> {
                 (ServiceKind::Mih, [of(udp, &listen.udp), of(tcp, &listen.tcp)].concat())
             }
         };
-        // Too many hosts are reported elsewhere.
+        // Too many hosts are reported elsewhere, so skip the workload here.
         let first = self
             .scenario
             .numbered_groups()
@@ -190,7 +200,9 @@ impl ScenarioCheck<'_> {
                     }
                     NasAaaProtocol::Radius => vec![server(udp, ports::RADIUS)],
                     NasAaaProtocol::Radsec => vec![server(tcp, ports::RADSEC)],
-                    NasAaaProtocol::Diameter if eap.inside_tls() => vec![server(tcp, ports::DIAMETER_TLS)],
+                    NasAaaProtocol::Diameter if eap.uses_tls_transport() => {
+                        vec![server(tcp, ports::DIAMETER_TLS)]
+                    }
                     NasAaaProtocol::Diameter => vec![server(eap.diameter.transport, ports::DIAMETER)],
                 }
             }
@@ -198,7 +210,7 @@ impl ScenarioCheck<'_> {
                 vec![("server", &dialogue.server, dialogue.transport, ports::DIALOGUE)]
             }
             Workload::Ident(ident) => vec![("server", &ident.server, tcp, ports::CHAT)],
-            // A concentrator receives frames, which have no port.
+            // A concentrator receives Ethernet frames, so it has no port.
             Workload::Pppoe(_) => Vec::new(),
             Workload::Ike(ike) => {
                 let of = |key, host, port| (key, host, udp, port);
@@ -226,14 +238,15 @@ impl ScenarioCheck<'_> {
     }
 
     /// Checks that the frames of a host, such as EAP between station and NAS, belong to one workload.
-    fn check_frames(&mut self) {
+    fn check_frame_owners(&mut self) {
         let sessions: Vec<(&str, &str)> =
             self.scenario.pppoe_workloads().map(|(name, pppoe)| (name, &*pppoe.stations)).collect();
         for (i, (name, stations)) in sessions.iter().enumerate() {
             if sessions.iter().take(i).any(|(_, other)| other == stations) {
                 self.add_fault(
                     keys!["workloads", name, "stations"],
-                    format!("\"{stations}\" have sessions by another workload already: a host's frames are one workload's"),
+                    format!("\"{stations}\" already has the sessions of another workload: a host's frames belong to \
+                             one workload"),
                 );
             }
         }
@@ -246,8 +259,8 @@ impl ScenarioCheck<'_> {
                         self.add_fault(
                             keys!["workloads", name, key],
                             format!(
-                                "\"{host}\" hears the frames of \"{first}\", and a host's frames are one workload's: name \
-                                 another host"
+                                "\"{host}\" already receives the frames of workload \"{first}\", and a host's frames \
+                                 belong to one workload: name another host"
                             ),
                         );
                     }

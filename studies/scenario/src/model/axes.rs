@@ -1,6 +1,6 @@
 //! Axes and figures: `[[axes]]` and `[[figures]]`.
 
-use crate::ClosedForm;
+use crate::ClosedFormName;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -9,22 +9,21 @@ use std::fmt;
 use usher_config::units::{Percentage, PositiveCount};
 use usher_config::{ConfigValue, OrderedMap, named};
 
-fn form<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClosedForm>, D::Error> {
+fn form<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClosedFormName>, D::Error> {
     named::read(deserializer).map(Some)
 }
 
-/// Something that is varied: a setting over values, or a named choice between bundles of settings.
+/// An axis: a setting with its values, or named bundles of settings.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StudyAxis {
-    /// The name by which figures, rows and `--set` know it.
+    /// Its name in figures, rows and `--set`.
     pub name: String,
-    /// What figures call it; without it, its name.
+    /// Its title in figures; without it, its name.
     pub title: Option<String>,
     /// The unit in which its values are drawn; without it, the first value's.
     pub unit: Option<String>,
-    /// The path of the setting that takes the values, such as `"links.core.loss"`, or several paths that all
-    /// do.
+    /// The path of the setting that takes the values, such as `"links.core.loss"`, or several paths.
     #[serde(default)]
     pub set: OneOrMore,
     /// The values.
@@ -41,41 +40,41 @@ pub struct StudyAxis {
     pub sensitivity: Option<Vec<ConfigValue>>,
     /// The values (or names of cases) of `--on lab`; without them, all.
     pub lab: Option<Vec<ConfigValue>>,
-    /// From a value on, another precision is enough.
+    /// From a value on, a lower precision is enough.
     pub relax: Option<Relax>,
-    /// Points that differ only in this axis share their chance, so that what differs between them is due to
-    /// the axis. Off gives each value chance of its own.
+    /// Points that differ only in this axis share their random streams, so that the axis alone causes differences.
+    /// `false`: each value has its own random streams.
     #[serde(default = "super::yes")]
     pub common_random_numbers: bool,
 }
 
 impl StudyAxis {
-    /// What figures call it.
+    /// Its title in figures.
     pub fn label(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
     }
 }
 
-/// Where on an axis another precision is enough.
+/// The part of an axis for which a lower precision is enough.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Relax {
     /// At this value of the axis and those above it.
     pub from: ConfigValue,
-    /// In place of `run.replications.precision`, where it is the larger one.
+    /// Replaces `run.replications.precision` if it is larger.
     pub precision: Percentage,
 }
 
-/// A setting that the study's source leaves open, with other values that it might have: `--sensitivity` runs the
-/// study with each of them in place of its default.
+/// A setting that the study's source leaves open, with other possible values. `--sensitivity` runs the study with each
+/// of them instead of the default.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StudyChoice {
     /// A short name.
     pub name: String,
-    /// What tables call it.
+    /// Its title in tables.
     pub title: Option<String>,
-    /// The default in words, and why it is the default.
+    /// The default in words, with its reason.
     #[serde(default)]
     pub default: String,
     /// The other values: named bundles of settings by path.
@@ -91,8 +90,8 @@ pub struct OneOrMore(pub Vec<String>);
 
 impl<'de> Deserialize<'de> for OneOrMore {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextsVisitor;
-        impl<'de> Visitor<'de> for TextsVisitor {
+        struct ScalarOrListVisitor;
+        impl<'de> Visitor<'de> for ScalarOrListVisitor {
             type Value = OneOrMore;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text, or an array of texts")
@@ -108,7 +107,7 @@ impl<'de> Deserialize<'de> for OneOrMore {
                 Ok(OneOrMore(several))
             }
         }
-        deserializer.deserialize_any(TextsVisitor)
+        deserializer.deserialize_any(ScalarOrListVisitor)
     }
 }
 
@@ -124,35 +123,35 @@ impl JsonSchema for OneOrMore {
     }
 }
 
-/// A table that says, for each combination of the other axes' values, which value of one axis does best.
+/// A table with the best value of one axis for each combination of the other axes' values.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StudyRecommendation {
     /// Its heading.
     pub title: String,
-    /// What it shows, in a sentence or two.
+    /// A caption of a sentence or two.
     #[serde(default)]
     pub caption: String,
-    /// The axis whose values are compared, or several: then every combination of their values is.
+    /// The axis with the values to compare, or several axes: then every combination of their values.
     pub choose: OneOrMore,
-    /// Axes held at one value or at several: what has another value is not compared.
+    /// Axes restricted to one value or several. Points with other values are not compared.
     #[serde(default, rename = "where")]
     pub filter: OrderedMap<ConfigValue>,
-    /// The metric that should be small.
+    /// The metric to minimise.
     pub metric: String,
-    /// What a value must keep to be recommended at all.
+    /// The limit that a recommended value must keep.
     pub limit: Option<MetricLimit>,
 }
 
-/// What a metric's mean must keep: `most`, `least`, or both.
+/// A limit of a metric's mean: `most`, `least`, or both.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricLimit {
     /// The metric.
     pub metric: String,
-    /// The most that it may be, with the metric's unit: `"5 s"`; of a share `"1 %"`, of a plain number a number.
+    /// The largest value, with the metric's unit: `"5 s"`, for a share `"1 %"`, for a plain number a number.
     pub most: Option<ConfigValue>,
-    /// The least that it may be, written likewise.
+    /// The smallest value, written likewise.
     pub least: Option<ConfigValue>,
 }
 
@@ -160,69 +159,70 @@ pub struct MetricLimit {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StudyFigure {
-    /// A short name, also its file's.
+    /// A short name, also of its file.
     pub name: String,
     /// Its heading.
     pub title: String,
-    /// What it shows, in a sentence or two.
+    /// A caption of a sentence or two.
     #[serde(default)]
     pub caption: String,
-    /// What it draws.
+    /// The kind of drawing.
     #[serde(default)]
     pub kind: FigureKind,
-    /// The axis drawn to the right; or a metric, to weigh one against another, with `along`. A distribution and a course have
-    /// none.
+    /// The horizontal axis: an axis of the study, or a metric with `along`, to compare two metrics. The kinds `cdf` and
+    /// `time` have none.
     #[serde(default)]
     pub x: String,
-    /// The axis whose values, in their order, are the points of a curve where `x` is a metric.
+    /// The axis whose values, in their order, are the points of a curve if `x` is a metric.
     pub along: Option<String>,
-    /// The metric drawn upwards, or several of one unit, each with curves of its own.
+    /// The metric on the vertical axis, or several of one unit, each with its own curves.
     pub y: OneOrMore,
-    /// What the upward axis is called; without it, what its metric is, of several their names.
+    /// The title of the vertical axis; without it, the metric's description, or the names of several metrics.
     pub y_title: Option<String>,
-    /// The axes whose values become curves; every combination is one.
+    /// The axes whose values become curves, one for each combination.
     #[serde(default)]
     pub series: Vec<String>,
-    /// Axes held at one value or at several; of other axes every value is drawn, and each must be `x`, in
-    /// `series` or here, unless it has one value.
+    /// Axes restricted to one value or several. Every axis with more than one value must be `x`, `along`, in `series`
+    /// or here.
     #[serde(default, rename = "where")]
     pub filter: OrderedMap<ConfigValue>,
-    /// What stands for a point's replications.
+    /// The statistic of a point's replications.
     #[serde(default)]
-    pub statistic: PointStatistic,
-    /// What others measured of the same, drawn beside the results.
+    pub statistic: SweepPointStatistic,
+    /// Measurements of others, drawn beside the results.
     #[serde(default)]
     pub reference: Vec<ReferenceSeries>,
-    /// A logarithmic scale to the right.
+    /// A logarithmic horizontal scale.
     #[serde(default)]
     pub log_x: bool,
-    /// A logarithmic scale upwards.
+    /// A logarithmic vertical scale.
     #[serde(default)]
     pub log_y: bool,
     /// The closed form drawn beside the results.
     #[serde(default, deserialize_with = "form")]
-    #[schemars(schema_with = "named::schema::<ClosedForm>")]
-    pub analytic: Option<ClosedForm>,
-    /// What is fitted to each curve's points, which are not joined then.
+    #[schemars(schema_with = "named::schema::<ClosedFormName>")]
+    pub analytic: Option<ClosedFormName>,
+    /// The fit to each curve's points. Fitted points are not joined.
     pub fit: Option<CurveFit>,
-    /// Identifiers of the published statements that the figure is held against.
+    /// Identifiers of the claims that the figure checks.
     #[serde(default)]
     pub claims: Vec<String>,
 }
 
-/// What a figure draws of its metric.
+/// The kind of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
-    /// Its mean, or median, over an axis.
+    /// The metric's mean or median over an axis.
     #[default]
     Curve,
-    /// Over an axis, a box of the replications: quartiles, median, smallest and largest.
+    /// A box of the replications over an axis: quartiles, median, smallest and largest.
     Box,
-    /// Of a delay (`y = "delay.mean"`, whichever of that family), of the first replication: the share of dialogues that were
-    /// done within a time.
+    /// The distribution of a delay in the first replication: the share of dialogues done within a time. `y` is
+    /// `"delay.mean"` or another metric of that family.
     Cdf,
-    /// Of a delay, of the first replication: its mean over the dialogues that began in each fiftieth of the counted time.
+    /// A delay over time in the first replication: its mean over the dialogues that began in each fiftieth of the
+    /// counted time.
     Time,
 }
 
@@ -233,7 +233,7 @@ impl FigureKind {
     }
 }
 
-/// What is fitted to the points of a curve.
+/// The fit to the points of a curve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CurveFit {
@@ -241,43 +241,43 @@ pub enum CurveFit {
     Line,
 }
 
-/// What stands for the replications of a point.
+/// The statistic of a point's replications.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum PointStatistic {
+pub enum SweepPointStatistic {
     /// Their mean, with Student's interval.
     #[default]
     Mean,
-    /// Their median, with the interval of its order statistics, which asks nothing of their distribution. At 95 % it takes
-    /// six replications.
+    /// Their median, with the interval of its order statistics, which assumes no distribution. At 95 % it needs six
+    /// replications.
     Median,
 }
 
-/// A series that others measured.
+/// A series of measurements of others.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReferenceSeries {
-    /// What the legend calls it, such as `"ns-2, Diameter/TCP"`.
+    /// Its name in the legend, such as `"ns-2, Diameter/TCP"`.
     pub name: String,
-    /// Where it comes from, in a sentence that stands under the figure.
+    /// Its source, in a sentence below the figure.
     #[serde(default)]
     pub source: String,
     /// Its points.
     pub points: Vec<ReferencePoint>,
 }
 
-/// One point that others measured.
+/// One point of such a series.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReferencePoint {
-    /// Its value of the figure's axis, such as `"5 %"`.
+    /// Its value on the figure's axis, such as `"5 %"`.
     pub x: ConfigValue,
-    /// What was measured there, such as `"0.31 s"`; a plain number where the metric has no unit.
+    /// The measured value, such as `"0.31 s"`; a plain number if the metric has no unit.
     pub y: ConfigValue,
     /// The interval's lower end, written like `y`.
     pub low: Option<ConfigValue>,
     /// The interval's upper end.
     pub high: Option<ConfigValue>,
-    /// How many replications it rests on.
+    /// The number of its replications.
     pub n: Option<PositiveCount>,
 }

@@ -6,24 +6,24 @@ use usher_config::units::{ByteSize, Length, Percentage, PositiveCount, QueueCapa
 use usher_core::Duration;
 use usher_sim::radio::wifi::{self, WifiConfig};
 
-/// An 802.11 cell (an infrastructure BSS, DCF): stations and their access point share one medium. What is not given is
-/// 802.11b at 11 Mb/s as the simulator has it, which says where its values are from. With a group of access points there is one cell for each, and member i of the stations is in cell
-/// i modulo m, of m.
+/// An 802.11 cell (an infrastructure BSS, DCF): stations and their access point share one medium. The defaults are the
+/// simulator's 802.11b at 11 Mb/s, which names the sources of its values. With a group of access points there is one
+/// cell for each, and station i is in cell i modulo their number.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bss {
-    /// The host, or group, that is the access point.
+    /// The host or group of the access points.
     pub access_point: String,
-    /// The host, or group, that are its stations; an interface may be one.
+    /// The host or group of its stations, or their interface.
     pub stations: String,
-    /// Whether it is there. Stations with a link to their access point as well use that if not, so that a choice or an
-    /// axis can tell the one from the other.
+    /// Whether the cell exists. Without it, stations use their link to the access point if they have one, so that a
+    /// choice or an axis can compare the two.
     #[serde(default = "super::yes")]
     pub used: bool,
     /// The rate of data frames, both ways.
     #[serde(default = "rate")]
     pub rate: WifiRate,
-    /// The rate of acknowledgements, beacons and all that every station must hear.
+    /// The rate of acknowledgements, beacons and all other frames for every station.
     #[serde(default = "basic_rate")]
     pub basic_rate: WifiRate,
     /// The preamble and header of the physical layer.
@@ -31,8 +31,8 @@ pub struct Bss {
     pub preamble: WifiPreamble,
     /// The slot. An 802.11g cell without stations of 802.11b has `"short"`, with `cw_min = 15` and acknowledgements by OFDM.
     #[serde(default)]
-    pub slot: WifiSlot,
-    /// How often the MAC sends a frame again before it drops it.
+    pub slot: WifiSlotTime,
+    /// The number of retransmissions of a frame before the MAC drops it.
     #[serde(default = "retransmissions")]
     pub retransmissions: u32,
     /// The first contention window: a back-off is drawn from 0 to this many slots.
@@ -41,43 +41,43 @@ pub struct Bss {
     /// The largest contention window.
     #[serde(default = "cw_max")]
     pub cw_max: u32,
-    /// Share of frames that are not received, at each try of the MAC, which repeats them.
+    /// Share of lost frames, at each try of the MAC, which retransmits them.
     #[serde(default)]
     pub frame_loss: Percentage,
-    /// From when on frames are lost so.
+    /// The start of the frame loss.
     #[serde(default)]
     pub frame_loss_from: LossFrom,
-    /// Which frames are lost so.
+    /// The frames with this loss.
     #[serde(default)]
     pub frame_loss_of: FrameLoss,
-    /// Share of packets that are lost for good, beyond what the MAC repeats, in each direction.
+    /// Share of packets lost for good in each direction, despite the MAC's retransmissions.
     #[serde(default)]
     pub packet_loss: Percentage,
-    /// From when on packets are lost so.
+    /// The start of the packet loss.
     #[serde(default)]
     pub packet_loss_from: LossFrom,
-    /// How far from the access point a station can be.
+    /// The range of the access point.
     #[serde(default = "radius")]
     pub radius: Length,
-    /// The distance from the access point at which a station that moves away is told that its link is going down.
+    /// The distance from the access point at which a station that moves away learns that its link is going down.
     #[serde(default = "going_down")]
     pub going_down: Length,
-    /// The interval of beacons; `"off"` sends none, and stations know by themselves when they come and leave.
+    /// The interval of beacons; `"off"`: none, and stations know by themselves when they come and leave.
     #[serde(default = "beacons")]
     pub beacons: Switch<TimeSpan>,
-    /// After so many missed beacons a station's link is down.
+    /// The number of missed beacons after which a station's link is down.
     #[serde(default = "beacons_missed")]
     pub beacons_missed: PositiveCount,
-    /// How a station looks for its access point.
+    /// The scan of a station for its access point.
     #[serde(default)]
     pub scan: WifiScan,
-    /// Stations in reach are associated from the start.
+    /// Stations in range are associated from the start.
     #[serde(default = "super::yes")]
     pub associated: bool,
-    /// How long a station tries to get associated.
+    /// How long a station tries to associate.
     #[serde(default = "entry_timeout")]
     pub entry_timeout: TimeSpan,
-    /// How many packets may wait, at each station and at the access point.
+    /// The queue of each station and of the access point, in packets.
     #[serde(default = "queue")]
     pub queue: QueueCapacity,
     /// The largest IP packet.
@@ -122,7 +122,7 @@ const fn mtu() -> ByteSize {
     ByteSize::from_bytes(1500)
 }
 
-/// The rate of frames: of 802.11b, or of 802.11g by OFDM.
+/// The rate of frames: 802.11b, or 802.11g with OFDM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 pub enum WifiRate {
     /// DBPSK.
@@ -163,7 +163,7 @@ pub enum WifiRate {
     FiftyFour,
 }
 
-impl From<WifiRate> for wifi::DataRate {
+impl From<WifiRate> for wifi::WifiDataRate {
     fn from(rate: WifiRate) -> Self {
         match rate {
             WifiRate::One => Self::One,
@@ -185,19 +185,19 @@ impl From<WifiRate> for wifi::DataRate {
 /// The slot of the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum WifiSlot {
-    /// 20 us: of 802.11b, and of 802.11g among stations of 802.11b.
+pub enum WifiSlotTime {
+    /// 20 us: 802.11b, and 802.11g among stations of 802.11b.
     #[default]
     Long,
-    /// 9 us: of 802.11g among its own.
+    /// 9 us: 802.11g without stations of 802.11b.
     Short,
 }
 
-impl From<WifiSlot> for wifi::SlotTime {
-    fn from(slot: WifiSlot) -> Self {
+impl From<WifiSlotTime> for wifi::SlotTime {
+    fn from(slot: WifiSlotTime) -> Self {
         match slot {
-            WifiSlot::Long => Self::Long,
-            WifiSlot::Short => Self::Short,
+            WifiSlotTime::Long => Self::Long,
+            WifiSlotTime::Short => Self::Short,
         }
     }
 }
@@ -222,7 +222,7 @@ impl From<WifiPreamble> for wifi::PreambleLength {
     }
 }
 
-/// From when on something is lost.
+/// The start of a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossFrom {
@@ -242,14 +242,14 @@ impl From<LossFrom> for wifi::LossFrom {
     }
 }
 
-/// Which frames are lost.
+/// The frames with loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FrameLoss {
-    /// All of them, beacons and management among them.
+    /// All frames, beacons and management included.
     #[default]
     All,
-    /// Those that carry packets, with their acknowledgements.
+    /// Frames with packets, and their acknowledgements.
     Data,
 }
 
@@ -257,13 +257,13 @@ pub enum FrameLoss {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WifiScan {
-    /// How many channels are scanned.
+    /// The number of channels.
     pub channels: PositiveCount,
-    /// The access point's, from 1.
+    /// The access point's channel, from 1.
     pub channel: PositiveCount,
-    /// How long a channel is listened to at least.
+    /// The shortest time on a channel.
     pub min: TimeSpan,
-    /// How long a channel is listened to when something was heard in `min`.
+    /// The time on a channel if the station received something within `min`.
     pub max: TimeSpan,
 }
 

@@ -6,18 +6,18 @@ use usher_config::units::{Bound, ByteSize, Length, Percentage, PositiveCount, Qu
 use usher_core::Duration;
 use usher_sim::radio::wimax::{self, WimaxConfig};
 
-/// An 802.16 cell (Mobile WiMAX, OFDMA, TDD): stations that share the medium to their base station. What is not given
-/// is a channel of 10 MHz as public descriptions have it; what they leave open is an assumption of this program's.
-/// With a group of base stations there is one cell for each, and member i of the stations is in cell i modulo m, of m.
+/// An 802.16 cell (Mobile WiMAX, OFDMA, TDD): stations share the medium to their base station. The defaults are a
+/// channel of 10 MHz by public descriptions; other values are assumptions of Usher. With a group of base stations there
+/// is one cell for each, and station i is in cell i modulo their number.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WimaxCellSettings {
-    /// The host, or group, that is the base station.
+    /// The host or group of the base stations.
     pub base_station: String,
-    /// The host, or group, that are its stations.
+    /// The host or group of its stations.
     pub stations: String,
-    /// Whether it is there. Stations with a link to their base station as well use that if not, so that a choice or an
-    /// axis can tell the one from the other.
+    /// Whether the cell exists. Without it, stations use their link to the base station if they have one, so that a
+    /// choice or an axis can compare the two.
     #[serde(default = "super::yes")]
     pub used: bool,
     /// Modulation and code rate, both ways.
@@ -27,31 +27,31 @@ pub struct WimaxCellSettings {
     pub uplink_modulation: Option<Modulation>,
     /// Modulation and code rate from the base station to the stations, where it differs.
     pub downlink_modulation: Option<Modulation>,
-    /// How many packets may wait, for each station and direction.
+    /// The queue of each station and direction, in packets.
     #[serde(default = "queue")]
     pub queue: QueueCapacity,
-    /// Share of packets that are lost, after they have taken their time; ranging and requests are lost by collision only.
+    /// Share of lost packets, which still take their time. Ranging and requests are lost only by collision.
     #[serde(default)]
     pub loss: Percentage,
     /// The largest IP packet.
     #[serde(default = "mtu")]
     pub mtu: ByteSize,
-    /// How far from the base station a station can be.
+    /// The range of the base station.
     #[serde(default)]
     pub radius: Bound<Length>,
-    /// The distance from the base station at which a station that moves away is told that its link is going down; without
-    /// it, it is not told.
+    /// The distance from the base station at which a station that moves away learns that its link is going down;
+    /// without it, it does not.
     pub going_down: Option<Length>,
-    /// How a station looks for its base station.
+    /// The scan of a station for its base station.
     #[serde(default)]
-    pub scan: CellScan,
-    /// The frame: its times, its size and what the maps take of it.
+    pub scan: CellScanSettings,
+    /// The frame: its times, its size and the slots of the maps.
     #[serde(default)]
-    pub frame: CellFrame,
-    /// How a station comes in.
+    pub frame: CellFrameSettings,
+    /// The network entry of a station.
     #[serde(default)]
     pub entry: CellEntrySettings,
-    /// How a station asks for bandwidth.
+    /// The bandwidth requests of a station.
     #[serde(default)]
     pub requests: BandwidthRequests,
     /// The exchange of traffic keys after an authentication.
@@ -110,34 +110,34 @@ impl From<Modulation> for wimax::Modulation {
 /// A cell's frame. A slot is two symbols on one subchannel down, three up.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct CellFrame {
-    /// From one frame's beginning to the next.
+pub struct CellFrameSettings {
+    /// The time from one frame's beginning to the next.
     pub duration: TimeSpan,
-    /// An OFDMA symbol with its cyclic prefix.
+    /// The duration of an OFDMA symbol with its cyclic prefix.
     pub symbol: TimeSpan,
-    /// Symbols of the downlink, the preamble's included.
+    /// Symbols of the downlink, preamble included.
     pub downlink_symbols: PositiveCount,
     /// Subchannels of the downlink.
     pub downlink_subchannels: PositiveCount,
-    /// Between downlink and uplink.
+    /// The gap between downlink and uplink.
     pub transmit_gap: TimeSpan,
     /// Symbols of the uplink.
     pub uplink_symbols: PositiveCount,
     /// Subchannels of the uplink.
     pub uplink_subchannels: PositiveCount,
-    /// Between uplink and downlink, at least.
+    /// The smallest gap between uplink and downlink.
     pub receive_gap: TimeSpan,
     /// Symbols at the uplink's beginning for ranging and requests.
     pub contention_symbols: u32,
     /// Slots of the frame control header.
     pub fch_slots: u32,
-    /// How often the slots of the maps are repeated.
+    /// The repetition of the maps' slots.
     pub map_repetition: PositiveCount,
     /// The map of frame n grants bursts in the uplink of frame n + this.
     pub uplink_lead: u32,
 }
 
-impl Default for CellFrame {
+impl Default for CellFrameSettings {
     fn default() -> Self {
         Self {
             duration: TimeSpan::from_millis(5),
@@ -159,16 +159,16 @@ impl Default for CellFrame {
 /// An 802.16 scan: one channel after another, the base station's last.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct CellScan {
-    /// How many channels are scanned.
+pub struct CellScanSettings {
+    /// The number of channels.
     pub channels: PositiveCount,
-    /// How long a channel is listened to for a preamble.
+    /// The time on a channel for a preamble.
     pub dwell: TimeSpan,
-    /// How often the base station describes its channels (DCD and UCD), which a station waits for.
+    /// The interval of the base station's channel descriptors (DCD and UCD), for which a station waits.
     pub descriptors: TimeSpan,
 }
 
-impl Default for CellScan {
+impl Default for CellScanSettings {
     fn default() -> Self {
         Self {
             channels: PositiveCount::from_u32(2),
@@ -178,28 +178,29 @@ impl Default for CellScan {
     }
 }
 
-/// How a station comes into a cell, before its first packet in either direction: contended ranging, then the exchange of
+/// The network entry of a station, before its first packet in either direction: contended ranging, then the exchange of
 /// capabilities.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CellEntrySettings {
-    /// Stations in reach are in from the start.
+    /// Stations in range are in the cell from the start.
     pub done: bool,
-    /// Stations come in when they are told to, and not for a packet: without it, packets are dropped.
+    /// Stations enter on command and not for a packet. Packets of stations outside the cell are dropped.
     pub on_command: bool,
     /// Ranging opportunities in a frame.
     pub opportunities: PositiveCount,
-    /// The first back-off window is 2 to this many opportunities.
+    /// The first back-off window: 2 to the power of this, in opportunities.
     pub backoff_start: u32,
-    /// The last back-off window is 2 to this; at most 15.
+    /// The last back-off window: 2 to the power of this; at most 15.
     pub backoff_end: u32,
-    /// How often a station ranges before it gives up, and drops what waits.
+    /// The number of ranging attempts before a station gives up and drops its queue.
     pub tries: PositiveCount,
-    /// How long a station waits for an answer to its ranging (T3).
+    /// How long a station waits for a response to its ranging (T3).
     pub timeout: TimeSpan,
-    /// Frames from a heard ranging until packets go: its answer, and the capabilities' request and answer.
+    /// Frames from a received ranging to the first packet: the ranging response, and the capability request and
+    /// response.
     pub frames: u32,
-    /// Frames that coming in on command takes beyond those: the registration's request and answer.
+    /// Additional frames of an entry on command: the registration request and response.
     pub registration_frames: u32,
 }
 
@@ -219,18 +220,18 @@ impl Default for CellEntrySettings {
     }
 }
 
-/// How a station without a grant asks for bandwidth: in a contended opportunity of the uplink. With a grant, it asks for
-/// more on the granted burst.
+/// The bandwidth requests of stations. A station without a grant sends them in a contended opportunity of the uplink, a
+/// station with a grant in the granted burst.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BandwidthRequests {
     /// Opportunities in a frame.
     pub opportunities: PositiveCount,
-    /// The first back-off window is 2 to this many opportunities.
+    /// The first back-off window: 2 to the power of this, in opportunities.
     pub backoff_start: u32,
-    /// The last back-off window is 2 to this; at most 15.
+    /// The last back-off window: 2 to the power of this; at most 15.
     pub backoff_end: u32,
-    /// How often a station asks before it gives up, and drops what waits.
+    /// The number of requests before a station gives up and drops its queue.
     pub tries: PositiveCount,
     /// How long a station waits for a grant (T16).
     pub timeout: TimeSpan,
@@ -248,26 +249,27 @@ impl Default for BandwidthRequests {
     }
 }
 
-/// The exchange of traffic keys that follows an authentication over this cell (IEEE 802.16e-2005, PKMv2): the SA-TEK
-/// handshake in three messages, then a request for traffic keys and its answer, under digests and keys that follow from the
-/// EAP method's. It wants a workload of EAP between the cell's stations and base station, and a method that gives keys.
+/// The exchange of traffic keys that follows an authentication over this cell (IEEE 802.16e-2005, PKMv2). It consists
+/// of the SA-TEK handshake in three messages, and of a request for traffic keys and its reply. Digests and keys derive
+/// from the EAP method's key. It needs a workload `eap` between the cell's stations and base station, and a method that
+/// derives keys.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrafficKeyExchange {
-    /// Whether there is one. With it an authentication ends when the station has its traffic keys, without it with EAP's
-    /// success.
+    /// Whether there is an exchange. If so, an authentication ends when the station has its traffic keys, otherwise
+    /// with EAP's success.
     pub used: bool,
     /// How long the base station waits for an answer to its SA-TEK-Challenge (SAChallengeTimer).
     pub challenge_timeout: TimeSpan,
-    /// How often it says it before it gives up.
+    /// The number of transmissions before it gives up.
     pub challenge_tries: PositiveCount,
     /// How long the station waits for an answer to its SA-TEK-Request (SATEKTimer).
     pub request_timeout: TimeSpan,
-    /// How often it says it before it gives up.
+    /// The number of transmissions before it gives up.
     pub request_tries: PositiveCount,
     /// How long the station waits for an answer to its Key-Request (Operational Wait Timeout).
     pub key_timeout: TimeSpan,
-    /// How often it says it before it gives up.
+    /// The number of transmissions before it gives up.
     pub key_tries: PositiveCount,
 }
 
@@ -291,7 +293,7 @@ impl WimaxCellSettings {
         let Self { frame, entry, requests, .. } = self;
         let small = |n: u32| u8::try_from(n).unwrap_or(u8::MAX);
         let tries = |n: PositiveCount| u16::try_from(n.get()).unwrap_or(u16::MAX);
-        let backoff = |start, end, count| wimax::BackoffPolicy {
+        let backoff = |start, end, count| wimax::ContentionBackoffConfig {
             start: small(start),
             end: small(end),
             tries: tries(count),
@@ -312,9 +314,9 @@ impl WimaxCellSettings {
             map_repetition: frame.map_repetition.get(),
             uplink_lead: frame.uplink_lead,
             entry: match (entry.done, entry.on_command) {
-                (true, _) => wimax::NetworkEntry::Done,
-                (false, true) => wimax::NetworkEntry::OnCommand,
-                (false, false) => wimax::NetworkEntry::AtFirstPacket,
+                (true, _) => wimax::NetworkEntryTrigger::Done,
+                (false, true) => wimax::NetworkEntryTrigger::OnCommand,
+                (false, false) => wimax::NetworkEntryTrigger::AtFirstPacket,
             },
             entry_frames: entry.frames,
             registration_frames: entry.registration_frames,

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::units::{ByteSize, PositiveCount, Switch, TimeSpan};
 
-/// Mobile nodes hand over from 802.11 to 802.16 by IEEE 802.21 messages, while a correspondent sends each of them a flow.
-/// A dialogue is one handover: from its beginning (Link_Going_Down, or for a node that hears of nothing before, the loss
-/// of its link) until the flow is redirected, whether or not the exchange of messages led to that.
+/// Mobile nodes hand over from 802.11 to 802.16 by IEEE 802.21 messages, while a correspondent sends each of them a
+/// flow. A dialogue is one handover: from its beginning until the flow is redirected, whether or not the exchange of
+/// messages led to that. It begins with Link_Going_Down, or with the loss of the link for a node without that warning.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandoverWorkload {
@@ -18,48 +18,48 @@ pub struct HandoverWorkload {
     pub wlan: String,
     /// Their interfaces in the 802.16 cell.
     pub wimax: String,
-    /// The points of service of the network that is left. Mobile node i has point of service i modulo their number.
+    /// The points of service of the old network. Mobile node i has point of service i modulo their number.
     pub pos: String,
-    /// The points of service of the network that is gone to, likewise.
+    /// The points of service of the new network, likewise.
     pub target: String,
     /// The correspondents: one for each mobile node.
     pub correspondent: String,
-    /// Who leads.
+    /// The leading side.
     pub initiated_by: HandoverInitiator,
-    /// With the network leading: from whom its point of service hears that a link is going down.
+    /// If the network leads, the source from which its point of service learns that a link is going down.
     #[serde(default)]
     pub going_down: GoingDown,
-    /// What carries MIH messages (RFC 5677; SCTP is this program's extension): over UDP and SCTP one packet a datagram or
-    /// message; over TCP and SCTP by a connection or association opened before the first message.
+    /// The transport of MIH messages (RFC 5677; SCTP is an extension of Usher). Over UDP and SCTP, each datagram or
+    /// message holds one packet. A TCP connection or SCTP association is opened before the first message.
     #[serde(deserialize_with = "of_mih::read")]
     #[schemars(schema_with = "of_mih::schema")]
     pub transport: TransportProtocol,
-    /// Every message asks for the MIH acknowledgement.
+    /// Every message requests an MIH acknowledgement.
     #[serde(default)]
     pub ack: bool,
-    /// Over SCTP, the messages of a service keep their order; else what is lost holds nothing else up.
+    /// Over SCTP, the messages of a service keep their order; otherwise a loss delays no other message.
     #[serde(default = "super::yes")]
     pub ordered: bool,
-    /// How long a request is processed in each node that it reaches.
+    /// The processing time of a request in each node that it reaches.
     #[serde(default)]
     pub processing: TimeSpan,
-    /// When a message is sent again, and when it is given up.
+    /// Retransmissions and timeouts of messages.
     #[serde(default)]
     pub timing: MihTiming,
-    /// How long a request waits for its answer before it is acknowledged without payload.
+    /// How long the receiver of a request waits for the response before it acknowledges without payload.
     #[serde(default)]
     pub ack_delay: TimeSpan,
-    /// How long a transaction may be under way before it fails; `"off"` lets it wait for ever.
+    /// The time after which an open transaction fails; `"off"`: never.
     #[serde(default)]
     pub transaction: Switch<TimeSpan>,
-    /// A request that is not acknowledged after its last retransmission goes on waiting for its response, as long as
-    /// `transaction` says. Without, it has failed then, and its response is dropped.
+    /// A request without an acknowledgement after its last retransmission still waits for its response, for the time of
+    /// `transaction`. Otherwise it fails then, and its response is dropped.
     #[serde(default)]
     pub late_responses: bool,
-    /// How long an ended transaction is remembered; `"off"` forgets it at once.
+    /// How long a function keeps an ended transaction; `"off"`: not at all.
     #[serde(default = "lifetime")]
     pub lifetime: Switch<TimeSpan>,
-    /// How many transactions a function holds at most, those remembered included.
+    /// The largest number of transactions that a function holds, ended ones included.
     #[serde(default = "max_transactions")]
     pub max_transactions: PositiveCount,
     /// The largest MIH packet; a larger message is fragmented.
@@ -68,19 +68,19 @@ pub struct HandoverWorkload {
     /// The flow to each mobile node.
     #[serde(default)]
     pub application: HandoverFlow,
-    /// How many nodes the network that is gone to has resources for.
+    /// The number of nodes for which the new network has resources.
     #[serde(default = "capacity")]
     pub capacity: PositiveCount,
     /// How long a reservation waits for its node.
     #[serde(default = "reserve")]
     pub reserve: TimeSpan,
-    /// What a mobile node does when the exchange of messages has failed.
+    /// The action of a mobile node after a failed exchange of messages.
     #[serde(default)]
     pub on_failure: OnFailure,
     /// When a mobile node answers MIH_Net_HO_Commit.
     #[serde(default)]
     pub commit_answer: CommitAnswer,
-    /// How long after a scan that found nothing, an entry that failed or a lost registration it is tried again.
+    /// The wait before the next try after a scan without result, a failed entry or a lost registration.
     #[serde(default = "retry")]
     pub retry: TimeSpan,
 }
@@ -95,28 +95,28 @@ const fn retry() -> TimeSpan {
     TimeSpan::from_secs(1)
 }
 
-/// Who leads a handover.
+/// The leading side of a handover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HandoverInitiator {
     /// The mobile node: it scans and asks.
     Station,
-    /// The network: the mobile node does what it is asked.
+    /// The network: the mobile node follows its requests.
     Network,
 }
 
-/// From whom a point of service hears that a link is going down.
+/// The source from which a point of service learns that a link is going down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GoingDown {
-    /// From the mobile node, by an MIH indication.
+    /// The mobile node, by an MIH indication.
     #[default]
     Remote,
-    /// From its own access point, at once.
+    /// Its own access point, at once.
     Local,
 }
 
-/// What a mobile node does when the exchange of messages has failed.
+/// The action of a mobile node after a failed exchange of messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
@@ -125,11 +125,11 @@ pub enum OnFailure {
     LinkDown,
     /// It goes to the other interface at once.
     OtherInterface,
-    /// It goes there at once where a request was not answered in time; after any other failure it stays.
+    /// It goes there at once if a request was not answered in time; after any other failure it stays.
     OtherInterfaceIfUnanswered,
 }
 
-/// When a mobile node answers MIH_Net_HO_Commit, upon which it begins to move.
+/// When a mobile node answers MIH_Net_HO_Commit, which starts its move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommitAnswer {
@@ -144,9 +144,9 @@ pub enum CommitAnswer {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HandoverFlow {
-    /// Between two.
+    /// The time between two datagrams.
     pub interval: TimeSpan,
-    /// Size of each, without the headers of transport and network.
+    /// Size of a datagram, without the headers of transport and network.
     pub size: ByteSize,
 }
 

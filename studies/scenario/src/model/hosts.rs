@@ -1,6 +1,6 @@
 //! Hosts, links and background traffic.
 
-use super::{OneOrMore, TimeLaw};
+use super::{OneOrMore, TimeDistribution};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IntoDeserializer, Visitor};
@@ -13,48 +13,48 @@ use usher_config::units::{
 };
 use usher_config::{ConfigValue, OrderedMap};
 use usher_core::Instant;
-use usher_core::impair::{self, ChannelConfig, QueueLimit, TimedStates};
+use usher_core::impair::{self, ChannelConfig, ContinuousGilbertElliott, QueueLimit};
 use usher_sim::radio::motion::{Position, Trajectory};
 
 /// A host, or a group of like hosts.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostSettings {
-    /// How many there are.
+    /// The number of hosts in the group.
     #[serde(default = "one")]
     pub count: PositiveCount,
     /// Its processor. Without one, work takes no time.
     pub cpu: Option<CpuSettings>,
-    /// A processor whose work takes what a profile says, which `usher load --calibrate` wrote: the name of its file, from this
-    /// file's folder, or a table with that as `profile`. In place of `cpu`.
+    /// A processor with the costs of a profile, which `usher load --calibrate` writes. Either the profile's file,
+    /// relative to this file's folder, or a table with it as `profile`. Replaces `cpu`.
     #[serde(default)]
     #[schemars(schema_with = "crate::processors::schema")]
     // For the schema only: `crate::processors` replaces it with `cpu` before this is read, so it is always `None`.
     pub processor: Option<ConfigValue>,
-    /// Where it is, or starts: x and y.
+    /// Its position, or the start of its movement: x and y.
     #[serde(default)]
     pub position: [Coordinate; 2],
-    /// How fast it moves along x and y, in a straight line.
+    /// Its velocity along x and y, in a straight line.
     #[serde(default)]
     pub velocity: [Speed; 2],
     /// Simulated time at which it begins to move.
     #[serde(default)]
     pub departs: TimeSpan,
-    /// Each member of the group starts up to so far ahead along its way, drawn uniformly, so that they differ.
+    /// Each member of the group starts up to this far ahead on its path, drawn uniformly.
     #[serde(default)]
     pub spread: Length,
-    /// It is no host but an interface of this one: one more address of it, for links, cells and BSSs of its own. Of a
-    /// group, every member has one. It moves with its host.
+    /// Makes this an interface of another host: an additional address with its own links, cells and BSSs. Each member
+    /// of a group has one. It moves with its host.
     pub interface_of: Option<String>,
-    /// Its address; each further member of the group has the one after. Without it hosts have addresses of 10.0.0.0/8 (IPv6:
-    /// fd00::/64) in the order of the file. Configurations of services know other hosts by their addresses.
+    /// Its address; each further member of the group has the next one. Without it, hosts have addresses of 10.0.0.0/8
+    /// (IPv6: fd00::/64) in the order of the file. Configurations of services name other hosts by their addresses.
     pub address: Option<IpAddr>,
-    /// The service that it runs, or several, each as it is deployed.
+    /// The service of the host, or several, each as deployed.
     #[serde(default)]
     #[schemars(schema_with = "crate::services::runs_schema")]
     pub runs: OneOrMore,
-    /// The configuration of that service: the name of its file, from this file's folder, or the same keys as a table. Of
-    /// several services a table with one for each, by the service's name.
+    /// The configuration of the service: its file, relative to this file's folder, or the same keys as a table. With
+    /// several services, a table with one entry for each, by the service's name.
     #[serde(default)]
     #[schemars(schema_with = "crate::services::config_schema")]
     // For the schema only: `crate::services` removes it from the tree before this is read, so it is always `None`.
@@ -74,7 +74,7 @@ impl HostSettings {
     pub fn is_mobile(&self) -> bool {
         self.velocity.iter().any(|v| v.metres_per_second() != 0.0)
     }
-    /// The way of a member; `share` is how far ahead it starts within `spread`, from 0 to 1.
+    /// The path of a member; `share` is how far ahead it starts within `spread`, from 0 to 1.
     pub fn trajectory(&self, share: f64) -> Trajectory {
         let [x, y] = self.position.map(Coordinate::metres);
         let [vx, vy] = self.velocity.map(Speed::metres_per_second);
@@ -92,55 +92,55 @@ const fn one() -> PositiveCount {
     PositiveCount::ONE
 }
 
-/// A processor: messages wait for a free core and keep it for their service time.
+/// A processor: messages wait for a free core and occupy it for their service time.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuSettings {
-    /// How many cores serve at the same time.
+    /// The number of cores.
     #[serde(default = "one")]
     pub cores: PositiveCount,
-    /// Service time of one unit by kind of work (`"radius.request" = "50 us"`), the same always or drawn anew each
-    /// time; what is not named takes no time.
+    /// Service time of one unit by kind of work (`"radius.request" = "50 us"`), constant or drawn each time. Kinds that
+    /// are not named take no time.
     #[serde(default)]
     #[schemars(transform = crate::work::schema)]
-    pub service: OrderedMap<TimeLaw>,
-    /// What the processor itself does for one unit of work whose time in `service` passes aside, while it does other things:
-    /// of looking a user up (`"store.lookup" = "30 us"`), to ask and to take the answer in.
+    pub service: OrderedMap<TimeDistribution>,
+    /// Processor time of one unit of work whose time in `service` passes off the processor. For a lookup
+    /// (`"store.lookup" = "30 us"`): to send the query and to read the result.
     #[serde(default)]
     #[schemars(transform = crate::work::schema)]
-    pub aside: OrderedMap<TimeLaw>,
-    /// Once for what finds a core idle: to wake up.
+    pub aside: OrderedMap<TimeDistribution>,
+    /// Time to wake up an idle core, once for the message that finds it idle.
     #[serde(default)]
     pub wakeup: TimeSpan,
-    /// Once for all that wait when what was taken in before is done, at most 64: to take them in. So a message costs less the
-    /// more there are.
+    /// Time to receive a batch: all messages that wait when the previous batch is done, at most 64. So a message costs
+    /// less under load.
     #[serde(default)]
     pub batch: TimeSpan,
 }
 
-/// A link between two hosts. Between groups it stands for one link per member of the larger group: member i
-/// of it is linked with member i modulo m of the smaller one, of m members.
+/// A link between two hosts. Between groups, it stands for one link for each member of the larger group. Member i is
+/// linked with member i modulo m of the smaller group, which has m members.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSettings {
-    /// The two hosts. From the first to the second is up, the other way is down.
+    /// The two hosts. Up is from the first to the second, down is the opposite direction.
     pub between: [String; 2],
-    /// Whether it is there: one that is not stands in a study for what a mode, an axis or a choice takes it for.
+    /// Whether the link exists. A mode, an axis or a choice can switch it on or off.
     #[serde(default = "super::yes")]
     pub used: bool,
-    /// Bit rate, the same in both directions and independent.
+    /// Bit rate of each direction, independent of the other direction.
     #[serde(default)]
     pub rate: Bound<BitRate>,
     /// Propagation delay.
     #[serde(default)]
     pub delay: TimeSpan,
-    /// What may wait for each direction; beyond it, the packet that comes last is dropped.
+    /// The queue of each direction. It drops packets that arrive when it is full.
     #[serde(default)]
     pub queue: QueueCapacity,
-    /// The largest IP packet; UDP datagrams beyond it are fragmented.
+    /// The largest IP packet; larger UDP datagrams are fragmented.
     #[serde(default = "mtu")]
     pub mtu: ByteSize,
-    /// What surrounds an IP packet on this link.
+    /// The frame around an IP packet on this link.
     #[serde(default)]
     pub framing: FramingKind,
     /// Loss of packets, each direction on its own.
@@ -152,22 +152,22 @@ pub struct LinkSettings {
     /// Share of packets that arrive twice.
     #[serde(default)]
     pub duplicate: Percentage,
-    /// Share of packets that are held back by `reorder_delay`, so that later ones pass them.
+    /// Share of packets delayed by `reorder_delay`, so that later ones overtake them.
     #[serde(default)]
     pub reorder: Percentage,
-    /// How long a reordered packet is held back.
+    /// The additional delay of a reordered packet.
     #[serde(default = "reorder_delay")]
     pub reorder_delay: TimeSpan,
-    /// Share of packets that arrive damaged, which a checksum finds.
+    /// Share of packets that arrive corrupted, which a checksum detects.
     #[serde(default)]
     pub corrupt: Percentage,
-    /// Simulated time from which packets are lost, duplicated, reordered and damaged.
+    /// Simulated time from which packets are lost, duplicated, reordered and corrupted.
     #[serde(default)]
     pub impaired_from: TimeSpan,
-    /// What differs from the first to the second host.
+    /// Settings that differ from the first to the second host.
     #[serde(default)]
     pub up: LinkSide,
-    /// What differs from the second to the first host.
+    /// Settings that differ from the second to the first host.
     #[serde(default)]
     pub down: LinkSide,
 }
@@ -188,7 +188,7 @@ pub enum ChannelDirection {
     Down,
 }
 
-/// What differs in one direction of a link; what is not given is the link's.
+/// Different settings of one direction of a link. The others are the link's.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSide {
@@ -196,7 +196,7 @@ pub struct LinkSide {
     pub rate: Option<Bound<BitRate>>,
     /// Propagation delay.
     pub delay: Option<TimeSpan>,
-    /// What may wait.
+    /// The queue.
     pub queue: Option<QueueCapacity>,
     /// Loss of packets.
     pub loss: Option<LinkLoss>,
@@ -204,13 +204,13 @@ pub struct LinkSide {
     pub jitter: Option<TimeSpan>,
     /// Share of packets that arrive twice.
     pub duplicate: Option<Percentage>,
-    /// Share of packets that are held back.
+    /// Share of reordered packets.
     pub reorder: Option<Percentage>,
-    /// How long a reordered packet is held back.
+    /// The additional delay of a reordered packet.
     pub reorder_delay: Option<TimeSpan>,
-    /// Share of packets that arrive damaged.
+    /// Share of packets that arrive corrupted.
     pub corrupt: Option<Percentage>,
-    /// Simulated time from which packets are lost, duplicated, reordered and damaged.
+    /// Simulated time from which packets are lost, duplicated, reordered and corrupted.
     pub impaired_from: Option<TimeSpan>,
 }
 
@@ -240,17 +240,17 @@ impl LinkSettings {
     }
 }
 
-/// What surrounds an IP packet on a link.
+/// The frame around an IP packet on a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FramingKind {
-    /// Nothing: only IP packets are counted.
+    /// None: only IP packets count.
     #[default]
     None,
     /// Ethernet's header and frame check sequence, 18 B.
     Ethernet,
-    /// The same with PPPoE's header and PPP's protocol field within (RFC 2516), 26 B. An access link of the workload `pppoe` has
-    /// it by itself.
+    /// Ethernet, with PPPoE's header and PPP's protocol field inside (RFC 2516), 26 B. Access links of the workload
+    /// `pppoe` have it by default.
     Pppoe,
 }
 
@@ -265,16 +265,16 @@ impl FramingKind {
     }
 }
 
-/// How packets are lost.
+/// The loss of packets.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = usher_config::with_literal::<Percentage>)]
+#[schemars(tag = "kind", transform = usher_config::add_literal_alternative::<Percentage>)]
 pub enum LinkLoss {
     /// This share of packets, each independently, written as a plain percentage.
     #[serde(rename = "literal")]
     #[schemars(skip)]
     Independent(Percentage),
-    /// In bursts of time: a good and a bad state whose durations are exponential (Gilbert, Elliott).
+    /// Bursts in time: a good and a bad state with exponential durations (Gilbert, Elliott).
     TimedGilbertElliott {
         /// Mean duration of the good state.
         good_time: TimeSpan,
@@ -286,12 +286,12 @@ pub enum LinkLoss {
         /// Share lost in the bad state.
         bad: Percentage,
     },
-    /// In bursts of packets: a chain with a good and a bad state that steps once a packet (Gilbert, Elliott). On a quiet link a
+    /// Bursts of packets: a good and a bad state, with one step for each packet (Gilbert, Elliott). On a quiet link a
     /// burst outlasts every retransmission.
     GilbertElliott {
-        /// Chance of going from the good state to the bad one, per packet.
+        /// Probability of the step from the good state to the bad one, per packet.
         to_bad: Percentage,
-        /// Chance of going from the bad state to the good one, per packet.
+        /// Probability of the step from the bad state to the good one, per packet.
         to_good: Percentage,
         /// Share lost in the good state.
         #[serde(default)]
@@ -299,12 +299,12 @@ pub enum LinkLoss {
         /// Share lost in the bad state.
         bad: Percentage,
     },
-    /// In bursts that take every packet: one state loses nothing, the other all.
+    /// Bursts that take every packet: one state loses nothing, the other all.
     Burst {
-        /// Share that is lost in the long run; of bursts of packets at most mean / (mean + 1).
+        /// Share of lost packets in the long run; for bursts of packets at most mean / (mean + 1).
         loss: Percentage,
-        /// Mean length of a burst: a time, such as `"20 ms"`, or a number of packets, with which a burst lasts on a quiet link
-        /// until so many have come.
+        /// Mean length of a burst: a time, such as `"20 ms"`, or a number of packets. On a quiet link, a burst of
+        /// packets lasts until that many have arrived.
         mean: BurstLength,
     },
     /// Exactly these packets of each direction.
@@ -314,12 +314,12 @@ pub enum LinkLoss {
     },
 }
 
-/// How long a burst is on average.
+/// The mean length of a burst.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BurstLength {
-    /// So long a time.
+    /// A time.
     Time(TimeSpan),
-    /// So many packets.
+    /// A number of packets.
     Packets(MeanLength),
 }
 
@@ -371,7 +371,7 @@ impl LinkLoss {
             Self::Independent(share) if share.get() == 0.0 => impair::LossModel::None,
             Self::Independent(share) => impair::LossModel::Bernoulli(share.get()),
             Self::TimedGilbertElliott { good_time, bad_time, good, bad } => {
-                impair::LossModel::TimedGilbertElliott(TimedStates {
+                impair::LossModel::TimedGilbertElliott(ContinuousGilbertElliott {
                     good_time: good_time.get(),
                     bad_time: bad_time.get(),
                     good: good.get(),
@@ -385,9 +385,10 @@ impl LinkLoss {
                 bad: bad.get(),
             },
             Self::Burst { loss, .. } if loss.get() == 0.0 => impair::LossModel::None,
-            // The good state lasts long enough to make up the rest of the time.
+            // The bad state lasts `mean` on average. The good state lasts long enough that the share of bad time equals
+            // the loss.
             Self::Burst { loss, mean: BurstLength::Time(mean) } => {
-                impair::LossModel::TimedGilbertElliott(TimedStates {
+                impair::LossModel::TimedGilbertElliott(ContinuousGilbertElliott {
                     good_time: mean.get().mul_f64((1.0 - loss.get()) / loss.get()),
                     bad_time: mean.get(),
                     good: 0.0,
@@ -405,8 +406,8 @@ impl LinkLoss {
     }
 }
 
-/// A time in which hosts are out of order, as after a loss of power: they neither send nor receive, and their
-/// connections are gone. When they are back, an AAA server begins anew, with no memory of what was.
+/// An outage of hosts, like a loss of power: they neither send nor receive, and their connections are gone. After it,
+/// an AAA server starts without any state.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutageSettings {
@@ -414,19 +415,19 @@ pub struct OutageSettings {
     pub host: String,
     /// Simulated time at which it fails.
     pub from: TimeSpan,
-    /// Simulated time at which it is back.
+    /// Simulated time at which it works again.
     pub until: TimeSpan,
 }
 
-/// Traffic that shares the links with what is counted: UDP datagrams one way, unanswered.
+/// Traffic that shares the links with the workload: UDP datagrams in one direction, without replies.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundTraffic {
-    /// The host that sends; every member of a group does.
+    /// The sender; every member of a group sends.
     pub from: String,
-    /// The host that receives; member i of the senders sends to member i modulo m.
+    /// The receiver; member i of the senders sends to member i modulo the number of receivers.
     pub to: String,
-    /// When the packets go.
+    /// The arrival process of the packets.
     #[serde(default)]
     pub kind: BackgroundKind,
     /// Bit rate of each sender, IP headers included.
@@ -437,7 +438,7 @@ pub struct BackgroundTraffic {
     /// Simulated time of the first packet.
     #[serde(default)]
     pub start: TimeSpan,
-    /// Simulated time after which none is sent; without it, until the run ends.
+    /// Simulated time of the last possible packet; without it, until the run ends.
     pub stop: Option<TimeSpan>,
 }
 
@@ -445,7 +446,7 @@ const fn packet() -> ByteSize {
     ByteSize::from_bytes(1000)
 }
 
-/// When background packets go.
+/// The arrival process of background packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackgroundKind {
@@ -489,11 +490,16 @@ mod tests {
         let [good_time, bad_time] = [380, 20].map(usher_core::Duration::from_millis);
         assert_eq!(
             states,
-            impair::LossModel::TimedGilbertElliott(TimedStates { good_time, bad_time, good: 0.0, bad: 1.0 })
+            impair::LossModel::TimedGilbertElliott(ContinuousGilbertElliott {
+                good_time,
+                bad_time,
+                good: 0.0,
+                bad: 1.0
+            })
         );
-        assert!((states.mean_loss() - 0.05).abs() < 1e-12);
+        assert!((states.mean_loss_ratio() - 0.05).abs() < 1e-12);
         // With a loss of 100 %, there is no good state.
-        assert_eq!(burst_loss("loss = '100 %'\nmean = '20 ms'").mean_loss(), 1.0);
+        assert_eq!(burst_loss("loss = '100 %'\nmean = '20 ms'").mean_loss_ratio(), 1.0);
         assert_eq!(burst_loss("loss = '0 %'\nmean = '20 ms'"), impair::LossModel::None);
     }
 
@@ -506,9 +512,9 @@ mod tests {
         // Of 80 packets, a burst takes 4 and 76 are good. One of these 76 precedes the bad state.
         assert_eq!((to_good, good, bad), (0.25, 0.0, 1.0));
         assert!((to_bad - 1.0 / 76.0).abs() < 1e-15);
-        assert!((chain.mean_loss() - 0.05).abs() < 1e-15);
+        assert!((chain.mean_loss_ratio() - 0.05).abs() < 1e-15);
         let whole = burst_loss("loss = '60 %'\nmean = 1.5");
-        assert!((whole.mean_loss() - 0.6).abs() < 1e-12, "{whole:?}");
+        assert!((whole.mean_loss_ratio() - 0.6).abs() < 1e-12, "{whole:?}");
         assert_eq!(burst_loss("loss = '0 %'\nmean = 4"), impair::LossModel::None);
     }
 }

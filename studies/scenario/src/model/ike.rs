@@ -1,6 +1,6 @@
 //! Initiators and their IKEv2 gateway: the workload `ike`.
 
-use super::{ArrivalSettings, HandshakeMode, RadiusSettings};
+use super::{ArrivalSettings, RadiusSettings, TlsHandshakeMode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::named;
@@ -8,25 +8,25 @@ use usher_config::units::{Bound, ByteSize, PositiveCount, Switch, TimeSpan};
 use usher_crypto::TlsVersion;
 
 usher_core::named! {
-    "a way of authenticating";
-    /// How an initiator proves to its gateway who it is.
+    "an authentication method";
+    /// The authentication of initiator and gateway.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     pub enum IkeMethod {
-        /// By a key that both have, as the gateway does.
+        /// A pre-shared key on both sides.
         Psk = "psk",
-        /// By a certificate, as the gateway does.
+        /// Certificates on both sides.
         Certificate = "certificate",
-        /// By EAP-MD5; the gateway by a key that both have.
+        /// EAP-MD5; the gateway uses a pre-shared key.
         EapMd5 = "eap-md5",
-        /// By EAP-MSCHAPv2; the gateway by a key that both have.
+        /// EAP-MSCHAPv2; the gateway uses a pre-shared key.
         EapMsChapV2 = "eap-mschapv2",
-        /// By EAP-GTC; the gateway by a key that both have.
+        /// EAP-GTC; the gateway uses a pre-shared key.
         EapGtc = "eap-gtc",
-        /// By EAP-TLS; the gateway by a key that both have.
+        /// EAP-TLS; the gateway uses a pre-shared key.
         EapTls = "eap-tls",
-        /// By PEAP with EAP-MSCHAPv2 inside; the gateway by a key that both have.
+        /// PEAP with EAP-MSCHAPv2 inside; the gateway uses a pre-shared key.
         Peap = "peap",
-        /// By EAP-TTLS with PAP inside; the gateway by a key that both have.
+        /// EAP-TTLS with PAP inside; the gateway uses a pre-shared key.
         Ttls = "ttls",
     }
 }
@@ -45,13 +45,13 @@ impl IkeMethod {
 }
 
 usher_core::named! {
-    "a kind of certificates";
-    /// Of which kind certificates are.
+    "a kind of certificate";
+    /// The kind of certificates.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     pub enum CertificateKind {
-        /// RSA-2048, of the size that comes of it: 880 to 930 octets.
+        /// RSA-2048 in the natural size: 880 to 930 octets.
         Natural = "rsa",
-        /// RSA-2048, filled up by a comment to 1500 octets.
+        /// RSA-2048, padded by a comment to 1500 octets.
         Long = "rsa-1500",
         /// ECDSA with P-256.
         Ecdsa = "ecdsa",
@@ -59,68 +59,70 @@ usher_core::named! {
 }
 
 usher_core::named! {
-    "an order of a new IKE_SA and the end of the old one";
-    /// When the old IKE_SA of an initiator that authenticates again ends.
+    "an order of reauthentication";
+    /// The end of the old IKE_SA in a reauthentication.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     pub enum ReauthenticationOrder {
-        /// It is deleted first, and the new one begun when the gateway has answered that.
+        /// Its deletion comes first. The new IKE_SA begins with the gateway's response to it.
         BreakBeforeMake = "break-before-make",
-        /// It is deleted when the new one is there.
+        /// Its deletion comes when the new IKE_SA exists.
         MakeBeforeBreak = "make-before-break",
     }
 }
 
-/// Initiators authenticate by IKEv2 (RFC 7296) to a gateway, which asks an AAA server by RADIUS where the method is of EAP. A
-/// dialogue is one authentication: from the first message, which of an initiator that has an IKE_SA may be its deletion, until
-/// the initiator has its IKE_SA, with a CHILD_SA unless `child` says otherwise. Gateway and AAA server are the workload's own.
+/// Initiators authenticate by IKEv2 (RFC 7296) to a gateway, which asks an AAA server by RADIUS for EAP methods. A
+/// dialogue is one authentication: from the first message until the initiator has its IKE_SA, with a CHILD_SA unless
+/// `child` is `"off"`. The first message may be the deletion of an earlier IKE_SA. Gateway and AAA server are the
+/// workload's own.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IkeWorkload {
-    /// The hosts that begin. Initiator i uses gateway i modulo their number.
+    /// The initiators. Initiator i uses gateway i modulo their number.
     pub initiators: String,
     /// The responders. Gateway i uses server i modulo their number.
     pub gateway: String,
-    /// The AAA servers, which methods of EAP need.
+    /// The AAA servers, for EAP methods.
     pub server: String,
-    /// How initiators prove who they are.
+    /// The authentication method.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<IkeMethod>")]
     pub method: IkeMethod,
-    /// Certificates, and TLS.
+    /// Certificates and TLS.
     #[serde(default)]
     pub certificates: IkeCertificates,
-    /// How messages of IKE are protected: `"aes128-sha256-modp2048"`, `"aes256gcm16-prfsha384-x25519-ke1_mlkem768"`.
+    /// The proposal for IKE messages: `"aes128-sha256-modp2048"`, `"aes256gcm16-prfsha384-x25519-ke1_mlkem768"`.
     #[serde(default = "proposal")]
     pub proposal: String,
-    /// How packets of the CHILD_SA are: `"aes128-sha256"`. It is of transport mode, between the two hosts. `"off"`: IKE_SAs are made
-    /// without one (RFC 6023).
+    /// The proposal for the CHILD_SA, in transport mode between the two hosts: `"aes128-sha256"`. `"off"`: childless
+    /// IKE_SAs (RFC 6023).
     #[serde(default = "child")]
     pub child: String,
-    /// When authentications begin. One that falls due while its initiator is still busy waits for that.
+    /// When authentications begin. A busy initiator delays its next one.
     pub arrivals: ArrivalSettings,
-    /// How long after it was made an initiator deletes its IKE_SA by itself; `"off"` leaves it until it authenticates again.
+    /// The age at which an initiator deletes its IKE_SA; `"off"`: it keeps it until it authenticates again.
     #[serde(default = "off")]
     pub lifetime: Switch<TimeSpan>,
-    /// In which order an initiator that has an IKE_SA authenticates again.
+    /// The order of a reauthentication.
     #[serde(default = "reauthentication", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<ReauthenticationOrder>")]
     pub reauthentication: ReauthenticationOrder,
-    /// The first wait of an initiator before it sends a request again; each further one is 1.8 times as long.
+    /// The first wait of an initiator before it retransmits a request; each further one is 1.8 times as long.
     #[serde(default = "retransmission")]
     pub retransmission: TimeSpan,
-    /// How often it is sent again.
+    /// The largest number of retransmissions of a request.
     #[serde(default = "retransmissions")]
     pub retransmissions: PositiveCount,
-    /// How the gateway asks the AAA server.
+    /// The RADIUS settings of the gateway.
     #[serde(default)]
     pub radius: RadiusSettings,
-    /// How long the tickets hold by which an initiator that begins anew takes its IKE_SA up again (RFC 5723), without a key
-    /// exchange; `"off"`: there are none. An IKE_SA that is deleted takes its ticket along.
+    /// The lifetime of tickets with which an initiator resumes its IKE_SA (RFC 5723), without a key exchange; `"off"`:
+    /// no tickets. The deletion of an IKE_SA invalidates its ticket.
     #[serde(default = "off")]
     pub resumption: Switch<TimeSpan>,
-    /// What becomes of other packets between initiators and gateways; without it they go as they are. In the simulator alone.
+    /// The protection of other packets between initiators and gateways; without it they pass unprotected. Simulator
+    /// only.
     pub policy: Option<IkePolicy>,
-    /// When an initiator gives an unfinished authentication up, which then counts as failed.
+    /// The time after which an initiator gives up an unfinished authentication, which then counts as failed.
     #[serde(default = "give_up")]
     pub give_up: Bound<TimeSpan>,
 }
@@ -148,27 +150,27 @@ const fn give_up() -> Bound<TimeSpan> {
 }
 
 usher_core::named! {
-    "what becomes of packets without an SA";
-    /// What becomes of an initiator's packets that need a CHILD_SA which is not there.
+    "an action for packets without an SA";
+    /// The action for an initiator's packets that need a missing CHILD_SA.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-    pub enum UnprotectedAction {
-        /// They wait for it: 256 packets and 256 KiB at most, for 30 s, of which the oldest are dropped.
+    pub enum MissingChildSaAction {
+        /// They wait for it: at most 256 packets, 256 KiB and 30 s. The oldest are dropped first.
         Hold = "hold",
         /// They are dropped.
         Discard = "discard",
     }
 }
 
-/// Security policies (RFC 4301): packets between an initiator and its gateway go by a CHILD_SA, as ESP has them, but for IKE's own. A
-/// gateway drops what it has for an initiator without one.
+/// Security policies (RFC 4301): packets between an initiator and its gateway need a CHILD_SA and travel as ESP, except
+/// IKE itself. A gateway drops packets for an initiator without one.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IkePolicy {
-    /// What becomes of an initiator's packets while there is no CHILD_SA.
+    /// The action for an initiator's packets while it has no CHILD_SA.
     #[serde(default = "hold", deserialize_with = "named::read")]
-    #[schemars(schema_with = "named::schema::<UnprotectedAction>")]
-    pub without_sa: UnprotectedAction,
-    /// Such a packet makes its initiator authenticate.
+    #[schemars(schema_with = "named::schema::<MissingChildSaAction>")]
+    pub without_sa: MissingChildSaAction,
+    /// Such a packet triggers its initiator's authentication.
     #[serde(default)]
     pub on_demand: bool,
 }
@@ -177,39 +179,39 @@ impl IkeWorkload {
     /// Whether one recorded handshake stands for all: what goes through the tunnels of methods other than EAP-TLS is not recorded.
     #[must_use]
     pub fn replays_handshakes(&self) -> bool {
-        self.method == IkeMethod::EapTls && self.certificates.handshake == HandshakeMode::Recorded
+        self.method == IkeMethod::EapTls && self.certificates.handshake == TlsHandshakeMode::Recorded
     }
     /// Whether IKE_SAs have no CHILD_SA.
     #[must_use]
-    pub fn is_childless(&self) -> bool {
+    pub fn has_no_child_sa(&self) -> bool {
         self.child == "off"
     }
 }
 
-const fn hold() -> UnprotectedAction {
-    UnprotectedAction::Hold
+const fn hold() -> MissingChildSaAction {
+    MissingChildSaAction::Hold
 }
 
-/// Certificates, of EAP-TLS and of IKE itself, and the TLS of EAP methods.
+/// Certificates of EAP-TLS and of IKE itself, and the TLS of EAP methods.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IkeCertificates {
-    /// Of which kind they are.
+    /// The kind of certificates.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<CertificateKind>")]
     pub kind: CertificateKind,
-    /// Certificates that an initiator sends, its own and those above it except the root.
+    /// Number of certificates that an initiator sends: its own and its chain without the root.
     pub initiator_chain: PositiveCount,
-    /// Certificates that the other side sends: the AAA server by TLS, or the gateway by IKE.
+    /// Number of certificates that the other side sends: the AAA server in TLS, or the gateway in IKE.
     pub server_chain: PositiveCount,
     /// The version of TLS.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<TlsVersion>")]
     pub version: TlsVersion,
-    /// The largest EAP packet that a TLS flight is cut into.
+    /// The largest EAP packet of a fragmented TLS flight.
     pub fragment: ByteSize,
-    /// Where the TLS messages of EAP-TLS come from; those of PEAP and EAP-TTLS are computed.
-    pub handshake: HandshakeMode,
+    /// The source of the TLS messages of EAP-TLS; those of PEAP and EAP-TTLS are computed.
+    pub handshake: TlsHandshakeMode,
 }
 
 impl Default for IkeCertificates {
@@ -220,7 +222,7 @@ impl Default for IkeCertificates {
             server_chain: PositiveCount::from_u32(2),
             version: TlsVersion::Tls12,
             fragment: ByteSize::from_bytes(1024),
-            handshake: HandshakeMode::Recorded,
+            handshake: TlsHandshakeMode::Recorded,
         }
     }
 }

@@ -7,9 +7,9 @@ use usher_config::OrderedMap;
 use usher_config::units::{ByteSize, PositiveCount, Switch, TimeSpan};
 use usher_mih::MessageId;
 
-/// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests, of the points of
-/// service or of the mobile nodes, which the other answers. A dialogue is one transaction: an indication, from its sending to its
-/// first delivery to the remote user; a request, from its sending to the valid response.
+/// MIH messages between mobile nodes and points of service: indications of the mobile nodes, or requests of either
+/// side. A dialogue is one transaction. An indication lasts from its sending to its first delivery to the remote user,
+/// a request from its sending to the valid response.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MihWorkload {
@@ -17,48 +17,48 @@ pub struct MihWorkload {
     pub mn: String,
     /// The points of service. Mobile node i has point of service i modulo their number.
     pub pos: String,
-    /// What is sent.
+    /// The kind of message.
     pub message: MihMessage,
-    /// When transactions begin, at each mobile node or, for requests, for each. They do not wait for earlier ones.
+    /// When transactions begin, at or for each mobile node. They do not wait for earlier ones.
     pub arrivals: ArrivalSettings,
     /// Size of every indication, request and response, the MIH header included.
     #[serde(default = "size")]
     pub size: ByteSize,
-    /// Size of a response where it is another, as that of an information query is.
+    /// Size of a response if it differs, such as that of an information query.
     pub response_size: Option<ByteSize>,
-    /// What carries MIH messages (RFC 5677; SCTP is this program's extension): over UDP and SCTP one packet a datagram or
-    /// message; over TCP and SCTP by a connection or association opened before the first message.
+    /// The transport of MIH messages (RFC 5677; SCTP is an extension of Usher). Over UDP and SCTP, each datagram or
+    /// message holds one packet. A TCP connection or SCTP association is opened before the first message.
     #[serde(deserialize_with = "of_mih::read")]
     #[schemars(schema_with = "of_mih::schema")]
     pub transport: TransportProtocol,
-    /// Every message asks for the MIH acknowledgement.
+    /// Every message requests an MIH acknowledgement.
     #[serde(default)]
     pub ack: bool,
-    /// Over SCTP, the messages of a service keep their order; else what is lost holds nothing else up.
+    /// Over SCTP, the messages of a service keep their order; otherwise a loss delays no other message.
     #[serde(default = "super::yes")]
     pub ordered: bool,
     /// How long a user takes to answer a request.
     #[serde(default)]
     pub processing: TimeSpan,
-    /// When a message is sent again, and when it is given up.
+    /// Retransmissions and timeouts of messages.
     #[serde(default)]
     pub timing: MihTiming,
-    /// How long a request waits for its answer before it is acknowledged without payload; an answer that comes
-    /// earlier carries the acknowledgement.
+    /// How long the receiver of a request waits for the response before it acknowledges without payload. An earlier
+    /// response carries the acknowledgement.
     #[serde(default)]
     pub ack_delay: TimeSpan,
-    /// How long a transaction may be under way before it fails; `"off"` lets it wait for ever.
+    /// The time after which an open transaction fails; `"off"`: never.
     #[serde(default)]
     pub transaction: Switch<TimeSpan>,
-    /// A request that is not acknowledged after its last retransmission goes on waiting for its response, as long as
-    /// `transaction` says. Without, it has failed then, and its response is dropped.
+    /// A request without an acknowledgement after its last retransmission still waits for its response, for the time of
+    /// `transaction`. Otherwise it fails then, and its response is dropped.
     #[serde(default)]
     pub late_responses: bool,
-    /// How long an ended transaction is remembered, to tell its duplicates; `"off"` forgets it at once. Identifiers come
-    /// round after 4096 transactions: what is remembered for longer hides new ones.
+    /// How long a function keeps an ended transaction, to detect duplicates; `"off"`: not at all. Identifiers repeat
+    /// after 4096 transactions: one that is kept longer hides new ones.
     #[serde(default = "lifetime")]
     pub lifetime: Switch<TimeSpan>,
-    /// How many transactions a function holds at most, those remembered included; beyond it, new ones are refused.
+    /// The largest number of transactions that a function holds, ended ones included; it refuses more.
     #[serde(default = "max_transactions")]
     pub max_transactions: PositiveCount,
     /// The largest MIH packet; a larger message is fragmented.
@@ -79,7 +79,7 @@ pub(super) const fn max_message() -> ByteSize {
     ByteSize::from_bytes(1500)
 }
 
-/// What MIH users send.
+/// The message that MIH users send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MihMessage {
@@ -87,8 +87,8 @@ pub enum MihMessage {
     Indication,
     /// A request for a link's parameters (command service), from the point of service to its mobile node.
     Request,
-    /// A request for candidates (MIH_Net_HO_Candidate_Query, command service), from the point of service to its mobile node,
-    /// which scans before it answers: `processing` is how long.
+    /// A request for candidates (MIH_Net_HO_Candidate_Query, command service), from the point of service to its mobile
+    /// node. The mobile node scans for the time of `processing` before it answers.
     CandidateQuery,
     /// A query for networks (MIH_Get_Information, information service), from the mobile node to its point of service.
     Information,
@@ -97,7 +97,7 @@ pub enum MihMessage {
 }
 
 impl MihMessage {
-    /// A user answers it.
+    /// True if a user answers it.
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Request | Self::CandidateQuery | Self::Information)
     }
@@ -105,23 +105,24 @@ impl MihMessage {
 
 usher_config::some_of!(pub(super) of_mih: TransportProtocol, |t| t != TransportProtocol::Tls);
 
-/// When an MIH message is sent again, and when it is given up.
+/// Retransmissions and timeouts of MIH messages.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MihTiming {
-    /// How long an acknowledgement is waited for before the message is sent again.
+    /// The wait for an acknowledgement before a retransmission.
     pub retransmission: TimeSpan,
-    /// How often a message is sent again before its transaction fails.
+    /// The number of retransmissions before a transaction fails.
     pub retransmissions: u32,
-    /// How long a response is waited for once its request is acknowledged (without MIH acknowledgements: once it is
-    /// sent); `"off"` waits for ever.
+    /// The wait for a response after the acknowledgement of its request (without MIH acknowledgements: after its
+    /// sending); `"off"`: for ever.
     pub response: Switch<TimeSpan>,
-    /// What is done when the response does not come in time.
+    /// The action if the response does not arrive in time.
     pub unanswered: UnansweredAction,
-    /// What differs for the messages of a service.
-    pub by_service: ByService,
-    /// What differs for a message, such as `"MN_HO_Commit"`. It comes before `by_service`, whose values it begins from.
-    pub by_message: OrderedMap<TimingChange>,
+    /// Different timing of the messages of a service.
+    pub by_service: TimingByMihService,
+    /// Different timing of a message, such as `"MN_HO_Commit"`. It starts from the values of `by_service` and overrides
+    /// them.
+    pub by_message: OrderedMap<MihTimingChange>,
 }
 
 impl Default for MihTiming {
@@ -131,42 +132,42 @@ impl Default for MihTiming {
             retransmissions: 2,
             response: Switch::Off,
             unanswered: UnansweredAction::default(),
-            by_service: ByService::default(),
+            by_service: TimingByMihService::default(),
             by_message: OrderedMap::default(),
         }
     }
 }
 
-/// What is done when a request is acknowledged and not answered in time.
+/// The action if a request is acknowledged but not answered in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UnansweredAction {
-    /// It is waited for longer.
+    /// The sender waits longer.
     #[default]
     Wait,
-    /// The request is sent again.
+    /// The sender retransmits the request.
     Retransmit,
     /// The transaction fails.
     Abort,
 }
 
-/// What differs for the messages of each service.
+/// Different timing of the messages of each service.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ByService {
+pub struct TimingByMihService {
     /// Service management.
-    pub management: Option<TimingChange>,
+    pub management: Option<MihTimingChange>,
     /// The event service.
-    pub event: Option<TimingChange>,
+    pub event: Option<MihTimingChange>,
     /// The command service.
-    pub command: Option<TimingChange>,
+    pub command: Option<MihTimingChange>,
     /// The information service.
-    pub information: Option<TimingChange>,
+    pub information: Option<MihTimingChange>,
 }
 
-impl ByService {
-    /// The services by their number, with what differs for each.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Option<&TimingChange>)> {
+impl TimingByMihService {
+    /// The services by their number, with the changes of each.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Option<&MihTimingChange>)> {
         [
             ("management", &self.management),
             ("event", &self.event),
@@ -178,37 +179,37 @@ impl ByService {
     }
 }
 
-/// What differs from the timing that holds otherwise.
+/// Changes of the common timing.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct TimingChange {
-    /// How long an acknowledgement is waited for.
+pub struct MihTimingChange {
+    /// The wait for an acknowledgement.
     pub retransmission: Option<TimeSpan>,
-    /// How often a message is sent again.
+    /// The number of retransmissions.
     pub retransmissions: Option<u32>,
-    /// How long a response is waited for.
+    /// The wait for a response.
     pub response: Option<Switch<TimeSpan>>,
-    /// What is done when it does not come in time.
+    /// The action if the response does not arrive in time.
     pub unanswered: Option<UnansweredAction>,
 }
 
-/// What holds for one kind of message, with everything that differs for it in place.
+/// The timing of one kind of message, with all changes in place.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct MessageTiming {
-    /// How long an acknowledgement is waited for.
+pub struct MihMessageTiming {
+    /// The wait for an acknowledgement.
     pub retransmission: TimeSpan,
-    /// How often a message is sent again.
+    /// The number of retransmissions.
     pub retransmissions: u32,
-    /// How long a response is waited for.
+    /// The wait for a response.
     pub response: Switch<TimeSpan>,
-    /// What is done when it does not come in time.
+    /// The action if the response does not arrive in time.
     pub unanswered: UnansweredAction,
 }
 
-impl MessageTiming {
-    /// With what differs.
+impl MihMessageTiming {
+    /// Returns the timing with a change in place.
     #[must_use]
-    pub fn with_change(self, change: &TimingChange) -> Self {
+    pub fn with_timing_change(self, change: &MihTimingChange) -> Self {
         Self {
             retransmission: change.retransmission.unwrap_or(self.retransmission),
             retransmissions: change.retransmissions.unwrap_or(self.retransmissions),
@@ -225,35 +226,35 @@ pub fn message_name(id: MessageId) -> &'static str {
 }
 
 impl MihTiming {
-    /// What holds where nothing differs.
-    pub fn common_timing(&self) -> MessageTiming {
+    /// Returns the timing without changes.
+    pub fn base_message_timing(&self) -> MihMessageTiming {
         let Self { retransmission, retransmissions, response, unanswered, .. } = *self;
-        MessageTiming { retransmission, retransmissions, response, unanswered }
+        MihMessageTiming { retransmission, retransmissions, response, unanswered }
     }
 }
 
 /// The settings of MIH functions that the workloads share.
 #[derive(Clone, Copy, Debug)]
 pub struct MihFunction<'a> {
-    /// What carries the messages.
+    /// The transport of the messages.
     pub transport: TransportProtocol,
-    /// Every message asks for the MIH acknowledgement.
+    /// Every message requests an MIH acknowledgement.
     pub ack: bool,
     /// Over SCTP, the messages of a service keep their order.
     pub ordered: bool,
     /// How long a user takes to answer a request.
     pub processing: TimeSpan,
-    /// When a message is sent again, and when it is given up.
+    /// Retransmissions and timeouts of messages.
     pub timing: &'a MihTiming,
-    /// How long a request waits for its answer before it is acknowledged without payload.
+    /// How long the receiver of a request waits for the response before it acknowledges without payload.
     pub ack_delay: TimeSpan,
-    /// How long a transaction may be under way.
+    /// The time after which an open transaction fails.
     pub transaction: Switch<TimeSpan>,
-    /// A request that is never acknowledged goes on waiting for its response.
+    /// A request that is never acknowledged still waits for its response.
     pub late_responses: bool,
-    /// How long an ended transaction is remembered.
+    /// How long a function keeps an ended transaction.
     pub lifetime: Switch<TimeSpan>,
-    /// How many transactions are held at most.
+    /// The largest number of transactions.
     pub max_transactions: PositiveCount,
     /// The largest MIH packet.
     pub max_message: ByteSize,

@@ -8,8 +8,8 @@ use usher_config::named;
 use usher_config::units::{Bound, Percentage, PositiveCount, Switch, TimeSpan};
 
 usher_core::named! {
-    "a way of showing who one is by PPP";
-    /// How a host shows who it is.
+    "a PPP authentication method";
+    /// The authentication of a host.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     pub enum PppoeMethod {
         /// PAP.
@@ -25,21 +25,22 @@ usher_core::named! {
     }
 }
 
-/// Hosts have PPPoE sessions (RFC 2516) at an access concentrator, whose host runs "concentrator". A dialogue is one session set up:
-/// from the first PADI until packets of IPv4 may pass. What other workloads have these hosts say goes by their sessions: without one it
-/// is dropped at the concentrator, to them as well as from them. Packets bear the addresses that the study gives the hosts.
+/// Hosts have PPPoE sessions (RFC 2516) at an access concentrator, whose host runs "concentrator". A dialogue is the
+/// setup of one session: from the first PADI until IPv4 packets may pass. Other traffic of these hosts goes through
+/// their sessions. Without a session, the concentrator drops it in both directions. Packets have the addresses that the
+/// study gives the hosts.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PppoeWorkload {
-    /// The hosts with sessions. Their first link, or cell, is the one to the concentrator; all are behind its first interface, as
-    /// by a switch.
+    /// The hosts with sessions. Their first link or cell leads to the concentrator. All are behind its first interface,
+    /// as behind a switch.
     pub stations: String,
-    /// The concentrator. Station i is behind concentrator i modulo their number, as its link has it.
+    /// The concentrator. Station i is behind concentrator i modulo their number, like its link.
     pub concentrator: String,
-    /// Whether there are sessions. Without them the concentrator's host forwards as a router, and the stations' packets go as they are.
+    /// Whether there are sessions. Without them, the concentrator's host forwards the stations' packets like a router.
     #[serde(default = "super::yes")]
     pub used: bool,
-    /// How stations show who they are.
+    /// The authentication of the stations.
     #[serde(default = "method", deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<PppoeMethod>")]
     pub method: PppoeMethod,
@@ -49,27 +50,27 @@ pub struct PppoeWorkload {
     /// The user's password.
     #[serde(default = "password")]
     pub password: String,
-    /// When sessions begin. One that falls due while its station still has a session waits for that one's end.
+    /// When sessions begin. A station with a session delays the next one until that session ends.
     pub arrivals: ArrivalSettings,
     /// How long a session lasts; `"off"`: to the end of the run.
     #[serde(default = "off")]
     pub hold: Switch<TimeSpan>,
-    /// A station whose session has ended, other than by its own will, begins another: a dialogue of its own, from that end on.
+    /// A station whose session ends against its will begins another: a new dialogue, counted from that end.
     #[serde(default = "super::yes")]
     pub persist: bool,
-    /// How long an answer of discovery is waited for at first; each further wait is twice as long, up to half a minute.
+    /// The first wait for a discovery reply; each further wait is twice as long, up to half a minute.
     #[serde(default = "discovery")]
     pub discovery: TimeSpan,
-    /// How often PADI is sent for a session.
+    /// The largest number of PADIs for a session.
     #[serde(default = "attempts")]
     pub attempts: PositiveCount,
-    /// How often a station asks whether the concentrator lives; `"off"`: never.
+    /// The interval of a station's liveness checks of the concentrator; `"off"`: none.
     #[serde(default = "keepalive")]
     pub keepalive: Switch<TimeSpan>,
     /// Share of sessions tried with a wrong password.
     #[serde(default)]
     pub wrong_credentials: Percentage,
-    /// When a station gives an unfinished session up, which then counts as failed.
+    /// The time after which a station gives up an unfinished session, which then counts as failed.
     #[serde(default = "give_up")]
     pub give_up: Bound<TimeSpan>,
 }

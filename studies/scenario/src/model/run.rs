@@ -9,37 +9,38 @@ use usher_config::OrderedMap;
 use usher_config::units::{Percentage, PositiveCount, TimeSpan};
 use usher_core::WallTime;
 
-/// How long and how often each point runs. A run passes the warm-up, then the duration in which what begins
-/// is counted, then at most the drain in which nothing begins and what was begun may end.
+/// Duration and replications of each point. A run consists of the warm-up, the duration and the drain. Dialogues that
+/// begin within the duration count. In the drain, none begin and open ones may end.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSettings {
-    /// Simulated time in which what begins is counted; it starts when the warm-up ends.
+    /// Simulated time whose dialogues count; it starts when the warm-up ends.
     pub duration: TimeSpan,
     /// Simulated time before the counting starts.
     #[serde(default)]
     pub warmup: TimeSpan,
-    /// Simulated time after the duration, in which what was begun may end. What has not ended then counts as
-    /// failed.
+    /// Simulated time after the duration, in which open dialogues may end. Later, open dialogues count as failed.
     #[serde(default = "drain")]
     pub drain: TimeSpan,
-    /// The seed of all chance. The same study and seed give the same rows.
+    /// The seed of all random streams. The same study and seed give the same rows.
     #[serde(default = "one")]
     pub seed: u64,
-    /// The version of IP, which decides the headers' sizes.
+    /// The version of IP, which determines the headers' sizes.
     #[serde(default)]
     pub ip: IpVersion,
-    /// The day on which simulated time begins, at midnight UTC, `"2026-07-01"`: certificates are looked at then.
+    /// The day on which simulated time begins, at midnight UTC, such as `"2026-07-01"`. Certificates must be valid
+    /// then.
     #[serde(default)]
     pub date: CalendarDate,
-    /// Follow what hosts hold for their connections and associations, for the metrics `connections.HOST` and `memory.HOST`.
+    /// Measures the memory of hosts' connections and associations, for the metrics `connections.HOST` and
+    /// `memory.HOST`.
     #[serde(default)]
     pub memory: bool,
-    /// Metrics to measure beside those that figures, recommendations and the stopping rule name, of those that are measured
-    /// only where they are named: `["delay.p99.9", "within(5 s)"]`.
+    /// Additional metrics to measure, of those that are measured only on request: `["delay.p99.9", "within(5 s)"]`.
+    /// Figures, recommendations and the stopping rule request their own.
     #[serde(default)]
     pub metrics: Vec<String>,
-    /// How often each point is repeated with other chance.
+    /// The number of replications of each point, each with other random numbers.
     #[serde(default)]
     pub replications: ReplicationRule,
 }
@@ -73,7 +74,7 @@ impl CalendarDate {
         let fits = parts.next().is_none() && (1..=*days.get(before)?).contains(&day);
         let years = year.checked_sub(1970)?;
         let past = year - 1;
-        // Leap days from 1970 to this year; 477 came before.
+        // Count the leap days from 1970 to this year: 477 leap days came before 1970.
         let leaps = past / 4 - past / 100 + past / 400 - 477;
         let since = 365 * years + leaps + days[..before].iter().sum::<u64>() + day - 1;
         fits.then(|| Self(WallTime::from_unix_secs(86_400 * since)))
@@ -91,7 +92,7 @@ impl<'de> Deserialize<'de> for CalendarDate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text)
-            .ok_or_else(|| D::Error::custom(format!("\"{text}\" is no day, such as \"2026-07-01\"")))
+            .ok_or_else(|| D::Error::custom(format!("\"{text}\" is not a day such as \"2026-07-01\"")))
     }
 }
 
@@ -129,15 +130,15 @@ pub enum IpVersion {
     V6,
 }
 
-/// How often a point is repeated: from `min` on until the metric's confidence interval is narrow enough, at
-/// most `max` times. Replications are judged in the order of their index, so the count does not depend on
-/// which of them finished first.
+/// The number of replications of a point: at least `min`, then until the metric's confidence interval is narrow enough,
+/// at most `max`. They are judged in the order of their index, so the number does not depend on which of them finish
+/// first.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplicationRule {
-    /// At least so many.
+    /// The smallest number of replications.
     pub min: PositiveCount,
-    /// At most so many.
+    /// The largest number of replications.
     pub max: PositiveCount,
     /// Stop when half the confidence interval's width is below this share of the mean.
     pub precision: Percentage,
@@ -159,37 +160,37 @@ impl Default for ReplicationRule {
     }
 }
 
-/// What a mode (`--quick`, `--full`) changes.
+/// The changes of a mode (`--quick`, `--full`).
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ModeSettings {
-    /// In place of the run's duration.
+pub struct StudyModeSettings {
+    /// Replaces the run's duration.
     pub duration: Option<TimeSpan>,
-    /// In place of the run's warm-up.
+    /// Replaces the run's warm-up.
     pub warmup: Option<TimeSpan>,
-    /// In place of the run's replications, setting by setting.
+    /// Replaces the run's replications, setting by setting.
     pub replications: ReplicationSettings,
-    /// Any other settings by their path, such as `"workload.arrivals.count" = 100`. Axes come after them.
+    /// Any other settings by their path, such as `"workload.arrivals.count" = 100`. Axes override them.
     pub set: OrderedMap<ConfigValue>,
 }
 
-/// What a mode changes about replications.
+/// The changes of a mode to the replications.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReplicationSettings {
-    /// At least so many.
+    /// The smallest number of replications.
     pub min: Option<PositiveCount>,
-    /// At most so many.
+    /// The largest number of replications.
     pub max: Option<PositiveCount>,
     /// Stop when half the confidence interval's width is below this share of the mean.
     pub precision: Option<Percentage>,
 }
 
-/// What to record when a capture is asked for.
+/// The links to record when a capture is requested.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CaptureSettings {
-    /// Names of links. For a group of links, the first member's is recorded.
+    /// Names of links. For a group of links, it is the first member's.
     pub links: Vec<String>,
 }
 

@@ -10,7 +10,7 @@ use usher_config::units::{BitRate, Bound, ByteSize, EventRate, Percentage, Posit
 use usher_core::TransportProtocol;
 use usher_crypto::TlsVersion;
 
-/// Who says what to whom, and how often.
+/// The workload: the dialogues of the clients, and how often they begin.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(tag = "kind")]
@@ -19,7 +19,7 @@ pub enum Workload {
     Eap(Box<EapWorkload>),
     /// Clients and a server exchange requests and answers of given sizes.
     Dialogue(Box<DialogueWorkload>),
-    /// Users connect to a server, which asks their hosts who they are.
+    /// Users connect to a server, which queries their hosts for the user names (IDENT).
     Ident(IdentWorkload),
     /// Initiators authenticate to an IKEv2 gateway, which asks an AAA server.
     Ike(Box<IkeWorkload>),
@@ -32,7 +32,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// When its dialogues begin; of handovers the movement says so.
+    /// The beginnings of its dialogues; `None` for handovers, which begin by movement.
     pub fn arrivals(&self) -> Option<&ArrivalSettings> {
         match self {
             Self::Eap(eap) => Some(&eap.arrivals),
@@ -51,12 +51,12 @@ impl Workload {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EapWorkload {
-    /// The hosts of the EAP peers. The same as `nas` puts each peer into its NAS's host, with no access link.
+    /// The hosts of the EAP peers. With the same name as `nas`, each peer is in its NAS's host, without an access link.
     pub stations: String,
     /// The authenticators. Station i uses NAS i modulo their number.
     pub nas: String,
-    /// The AAA server. NAS i uses server i modulo their number. A host that runs "aaa" serves as its configuration says; on
-    /// another there is a server of this workload's own, which knows the stations and offers the method.
+    /// The AAA server. NAS i uses server i modulo their number. A host that runs "aaa" follows its configuration. Any
+    /// other host gets a server of the workload's own, which knows the stations and offers the method.
     pub server: String,
     /// The EAP method. PEAP has EAP-MSCHAPv2 inside, EAP-TTLS has PAP inside.
     #[serde(deserialize_with = "method::read")]
@@ -65,7 +65,7 @@ pub struct EapWorkload {
     /// Settings of EAP-TLS, and of the TLS of PEAP and EAP-TTLS.
     #[serde(default)]
     pub eap_tls: EapTls,
-    /// How the NAS and the server talk.
+    /// The protocol between NAS and server.
     pub aaa: NasAaaProtocol,
     /// Settings of RADIUS.
     #[serde(default)]
@@ -75,41 +75,41 @@ pub struct EapWorkload {
     pub diameter: DiameterSettings,
     /// The TLS of RadSec, and of Diameter over TLS.
     #[serde(default)]
-    pub tls: NasTls,
-    /// What the stations' users have in the store of a server that is a service of its host.
+    pub tls: NasTlsSettings,
+    /// Rows of the stations' users in the store of a server that is a service of its host.
     #[serde(default)]
-    pub user: StationUser,
+    pub user: StationUserRows,
     /// Accounting beside the authentications.
     #[serde(default)]
     pub accounting: AccountingSettings,
-    /// When authentications begin. One that falls due while its station is still busy waits for that station.
+    /// When authentications begin. A busy station delays its next one.
     pub arrivals: ArrivalSettings,
-    /// The realm of the identities, which are `station-00042@` and it (the number has five digits).
+    /// The realm of the identities: `station-00042@REALM`, with a number of five digits.
     #[serde(default = "realm")]
     pub realm: String,
-    /// Share of authentications tried with a wrong password, or by EAP-TLS with a certificate of another
-    /// authority, whatever `eap_tls.certificate` says.
+    /// Share of authentications with a wrong password, or by EAP-TLS with a certificate of another authority instead of
+    /// `eap_tls.certificate`.
     #[serde(default)]
     pub wrong_credentials: Percentage,
-    /// How long the authenticator waits for the peer's answer before it repeats its request on the access
-    /// link (RFC 3748, 4.3); `"off"` leaves it to the station.
+    /// How long the authenticator waits for the peer's response before it retransmits its request on the access link
+    /// (RFC 3748, 4.3); `"off"`: it does not retransmit.
     #[serde(default = "eap_retransmission")]
     pub eap_retransmission: Switch<TimeSpan>,
-    /// How often the authenticator repeats one request.
+    /// How often the authenticator retransmits one request.
     #[serde(default = "eap_retransmissions")]
     pub eap_retransmissions: u32,
-    /// When a station gives an unfinished authentication up, which then counts as failed.
+    /// The time after which a station gives up an unfinished authentication, which then counts as failed.
     #[serde(default = "give_up")]
     pub give_up: Bound<TimeSpan>,
-    /// How long after a failure a station tries again, until it is let in or rejected; the delay counts from the
-    /// first try. `"off"` leaves a failure at that.
+    /// The wait after a failure before a station tries again, until it is accepted or rejected. The delay counts from
+    /// the first try. `"off"`: no further try.
     #[serde(default = "off")]
     pub retry: Switch<TimeSpan>,
 }
 
 impl EapWorkload {
     /// Whether NAS and server talk inside TLS: by RadSec, or by Diameter over TLS.
-    pub fn inside_tls(&self) -> bool {
+    pub fn uses_tls_transport(&self) -> bool {
         match self.aaa {
             NasAaaProtocol::Radius => false,
             NasAaaProtocol::Radsec => true,
@@ -123,7 +123,7 @@ impl EapWorkload {
         let tls = &self.eap_tls;
         let alike =
             self.method == AuthMethod::EapTls && self.wrong_credentials.get() == 0.0 && !tls.resumption;
-        alike && tls.handshake == HandshakeMode::Recorded
+        alike && tls.handshake == TlsHandshakeMode::Recorded
     }
 
     /// Whether stations speak TLS.
@@ -148,19 +148,19 @@ pub(super) const fn give_up() -> Bound<TimeSpan> {
     Bound::Limited(TimeSpan::from_secs(60))
 }
 
-/// Accounting beside the authentications (RFC 2866, or RFC 6733, 9): each that ends well opens a session of its own, of
-/// which its NAS sends the server Start at once, Interim at intervals and Stop at its end, with the same retransmission and
-/// the same patience as the authentications', over RADIUS to port 1813, over Diameter by the same connections.
+/// Accounting beside the authentications (RFC 2866, or RFC 6733, 9). Each successful authentication opens a session.
+/// Its NAS sends the server Start at once, Interim at intervals and Stop at the end. Retransmission and patience are
+/// those of the authentications. RADIUS records go to port 1813, Diameter records over the same connections.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccountingSettings {
-    /// Whether there is any.
+    /// Whether NASes send accounting records.
     pub used: bool,
     /// How long a session lasts.
-    pub session: TimeLaw,
-    /// How long after a session's beginning, and after each record, it is told of again; `"off"`: only when it ends.
+    pub session: TimeDistribution,
+    /// The time from a session's beginning, and from each record, to the next Interim; `"off"`: no Interims.
     pub interim: Switch<TimeSpan>,
-    /// A record that takes longer than this to be acknowledged is late.
+    /// A record with a later acknowledgement than this counts as late.
     pub late: TimeSpan,
 }
 
@@ -168,7 +168,7 @@ impl Default for AccountingSettings {
     fn default() -> Self {
         Self {
             used: false,
-            session: TimeLaw::Constant(TimeSpan::from_secs(60)),
+            session: TimeDistribution::Constant(TimeSpan::from_secs(60)),
             interim: Switch::Off,
             late: TimeSpan::from_secs(5),
         }
@@ -189,32 +189,32 @@ fn is_simulated(method: AuthMethod) -> bool {
 
 usher_config::some_of!(method: AuthMethod, is_simulated);
 
-/// Settings of EAP-TLS, and of the TLS of PEAP and EAP-TTLS. With a server that its host runs, the stations are devices of one
-/// user whom that server knows: they show that user's certificate under the name that it bears, each handshake is computed, and
-/// the server's chain is its own.
+/// Settings of EAP-TLS, and of the TLS of PEAP and EAP-TTLS. If the server is a service of its host, all stations are
+/// devices of one user of that server. They present that user's certificate, with the name in it as their identity.
+/// Each handshake is computed, and the server's chain is its own.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EapTls {
-    /// The version of TLS. By 1.2 stations take servers with RSA keys alone.
+    /// The version of TLS. With 1.2, stations accept only servers with RSA keys.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<TlsVersion>")]
     pub version: TlsVersion,
-    /// PEM: the certificate of the stations' user, followed by those above it; its name is the first with an `@`, or else the
-    /// first.
+    /// PEM: the certificate of the stations' user, then its chain. The identity is its first name with an `@`, or else
+    /// its first name.
     pub certificate: Option<PathBuf>,
-    /// PEM: its key, readable by nobody else.
+    /// PEM: its key, in a file that only its owner can read.
     pub key: Option<PathBuf>,
     /// PEM: the authorities of the server's certificate.
     pub ca: Option<PathBuf>,
-    /// Certificates that the client of EAP-TLS sends, its own and those above it except the root.
+    /// Number of certificates that the EAP-TLS client sends: its own and its chain without the root.
     pub client_chain: PositiveCount,
-    /// Certificates that the server sends, its own and those above it except the root.
+    /// Number of certificates that the server sends: its own and its chain without the root.
     pub server_chain: PositiveCount,
-    /// The largest EAP packet that a TLS flight is cut into.
+    /// The largest EAP packet of a fragmented TLS flight.
     pub fragment: ByteSize,
-    /// Where the TLS messages come from.
-    pub handshake: HandshakeMode,
-    /// Sessions are resumed when a station comes again.
+    /// The source of the TLS messages.
+    pub handshake: TlsHandshakeMode,
+    /// Stations resume their TLS sessions.
     pub resumption: bool,
 }
 
@@ -228,25 +228,25 @@ impl Default for EapTls {
             client_chain: PositiveCount::from_u32(2),
             server_chain: PositiveCount::from_u32(2),
             fragment: ByteSize::from_bytes(1024),
-            handshake: HandshakeMode::Recorded,
+            handshake: TlsHandshakeMode::Recorded,
             resumption: false,
         }
     }
 }
 
-/// Where the TLS messages come from.
+/// The source of the TLS messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum HandshakeMode {
+pub enum TlsHandshakeMode {
     /// Each handshake is computed.
     Real,
-    /// One handshake is computed, its messages stand for all: the same sizes, charged CPU time. Where
-    /// credentials may be wrong or sessions are resumed, handshakes differ and each is computed all the same; so is each of
-    /// PEAP and EAP-TTLS, whose tunnels are not recorded.
+    /// One handshake is computed, and its messages stand for all: the same sizes, with CPU time charged. Where
+    /// credentials may be wrong or sessions are resumed, handshakes differ, and each is computed. So is each handshake
+    /// of PEAP and EAP-TTLS, whose tunnels are not recorded.
     Recorded,
 }
 
-/// How the NAS and the server talk.
+/// The protocol between NAS and server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NasAaaProtocol {
@@ -262,10 +262,10 @@ pub enum NasAaaProtocol {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RadiusSettings {
-    /// When an unanswered request is sent again.
+    /// The retransmission of unanswered requests.
     pub retransmission: RadiusRetransmission,
-    /// How long the server keeps a reply for the request to come again (RFC 5080, 2.2.2). A request that
-    /// comes later is taken for a new one.
+    /// How long the server keeps a reply for retransmissions of its request (RFC 5080, 2.2.2). It takes a later one for
+    /// a new request.
     pub duplicate_cache: TimeSpan,
 }
 
@@ -275,26 +275,26 @@ impl Default for RadiusSettings {
     }
 }
 
-/// When an unanswered request is sent again.
+/// The retransmission of unanswered requests.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(tag = "kind", transform = usher_config::with_names)]
 pub enum RadiusRetransmission {
-    /// After doubling, jittered times (RFC 5080, 2.2.1).
+    /// At doubling, jittered intervals (RFC 5080, 2.2.1).
     Rfc5080 {
-        /// IRT, the first time.
+        /// IRT, the first interval.
         #[serde(default = "irt")]
         initial: TimeSpan,
-        /// MRT, the largest time; zero for none.
+        /// MRT, the largest interval; zero: no limit.
         #[serde(default = "mrt")]
         max: TimeSpan,
-        /// MRC, how many transmissions at most; zero for no limit.
+        /// MRC, the largest number of transmissions; zero: no limit.
         #[serde(default = "mrc")]
         count: u32,
-        /// MRD, how long altogether; zero for no limit.
+        /// MRD, the largest total duration; zero: no limit.
         #[serde(default = "mrd")]
         duration: TimeSpan,
-        /// RAND, the share by which each time is varied either way.
+        /// RAND, the share by which each interval varies in either direction.
         #[serde(default = "rand")]
         jitter: Percentage,
     },
@@ -302,7 +302,7 @@ pub enum RadiusRetransmission {
     Fixed {
         /// The interval.
         interval: TimeSpan,
-        /// How many transmissions at most, the first included.
+        /// The largest number of transmissions, the first included.
         count: PositiveCount,
     },
 }
@@ -336,15 +336,15 @@ usher_config::some_of!(of_dialogue: TransportProtocol, |t| t != TransportProtoco
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiameterSettings {
-    /// What carries it (RFC 6733, 2.1 and 2.2).
+    /// The transport (RFC 6733, 2.1 and 2.2).
     #[serde(deserialize_with = "of_diameter::read")]
     #[schemars(schema_with = "of_diameter::schema")]
     pub transport: TransportProtocol,
-    /// Over SCTP, how many streams are asked for.
+    /// Over SCTP, the number of streams to request.
     pub streams: PositiveCount,
-    /// Over SCTP, which stream a message takes.
+    /// Over SCTP, the stream of a message.
     pub stream_policy: StreamPolicy,
-    /// Which connections, or associations, a NAS has with its server.
+    /// The connections or associations of a NAS with its server.
     pub connections: NasConnections,
     /// The watchdog's interval Tw, varied by two seconds either way (RFC 3539).
     pub watchdog: TimeSpan,
@@ -365,65 +365,65 @@ impl Default for DiameterSettings {
     }
 }
 
-/// The TLS between NAS and server. Without files it is made with certificates that come with the program, of RSA-2048, and
-/// the server takes those only where it is the workload's own. Files are sought from the folder of the file that names them.
+/// The TLS between NAS and server. Without files, it uses built-in RSA-2048 certificates, which only a server of the
+/// workload's own accepts. Paths are relative to the folder of the file that names them.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct NasTls {
+pub struct NasTlsSettings {
     /// The version that the NAS offers.
     #[serde(deserialize_with = "named::read")]
     #[schemars(schema_with = "named::schema::<TlsVersion>")]
     pub version: TlsVersion,
-    /// PEM: the NAS's certificate, followed by those above it.
+    /// PEM: the NAS's certificate, then its chain.
     pub certificate: Option<PathBuf>,
-    /// PEM: its key, readable by nobody else.
+    /// PEM: its key, in a file that only its owner can read.
     pub key: Option<PathBuf>,
     /// PEM: the authorities of the server's certificate.
     pub ca: Option<PathBuf>,
 }
 
-impl Default for NasTls {
+impl Default for NasTlsSettings {
     fn default() -> Self {
         Self { version: TlsVersion::Tls13, certificate: None, key: None, ca: None }
     }
 }
 
-/// What the user of each station has in the stores of servers that hosts run as services, beside a password. Groups are those
-/// of the server's configuration.
+/// Rows of each station's user, beside a password, in the store of a server that is a service of its host. Groups are
+/// those of the server's configuration.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct StationUser {
-    /// What must hold, one `ATTRIBUTE OPERATOR VALUE` each: `"NAS-Port-Type == Ethernet"`.
+pub struct StationUserRows {
+    /// Check items, each `ATTRIBUTE OPERATOR VALUE`: `"NAS-Port-Type == Ethernet"`.
     pub check: Vec<String>,
-    /// What an accept says besides: `"Session-Timeout = 3600"`.
+    /// Reply items of the accept: `"Session-Timeout = 3600"`.
     pub reply: Vec<String>,
     /// Names of groups, in their order.
     pub groups: Vec<String>,
 }
 
-/// Which stream of an SCTP association a Diameter message takes.
+/// The SCTP stream of a Diameter message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamPolicy {
-    /// All the same: what is lost holds everything behind it up, as over TCP.
+    /// One stream for all: a loss delays everything behind it, as over TCP.
     One,
-    /// Each session its own, modulo their number: what is lost holds up the sessions of one stream.
+    /// One stream for each session, modulo their number: a loss delays the sessions of one stream.
     Session,
-    /// No order between messages (RFC 6733, 2.1.1): what is lost holds nothing else up.
+    /// No order between messages (RFC 6733, 2.1.1): a loss delays no other message.
     Unordered,
 }
 
-/// Which connections a NAS has with its Diameter server.
+/// The connections of a NAS with its Diameter server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(tag = "kind", transform = usher_config::with_names, transform = usher_config::with_literal::<PositiveCount>)]
+#[schemars(tag = "kind", transform = usher_config::with_names, transform = usher_config::add_literal_alternative::<PositiveCount>)]
 pub enum NasConnections {
-    /// So many persistent ones, opened before the first request, written as a plain number; sessions are spread
-    /// over them.
+    /// This number of persistent connections, opened before the first request, written as a plain number. Sessions are
+    /// spread over them.
     #[serde(rename = "literal")]
     #[schemars(skip)]
     Shared(PositiveCount),
-    /// One of its own for each authentication, opened before its first request and closed after its last answer.
+    /// One connection for each authentication, opened before its first request and closed after its last answer.
     PerSession,
 }
 
@@ -432,49 +432,49 @@ pub enum NasConnections {
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DialogueWorkload {
-    /// The hosts that ask. Client i asks server i modulo the servers' number.
+    /// The hosts that send requests. Client i uses server i modulo their number.
     pub clients: String,
-    /// So many clients on each of these hosts, as behind a NAS: they share its persistent connection, its association or its
-    /// port, and each has arrivals of its own, a closed loop of its own among them.
+    /// Clients on each of these hosts, as behind a NAS. They share the host's persistent connection, association or
+    /// port. Each has its own arrivals, also in a closed loop.
     #[serde(default = "once")]
     pub per_host: PositiveCount,
-    /// The host that answers.
+    /// The host that sends answers.
     pub server: String,
-    /// What carries requests and answers: over UDP and SCTP one datagram or message each, over SCTP by one association opened
-    /// before the first dialogue.
+    /// The transport of requests and answers. Over UDP and SCTP each is one datagram or message. SCTP uses one
+    /// association, opened before the first dialogue.
     #[serde(deserialize_with = "of_dialogue::read")]
     #[schemars(schema_with = "of_dialogue::schema")]
     pub transport: TransportProtocol,
     /// The rounds of one dialogue, one after another.
     pub rounds: Vec<DialogueRound>,
-    /// The rounds are gone through so many times in one dialogue.
+    /// How many times a dialogue goes through its rounds.
     #[serde(default = "once")]
     pub repeat: PositiveCount,
     /// How long the server takes to answer.
     #[serde(default)]
-    pub turnaround: TimeLaw,
+    pub turnaround: TimeDistribution,
     /// How long the client waits between an answer and the next round.
     #[serde(default)]
-    pub think: TimeLaw,
+    pub think: TimeDistribution,
     /// When dialogues begin. They do not wait for earlier ones of the same client, except with `closed`.
     pub arrivals: ArrivalSettings,
-    /// With TCP, which connection a dialogue uses.
+    /// With TCP, the connection of a dialogue.
     #[serde(default)]
     pub connection: DialogueConnection,
-    /// With TCP, how fast the client's application writes its requests, one after the other; `"unlimited"` writes each at
-    /// once.
+    /// With TCP, the rate at which the client's application writes its requests, one after another; `"unlimited"`: each
+    /// at once.
     #[serde(default = "unlimited")]
     pub write_rate: Bound<BitRate>,
-    /// How much of them it then writes at a time.
+    /// The size of one such write.
     #[serde(default = "octet")]
     pub write_size: ByteSize,
-    /// With SCTP, how many streams there are; dialogue n takes stream n modulo their number.
+    /// With SCTP, the number of streams. Dialogue n uses stream n modulo their number.
     #[serde(default = "once")]
     pub streams: PositiveCount,
-    /// With UDP, when a client sends an unanswered request again.
+    /// With UDP, the client's retransmission of unanswered requests.
     #[serde(default)]
     pub retransmission: DialogueRetransmission,
-    /// When a client gives an unfinished dialogue up, which then counts as failed.
+    /// The time after which a client gives up an unfinished dialogue, which then counts as failed.
     #[serde(default = "give_up")]
     pub give_up: Bound<TimeSpan>,
 }
@@ -494,17 +494,17 @@ const fn octet() -> ByteSize {
 #[serde(deny_unknown_fields)]
 pub struct DialogueRound {
     /// Size of the request, without the headers of transport and network.
-    pub request: SizeLaw,
+    pub request: SizeDistribution,
     /// Size of the answer, without the headers of transport and network.
-    pub answer: SizeLaw,
+    pub answer: SizeDistribution,
 }
 
-/// A size, the same always or drawn anew for each message; one that is sent again has the size that it had.
+/// A size, constant or drawn for each message. A retransmission has the size of the original.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = usher_config::with_literal::<ByteSize>)]
-pub enum SizeLaw {
-    /// The same always, written as a plain size.
+#[schemars(tag = "kind", transform = usher_config::add_literal_alternative::<ByteSize>)]
+pub enum SizeDistribution {
+    /// Constant, written as a plain size.
     #[serde(rename = "literal")]
     #[schemars(skip)]
     Constant(ByteSize),
@@ -515,21 +515,21 @@ pub enum SizeLaw {
         /// The largest.
         high: ByteSize,
     },
-    /// Exponentially distributed, rounded up to whole bytes; what would be larger than `max` is `max`.
+    /// Exponentially distributed, rounded up to whole bytes, at most `max`.
     Exponential {
-        /// The mean, before what is above `max` is cut.
+        /// The mean before the cut at `max`.
         mean: ByteSize,
         /// The largest.
         max: ByteSize,
     },
-    /// One of these, each as likely as any other: one that stands there twice is twice as likely.
+    /// One of these sizes, all equally likely. A size listed twice is twice as likely.
     OneOf {
         /// The sizes.
         sizes: Vec<ByteSize>,
     },
 }
 
-impl SizeLaw {
+impl SizeDistribution {
     /// The size, where it is the same always.
     pub const fn constant_size(&self) -> Option<ByteSize> {
         match self {
@@ -537,7 +537,7 @@ impl SizeLaw {
             _ => None,
         }
     }
-    /// The smallest and the largest that it gives, in bytes; of no sizes at all zero.
+    /// The smallest and the largest size, in bytes; zero if there is none.
     pub fn size_bounds(&self) -> (u64, u64) {
         match self {
             Self::Constant(size) => (size.bytes(), size.bytes()),
@@ -550,14 +550,14 @@ impl SizeLaw {
         }
     }
     /// One draw, in bytes.
-    pub fn draw_size(&self, rng: &mut usher_core::ModelRng) -> u64 {
+    pub fn draw_size(&self, rng: &mut usher_core::SimulationRng) -> u64 {
         match self {
             Self::Constant(size) => size.bytes(),
             Self::Uniform { low, high } => {
                 low.bytes() + rng.sample_below(high.bytes().saturating_sub(low.bytes()).saturating_add(1))
             }
             Self::Exponential { mean, max } => {
-                // Nanoseconds stand for bytes; both are whole numbers.
+                // Draw bytes as nanoseconds, because both are whole numbers and the generator draws durations.
                 let drawn = rng.sample_exponential(usher_core::Duration::from_nanos(mean.bytes())).as_nanos();
                 drawn.saturating_add(1).min(max.bytes())
             }
@@ -569,40 +569,40 @@ impl SizeLaw {
     }
 }
 
-/// Which connection a dialogue uses.
+/// The connection of a dialogue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DialogueConnection {
-    /// Its client's one connection, opened at the start of the run, before the first dialogue.
+    /// The one connection of its client, opened at the start of the run, before the first dialogue.
     #[default]
     Persistent,
-    /// One of its own: opened first, which counts into the delay, and closed after.
+    /// Its own connection: opened first, which counts into the delay, and closed at the end.
     PerDialogue,
 }
 
-/// When an unanswered request is sent again.
+/// The retransmission of unanswered requests.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(tag = "kind", transform = usher_config::with_names)]
 pub enum DialogueRetransmission {
-    /// Never.
+    /// No retransmission.
     #[default]
     None,
-    /// After doubling, jittered times, as a RADIUS client does (RFC 5080, 2.2.1).
+    /// At doubling, jittered intervals, like a RADIUS client (RFC 5080, 2.2.1).
     Rfc5080 {
-        /// IRT, the first time.
+        /// IRT, the first interval.
         #[serde(default = "irt")]
         initial: TimeSpan,
-        /// MRT, the largest time; zero for none.
+        /// MRT, the largest interval; zero: no limit.
         #[serde(default = "mrt")]
         max: TimeSpan,
-        /// MRC, how many transmissions at most; zero for no limit.
+        /// MRC, the largest number of transmissions; zero: no limit.
         #[serde(default = "mrc")]
         count: u32,
-        /// MRD, how long altogether; zero for no limit.
+        /// MRD, the largest total duration; zero: no limit.
         #[serde(default = "mrd")]
         duration: TimeSpan,
-        /// RAND, the share by which each time is varied either way.
+        /// RAND, the share by which each interval varies in either direction.
         #[serde(default = "rand")]
         jitter: Percentage,
     },
@@ -610,13 +610,13 @@ pub enum DialogueRetransmission {
     Fixed {
         /// The interval.
         interval: TimeSpan,
-        /// How many transmissions at most, the first included.
+        /// The largest number of transmissions, the first included.
         count: PositiveCount,
     },
 }
 
 impl DialogueRetransmission {
-    /// The same as a RADIUS client has it; nothing where a request is sent once.
+    /// The equivalent policy of a RADIUS client; `None` if requests are sent once.
     pub fn radius_policy(&self) -> Option<RadiusRetransmission> {
         match self.clone() {
             Self::None => None,
@@ -628,22 +628,23 @@ impl DialogueRetransmission {
     }
 }
 
-/// Users of hosts connect to a server by TCP, as to one for mail or chat, and the server asks each one's host who has that
-/// connection (RFC 1413), at port 113. A dialogue is one such question, from the server's accepting the connection until it has
-/// the answer, or knows that there is none; then it closes both connections. A connection that the server never accepts is one
-/// that failed. A user who has not heard of a connection's end 5 s after the server's patience is over goes on without.
+/// Users of hosts connect to a server by TCP, as to a mail or chat server. The server queries each user's host for the
+/// owner of that connection (RFC 1413), at port 113. A dialogue is one query: from the server's accept of the
+/// connection until it has the response, or knows that there is none. Then it closes both connections. A connection
+/// that the server never accepts counts as failed. A user waits for the end of a connection until 5 s after the
+/// server's patience.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IdentWorkload {
-    /// The hosts whose users connect. One that runs "ident" answers as its configuration says; another refuses. Host i uses
-    /// server i modulo the servers' number.
+    /// The hosts of the users. A host that runs "ident" answers by its configuration, any other refuses. Host i uses
+    /// server i modulo their number.
     pub clients: String,
-    /// The host that they connect to, at port 6667, and that asks.
+    /// The host to which users connect, at port 6667, and that sends queries.
     pub server: String,
-    /// The users of each of the hosts. All other connections are those of the user `usher`.
+    /// The users of each host. All other connections belong to the user `usher`.
     #[serde(default = "users")]
     pub users: Vec<String>,
-    /// How long the server waits for an answer, the connection included; RFC 1413 asks for 30 s at least.
+    /// How long the server waits for a response, connection setup included; RFC 1413 asks for at least 30 s.
     #[serde(default = "patience")]
     pub patience: TimeSpan,
     /// When users connect. Each user of each host is a client of its own.
@@ -657,12 +658,12 @@ const fn patience() -> TimeSpan {
     TimeSpan::from_secs(30)
 }
 
-/// A time, the same always or drawn anew each time.
+/// A time, constant or drawn each time.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = usher_config::with_literal::<TimeSpan>)]
-pub enum TimeLaw {
-    /// The same always, written as a plain time.
+#[schemars(tag = "kind", transform = usher_config::add_literal_alternative::<TimeSpan>)]
+pub enum TimeDistribution {
+    /// Constant, written as a plain time.
     #[serde(rename = "literal")]
     #[schemars(skip)]
     Constant(TimeSpan),
@@ -680,13 +681,13 @@ pub enum TimeLaw {
     },
 }
 
-impl Default for TimeLaw {
+impl Default for TimeDistribution {
     fn default() -> Self {
         Self::Constant(TimeSpan::default())
     }
 }
 
-impl TimeLaw {
+impl TimeDistribution {
     /// Its mean.
     pub fn mean(&self) -> usher_core::Duration {
         match self {
@@ -695,7 +696,7 @@ impl TimeLaw {
         }
     }
     /// One draw.
-    pub fn draw_time(&self, rng: &mut usher_core::ModelRng) -> usher_core::Duration {
+    pub fn draw_time(&self, rng: &mut usher_core::SimulationRng) -> usher_core::Duration {
         match self {
             Self::Constant(time) => time.get(),
             Self::Exponential { mean } => rng.sample_exponential(mean.get()),
@@ -711,52 +712,53 @@ impl TimeLaw {
 pub enum ArrivalSettings {
     /// After exponentially distributed gaps.
     Poisson {
-        /// How often, on average.
+        /// The mean rate.
         rate: EventRate,
-        /// Whether that is the rate of all clients together or of each.
+        /// Whether this is the rate of all clients together or of each.
         #[serde(default)]
-        per: RateScope,
-        /// Simulated time from which they begin.
+        per: ArrivalRateScope,
+        /// Simulated time from which dialogues begin.
         #[serde(default)]
         start: TimeSpan,
-        /// At most so many in a run, counted over all clients.
+        /// The largest number of dialogues in a run, over all clients.
         limit: Option<u64>,
     },
     /// At a constant interval: client i has its turn at `start` + i × `stagger`, then every `interval`.
     Constant {
-        /// The time between two of one client.
+        /// The time between two dialogues of a client.
         interval: TimeSpan,
-        /// Simulated time of the first client's first.
+        /// Simulated time of the first client's first dialogue.
         #[serde(default)]
         start: TimeSpan,
         /// How much later each client starts than the one before it.
         #[serde(default)]
         stagger: TimeSpan,
-        /// Each begins up to this share of the interval after its turn, drawn uniformly; the turns stay where they are.
+        /// Each dialogue begins up to this share of the interval after its turn, drawn uniformly. The turns do not
+        /// move.
         #[serde(default)]
         jitter: Percentage,
-        /// So many per client; without it, until the run's duration ends.
+        /// The number of dialogues of each client; without it, until the run's duration ends.
         count: Option<u64>,
     },
-    /// Each client pauses, does one to its end, and pauses again.
+    /// Each client pauses, runs one dialogue to its end, and pauses again.
     Closed {
         /// The pause, such as `{ kind = "exponential", mean = "1 s" }`. The first comes before the first dialogue.
-        pause: TimeLaw,
+        pause: TimeDistribution,
         /// Simulated time of the first pause.
         #[serde(default)]
         start: TimeSpan,
-        /// At most so many in a run, counted over all clients.
+        /// The largest number of dialogues in a run, over all clients.
         limit: Option<u64>,
     },
 }
 
-/// Whose rate a rate is.
+/// The scope of a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RateScope {
-    /// That of all clients together; each arrival is at a client drawn uniformly.
+pub enum ArrivalRateScope {
+    /// All clients together; each arrival is at a client drawn uniformly.
     #[default]
     All,
-    /// That of each client.
+    /// Each client.
     Client,
 }

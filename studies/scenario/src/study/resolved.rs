@@ -1,6 +1,6 @@
 //! Writes a study as a single file, with its includes, profiles and service configurations.
 
-use super::{Study, StudyOrigin};
+use super::{Study, StudyFileSource};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use usher_config::tree::{TableEntry, TreeItem, TreeNode};
@@ -16,8 +16,8 @@ impl Study {
         let mut tree = self.tree.clone();
         tree.take_entry("include");
         let mut outside = Vec::new();
-        if matches!(self.from, StudyOrigin::Disk) {
-            self.name_whole(&mut tree, &mut outside);
+        if matches!(self.from, StudyFileSource::Disk) {
+            self.make_paths_absolute(&mut tree, &mut outside);
         }
         let mut out = String::new();
         write_section(&mut out, &mut Vec::new(), tree.entries());
@@ -25,7 +25,7 @@ impl Study {
     }
 
     /// Makes relative paths of files absolute. They are relative to the folder of the file that names them.
-    fn name_whole(&self, node: &mut TreeNode, outside: &mut Vec<PathBuf>) {
+    fn make_paths_absolute(&self, node: &mut TreeNode, outside: &mut Vec<PathBuf>) {
         match &mut node.item {
             TreeItem::Text(text) => {
                 let Some(path) = self.find_named_file(&node.span, text) else { return };
@@ -36,9 +36,11 @@ impl Study {
                     outside.push(path);
                 }
             }
-            TreeItem::Array(nodes) => nodes.iter_mut().for_each(|node| self.name_whole(node, outside)),
+            TreeItem::Array(nodes) => {
+                nodes.iter_mut().for_each(|node| self.make_paths_absolute(node, outside))
+            }
             TreeItem::Table(entries) => {
-                entries.iter_mut().for_each(|e| self.name_whole(&mut e.node, outside))
+                entries.iter_mut().for_each(|e| self.make_paths_absolute(&mut e.node, outside))
             }
             TreeItem::Bool(_) | TreeItem::Integer(_) | TreeItem::Float(_) | TreeItem::Other(_) => {}
         }
@@ -56,16 +58,16 @@ impl Study {
 
 /// Writes a table: short values on lines first, then a section for each of its tables, in order.
 fn write_section(out: &mut String, path: &mut Vec<String>, entries: &[TableEntry]) {
-    // Bundles of settings by path are easiest to read as one line each.
+    // Write each bundle of settings by path on one line, which is easiest to read.
     let bundle = path.first().is_some_and(|first| first == "axes" || first == "choices") && path.len() > 2;
-    let divided = |node: &TreeNode| !bundle && is_of_tables(node);
-    // If one of several tables needs a section, all get one, so that they keep their order.
+    let divided = |node: &TreeNode| !bundle && contains_tables(node);
+    // If one of several tables needs its own section, give all one, so that they keep their order.
     let long = entries
         .iter()
         .filter(|e| divided(&e.node))
-        .any(|e| path.is_empty() || inline_text(&e.node).len() > WIDE);
+        .any(|e| path.is_empty() || format_inline_value(&e.node).len() > WIDE);
     for entry in entries.iter().filter(|e| !(long && divided(&e.node))) {
-        let _ = writeln!(out, "{} = {}", key_text(&entry.key), inline_text(&entry.node));
+        let _ = writeln!(out, "{} = {}", key_text(&entry.key), format_inline_value(&entry.node));
     }
     for entry in entries.iter().filter(|e| long && divided(&e.node)) {
         path.push(key_text(&entry.key));
@@ -88,7 +90,7 @@ fn write_section(out: &mut String, path: &mut Vec<String>, entries: &[TableEntry
 }
 
 /// True for a table, and for an array of tables.
-fn is_of_tables(node: &TreeNode) -> bool {
+fn contains_tables(node: &TreeNode) -> bool {
     match &node.item {
         TreeItem::Table(_) => true,
         TreeItem::Array(nodes) => {
@@ -98,17 +100,18 @@ fn is_of_tables(node: &TreeNode) -> bool {
     }
 }
 
-fn inline_text(node: &TreeNode) -> String {
+fn format_inline_value(node: &TreeNode) -> String {
     match &node.item {
         TreeItem::Text(text) if text.contains('\n') => {
             format!("\"\"\"\n{}\"\"\"", text.replace('\\', "\\\\").replace('"', "\\\""))
         }
         TreeItem::Array(nodes) => {
-            format!("[{}]", nodes.iter().map(inline_text).collect::<Vec<_>>().join(", "))
+            format!("[{}]", nodes.iter().map(format_inline_value).collect::<Vec<_>>().join(", "))
         }
         TreeItem::Table(entries) if entries.is_empty() => "{}".to_owned(),
         TreeItem::Table(entries) => {
-            let pairs = entries.iter().map(|e| format!("{} = {}", key_text(&e.key), inline_text(&e.node)));
+            let pairs =
+                entries.iter().map(|e| format!("{} = {}", key_text(&e.key), format_inline_value(&e.node)));
             format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
         }
         _ => node.to_value().map_or_else(|| "\"\"".to_owned(), |value| scalar_text(&value)),
@@ -203,10 +206,10 @@ mod tests {
         let mut named =
             Study::parse("t", &folder.join("study.toml").display().to_string(), crate::default_template())
                 .unwrap();
-        named.from = StudyOrigin::Disk;
+        named.from = StudyFileSource::Disk;
         let mut node = TreeNode::from_value(&ConfigValue::Text("ca.pem".to_owned()), &None);
         let mut outside = Vec::new();
-        named.name_whole(&mut node, &mut outside);
+        named.make_paths_absolute(&mut node, &mut outside);
         let whole = folder.join("ca.pem");
         std::fs::remove_dir_all(&folder).unwrap();
         let (text, outside_of_study) = resolved.unwrap();
@@ -220,8 +223,8 @@ mod tests {
     fn texts_come_back_as_they_were() {
         for text in ["plain", "a \"b\" \\ c", "two\nlines\n", "\"\"\"\n\\", "tab\t\u{1}", ""] {
             let node = TreeNode::from_value(&ConfigValue::Text(text.to_owned()), &None);
-            let read = usher_config::tree::parse_value(&inline_text(&node));
-            assert_eq!(read, Some(ConfigValue::Text(text.to_owned())), "{}", inline_text(&node));
+            let read = usher_config::tree::parse_value(&format_inline_value(&node));
+            assert_eq!(read, Some(ConfigValue::Text(text.to_owned())), "{}", format_inline_value(&node));
         }
     }
 }

@@ -60,7 +60,7 @@ fn faults_of_a_cell_name_their_place() {
         (
             "[hosts.nas]",
             "[hosts.nas]\ncount = 5",
-            "t.toml:13:16: cells.air.base_station: 5 base stations for 4 stations: some would have none",
+            "t.toml:13:16: cells.air.base_station: 5 base stations for 4 stations: some would have no station",
         ),
         (
             "mtu = \"1500 B\"",
@@ -70,7 +70,7 @@ fn faults_of_a_cell_name_their_place() {
         (
             "queue = \"50 packets\"",
             "queue = \"64 kB\"",
-            "t.toml:15:9: cells.air.queue: a cell's queues are counted in packets",
+            "t.toml:15:9: cells.air.queue: a cell's queues have limits in packets, not in bytes",
         ),
         (
             "modulation = \"16qam-3/4\"",
@@ -105,25 +105,31 @@ fn faults_of_a_cell_name_their_place() {
         (
             "backoff_start = 2",
             "backoff_start = 2\n[cells.air.entry]\ndone = true\non_command = true",
-            "t.toml:25:14: cells.air.entry.on_command: stations cannot be in from the start as well",
+            "t.toml:25:14: cells.air.entry.on_command: done puts stations into the cell from the start: set only one \
+             of done and on_command",
         ),
         (
             "[cells.air.frame]",
             "radius = \"500 m\"\ngoing_down = \"600 m\"\n[cells.air.frame]",
-            "t.toml:18:14: cells.air.going_down: the radius is more than nothing, and the threshold of going down not beyond it",
+            "t.toml:18:14: cells.air.going_down: the radius must be above 0, and the threshold of going down must \
+             not exceed it",
         ),
         (
             "[cells.air.frame]",
             "keys = { request_timeout = \"0 s\" }\n[cells.air.frame]",
-            "t.toml:17:28: cells.air.keys.request_timeout: zero is impossible here",
+            "t.toml:17:28: cells.air.keys.request_timeout: must be above zero",
         ),
         (
             "[cells.air.frame]",
             "keys = { used = true }\n[cells.air.frame]",
-            "t.toml:17:17: cells.air.keys.used: EAP-MD5 gives no key from which traffic keys could follow: workload.method = \
-             \"eap-tls\" does",
+            "t.toml:17:17: cells.air.keys.used: EAP-MD5 derives no key for traffic keys: set workload.method = \
+             \"eap-tls\"",
         ),
-        ("[links.core]", "[links.air]", "t.toml:11:8: cells.air: there is a link \"air\" as well"),
+        (
+            "[links.core]",
+            "[links.air]",
+            "t.toml:11:8: cells.air: a link has the name \"air\" too: rename one of them",
+        ),
         (
             "y = \"collisions.air\"",
             "y = \"collisions.core\"",
@@ -153,13 +159,13 @@ fn accounting_that_cannot_be_is_refused() {
         check(
             "aaa = \"diameter\"\ndiameter = { connections = \"per-session\" }\naccounting = { used = true }"
         ),
-        "t.toml:32:23: workload.accounting.used: accounting goes by connections that stay, and each authentication has one of \
+        "t.toml:32:23: workload.accounting.used: accounting needs persistent connections, and each authentication has \
          its own: workload.diameter.connections must be a number"
     );
     assert_eq!(
         check("aaa = \"radius\"\naccounting = { session = \"0 s\", interim = \"0 s\" }"),
-        "t.toml:31:26: workload.accounting.session: zero is impossible here\n\
-         t.toml:31:43: workload.accounting.interim: zero is impossible here"
+        "t.toml:31:26: workload.accounting.session: must be above zero\nt.toml:31:43: workload.accounting.interim: \
+         must be above zero"
     );
 }
 
@@ -169,7 +175,7 @@ fn traffic_keys_without_an_authentication_are_refused() {
         "[cells.air]\nbase_station = \"server\"\nstations = \"client\"\nkeys = { used = true }\n[links.core]";
     assert_eq!(
         faults_with_line("[links.core]", cell),
-        "t.toml:11:17: cells.air.keys.used: traffic keys follow from an authentication: the workload must be of kind \
-         \"eap\", with stations = \"client\" and nas = \"server\""
+        "t.toml:11:17: cells.air.keys.used: traffic keys need an authentication: the workload must have kind = \
+         \"eap\", stations = \"client\" and nas = \"server\""
     );
 }

@@ -38,12 +38,12 @@ values = ["tcp", "sctp"]
 #[test]
 fn nagles_algorithm_of_one_of_two_compared_transports_is_told() {
     let one = "[transport.tcp]\nnagle = false\n[transport.sctp]\npreset = \"linux\"";
-    let told = "t.toml:10:2: transport: Nagle's algorithm is off in the points over TCP and on in those over SCTP, so that they \
-                differ in it, too: write transport.nagle, which is of both, or each one's own";
+    let told = "t.toml:10:2: transport: Nagle's algorithm is off over TCP and on over SCTP, so these points differ in \
+                more than the transport: set transport.nagle for both, or nagle of each";
     assert_eq!(plan_warnings(one, &[]), [told]);
     // The presets of the RFCs differ, too: one has it, the other does not.
     let unsaid = plan_warnings("", &[]);
-    assert!(unsaid.len() == 1 && unsaid[0].contains("on in the points over TCP and off in those over SCTP"));
+    assert!(unsaid.len() == 1 && unsaid[0].contains("on over TCP and off over SCTP"));
     // Points of a single transport are not compared.
     assert!(plan_warnings(one, &["transport=sctp"]).is_empty());
 }
@@ -75,7 +75,7 @@ fn no_axis_and_no_setting_stands_behind_that_of_both() {
         study.and_then(|study| study.build_plan(StudyMode::Default, &overrides)).unwrap_err().to_string()
     };
     let both = refused("[transport]\nnagle = false\n[transport.tcp]\nnagle = true\n", "run.seed=1");
-    assert!(both.contains("transport.nagle decides for TCP and SCTP alike"), "{both}");
+    assert!(both.contains("transport.nagle applies to both TCP and SCTP"), "{both}");
     let axis = "[[axes]]\nname = \"nagle\"\nset = \"transport.tcp.nagle\"\nvalues = [true]\n";
     let axis = refused(axis, "transport.nagle=true");
     assert!(axis.contains("--set transport.nagle: the axis \"nagle\" varies it"), "{axis}");
@@ -84,8 +84,8 @@ fn no_axis_and_no_setting_stands_behind_that_of_both() {
 #[test]
 fn bursts_of_packets_are_told_with_their_link() {
     let of = |loss: &str| plan_warnings(&format!("loss = {loss}\n[transport]\nnagle = false"), &[]);
-    let told = "t.toml:10:1: links.core.loss: its bursts last packets and not time, so that on a quiet link one outlasts every \
-                retransmission: give mean as a time, such as \"20 ms\", or kind = \"timed-gilbert-elliott\"";
+    let told = "t.toml:10:1: links.core.loss: bursts are counted in packets, so on a quiet link a burst outlasts every \
+                retransmission: give mean as a time, such as \"20 ms\", or set kind = \"timed-gilbert-elliott\"";
     assert_eq!(of("{ kind = \"burst\", loss = \"5 %\", mean = 3 }"), [told]);
     assert_eq!(
         of("{ kind = \"gilbert-elliott\", to_bad = \"1 %\", to_good = \"30 %\", bad = \"50 %\" }"),

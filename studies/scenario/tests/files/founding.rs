@@ -133,7 +133,7 @@ fn head_of_line_crosses_loss_protocol_and_method() {
             .unwrap()
             .channel_config(usher_scenario::model::ChannelDirection::Up)
             .loss
-            .mean_loss(),
+            .mean_loss_ratio(),
         0.05
     );
     assert_eq!(point.axis_setting("loss").and_then(|s| s.number), Some(5.0));
@@ -245,18 +245,18 @@ fn what_is_called_a_share_is_one() {
 fn pages_list_metrics_and_kinds_of_work_as_they_are_declared() {
     let metrics: Vec<String> = METRICS.iter().map(|metric| metric.documentation_row()).collect();
     assert!(
-        page_table("metrics.md", "metric") == metrics,
-        "docs/metrics.md should have\n{}\n",
+        page_table("reference/metrics.md", "metric") == metrics,
+        "docs/reference/metrics.md should have\n{}\n",
         metrics.join("\n")
     );
-    let work: Vec<String> = work::all_labels()
+    let work: Vec<String> = work::all_work_labels()
         .map(|label| {
             format!("| `{label}` | {} | {} |", label.unit(), label.description().trim_end_matches('.'))
         })
         .collect();
     assert!(
-        page_table("study-files.md", "kind of work") == work,
-        "docs/study-files.md should have\n{}\n",
+        page_table("reference/study-files.md", "kind of work") == work,
+        "docs/reference/study-files.md should have\n{}\n",
         work.join("\n")
     );
 }
@@ -277,7 +277,7 @@ fn the_published_schema_is_the_codes() {
 
 #[test]
 fn the_guides_example_is_right() {
-    let guide = include_str!("../../../../docs/study-files.md");
+    let guide = include_str!("../../../../docs/tutorials/first-study.md");
     let example =
         guide.split("```toml\n").find(|part| part.starts_with("title")).and_then(|p| p.split("```").next());
     let study = Study::parse("guide", "guide", example.unwrap()).unwrap_or_else(|e| panic!("{e}"));

@@ -6,6 +6,7 @@ mod faults;
 mod founding;
 mod lab;
 mod meaning;
+mod mobility_faults;
 mod plans;
 mod processors;
 mod schema;

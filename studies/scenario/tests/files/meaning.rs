@@ -26,7 +26,7 @@ fn faults_of_file_axis_value_and_point_are_reported_together() {
 fn what_means_something_else_than_it_says_is_a_fault() {
     let table = [
         // Metrics with a time in their name.
-        ("y = \"delay.mean\"", "y = \"within(5s)\"", "\"within(5s)\" is written \"within(5 s)\""),
+        ("y = \"delay.mean\"", "y = \"within(5s)\"", "\"within(5s)\" must be written \"within(5 s)\""),
         ("y = \"delay.mean\"", "y = \"within\"", "\"within\" lacks its time: write \"within(5 s)\""),
         (
             "duration = \"10 s\"",
@@ -38,19 +38,19 @@ fn what_means_something_else_than_it_says_is_a_fault() {
             "[[figures]]",
             "[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\n\
              limit = { metric = \"delay.p95\", most = \"5 %\" }\n[[figures]]",
-            "t.toml:28:40: recommendations[0].limit.most: \"5 %\" is no number in \"s\", the metric's unit",
+            "t.toml:28:40: recommendations[0].limit.most: \"5 %\" is not a value in \"s\", the metric's unit",
         ),
         (
             "[[figures]]",
             "[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\n\
              limit = { metric = \"within(5 s)\", least = \"99 %\", most = \"90 %\" }\n[[figures]]",
-            "recommendations[0].limit: nothing is within it: least is above most",
+            "recommendations[0].limit: no value is within the limit: least is above most",
         ),
         (
             "[[figures]]",
             "[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\n\
              limit = { metric = \"delay.p95\" }\n[[figures]]",
-            "recommendations[0].limit: nothing is limited: give most, or least, or both",
+            "recommendations[0].limit: the limit has no bound: give most, least or both",
         ),
         // Sizes that vary.
         (
@@ -61,7 +61,7 @@ fn what_means_something_else_than_it_says_is_a_fault() {
         (
             "request = \"200 B\"",
             "request = { kind = \"one-of\", sizes = [] }",
-            "workload.rounds[0].request: no size; at least one of 1 B or more is needed",
+            "workload.rounds[0].request: expected at least one size of 1 B or more",
         ),
         (
             "request = \"200 B\"",
@@ -72,7 +72,7 @@ fn what_means_something_else_than_it_says_is_a_fault() {
         (
             "transport = \"tcp\"",
             "transport = \"tcp\"\nretransmission = \"rfc5080\"",
-            "workload.retransmission: TCP and SCTP send again what is lost, and the client nothing",
+            "workload.retransmission: TCP and SCTP retransmit by themselves",
         ),
         (
             "transport = \"tcp\"",
@@ -82,12 +82,12 @@ fn what_means_something_else_than_it_says_is_a_fault() {
         (
             "transport = \"tcp\"",
             "transport = \"udp\"\nconnection = \"per-dialogue\"",
-            "workload.connection: UDP has no connections, and SCTP has one association of each client",
+            "workload.connection: only TCP has a choice of connections",
         ),
         (
             "transport = \"tcp\"",
             "transport = \"udp\"\nretransmission = { kind = \"rfc5080\", jitter = \"100 %\" }",
-            "workload.retransmission.jitter: a time varied by all of itself may be none",
+            "workload.retransmission.jitter: must be below 100 %, so that no interval can be zero",
         ),
     ];
     for (line, other, expected) in table {

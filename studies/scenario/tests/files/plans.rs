@@ -50,8 +50,8 @@ fn points_have_their_settings_in_place() {
     for point in &plan.points {
         let loss = point.axis_setting("loss").unwrap().number.unwrap() / 100.0;
         let link = point.scenario.links.get("core").unwrap();
-        assert_eq!(link.channel_config(ChannelDirection::Up).loss.mean_loss(), loss);
-        assert_eq!(link.channel_config(ChannelDirection::Down).loss.mean_loss(), loss);
+        assert_eq!(link.channel_config(ChannelDirection::Up).loss.mean_loss_ratio(), loss);
+        assert_eq!(link.channel_config(ChannelDirection::Down).loss.mean_loss_ratio(), loss);
         let Some(Workload::Dialogue(dialogue)) = &point.scenario.workload else { panic!("a dialogue") };
         let udp = point.axis_setting("transport").unwrap().text.starts_with("UDP");
         assert_eq!(dialogue.transport == TransportProtocol::Udp, udp);
@@ -83,12 +83,12 @@ fn wrong_overrides_are_told() {
         ("los=1 %", "--set los: there is no axis \"los\"; did you mean \"loss\"?"),
         ("transport=TPC", "--set transport: there is no case \"TPC\"; did you mean \"TCP\"?"),
         ("loss=200 %", "links.core.loss: \"200 %\" is more than 100 %"),
-        ("loss=1 %,1%", "--set loss: \"1 %\" is there twice"),
-        ("links.core.loss=1 %", "--set links.core.loss: the axis \"loss\" varies it; write --set loss=…"),
+        ("loss=1 %,1%", "--set loss: \"1 %\" is listed twice"),
+        ("links.core.loss=1 %", "--set links.core.loss: the axis \"loss\" varies it: write --set loss=…"),
         ("links.core.dely=1 ms", "unknown key \"dely\" in links.core; did you mean \"delay\"?"),
         (
             "links.core.delay=30",
-            "links.core.delay: 30 where a time with its unit, such as \"10 ms\" is needed",
+            "links.core.delay: found 30, expected a time with its unit, such as \"10 ms\"",
         ),
     ] {
         let faults =
@@ -196,7 +196,9 @@ fn a_setting_that_an_axis_decides_is_not_set_beside_it() {
     };
     let said = plan(&["workload.transport=sctp"]).unwrap_err().to_string();
     assert!(
-        said.starts_with("--set workload.transport: the axis \"transport\" sets it to something else at \"TCP\"; leave that out"),
+        said.starts_with(
+            "--set workload.transport: the axis \"transport\" overrides it at \"TCP\": leave that value out"
+        ),
         "{said}"
     );
     let repeats = "workload.retransmission.interval=2 s";
@@ -236,7 +238,7 @@ fn a_plan_beyond_all_measure_is_refused() {
     let axis = |name: &str, key: &str| {
         format!("[[axes]]\nname = \"{name}\"\nset = \"links.core.{key}\"\nvalues = [{}]\n", many.join(","))
     };
-    let text = default_template().replace("# What is drawn.", &(axis("a", "delay") + &axis("b", "jitter")));
+    let text = default_template().replace("# The figures.", &(axis("a", "delay") + &axis("b", "jitter")));
     let text = text.replace("series = [\"transport\"]", "series = [\"transport\", \"a\", \"b\"]");
     let study = Study::parse("t", "t.toml", &text).unwrap_or_else(|e| panic!("{e}"));
     let faults = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap_err();

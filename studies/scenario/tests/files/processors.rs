@@ -66,7 +66,8 @@ fn a_profile_is_charged() {
         plan.points[0].scenario.hosts.get("server").unwrap().cpu.clone().unwrap()
     };
     let us = |time: usher_scenario::units::TimeSpan| time.get().as_nanos() as f64 / 1e3;
-    let mean = |law: Option<&usher_scenario::model::TimeLaw>| law.unwrap().mean().as_nanos() as f64 / 1e3;
+    let mean =
+        |law: Option<&usher_scenario::model::TimeDistribution>| law.unwrap().mean().as_nanos() as f64 / 1e3;
     let plain = cpu(&[]);
     assert_eq!((plain.cores.get(), us(plain.wakeup), us(plain.batch)), (1, 3.0, 1.0));
     assert_eq!(mean(plain.service.get("radius.request")), 10.0);
@@ -104,10 +105,7 @@ fn what_does_not_fit_is_told_with_its_line() {
         |said: String, parts: &[&str]| parts.iter().for_each(|part| assert!(said.contains(part), "{said}"));
     let name = "\"profile.toml\"";
     let both = format!("{name}\ncpu = {{ service = {{ \"radius.request\" = \"1 us\" }} }}");
-    is(
-        load_error("both", &profile_text(), &both),
-        &["study.toml:8:7", "a processor by its profile and one by cpu"],
-    );
+    is(load_error("both", &profile_text(), &both), &["study.toml:8:7", "has both processor and cpu"]);
     let version = profile_text().replace(env!("CARGO_PKG_VERSION"), "0.0.1");
     is(load_error("version", &version, name), &["study.toml:7:1", "of usher 0.0.1 and this is usher"]);
     assert_eq!(load_error("any", &version, "{ profile = \"profile.toml\", any_version = true }"), "");
@@ -126,7 +124,10 @@ fn what_does_not_fit_is_told_with_its_line() {
     let scaled = |more: &str| format!("{{ profile = {name}, {more} }}");
     is(load_error("scale", &profile_text(), &scaled("scale = 0.0")), &["must be above 0"]);
     let reference = "reference = { rsa_2048_sign = \"1 /s\", ecdsa_p256_sign = \"1 /s\", md5 = \"1 /s\" }";
-    is(load_error("twice", &profile_text(), &scaled(&format!("scale = 1.0, {reference}"))), &["in two ways"]);
+    is(
+        load_error("twice", &profile_text(), &scaled(&format!("scale = 1.0, {reference}"))),
+        &["both set the speed"],
+    );
     is(
         load_error("unknown", &profile_text(), &scaled("core = 2")),
         &["unknown key \"core\"", "did you mean \"cores\""],

@@ -20,26 +20,26 @@ fn faults_of_a_workload_of_ident_name_their_place() {
         (
             "server = \"server\"",
             "server = \"client\"",
-            "t.toml:16:10: workload.server: \"client\" cannot be the server as well",
+            "t.toml:16:10: workload.server: \"client\" has another role in this workload already",
         ),
         (
             "clients = \"client\"",
             "clients = \"cleint\"",
             "t.toml:15:11: workload.clients: there is no host \"cleint\"; did you mean \"client\"?",
         ),
-        ("[\"ann\", \"bob\"]", "[]", "t.toml:17:9: workload.users: no users; at least one is needed"),
-        ("\"bob\"", "\"ann\"", "t.toml:17:17: workload.users[1]: \"ann\" is there twice"),
+        ("[\"ann\", \"bob\"]", "[]", "t.toml:17:9: workload.users: the workload needs at least one user"),
+        ("\"bob\"", "\"ann\"", "t.toml:17:17: workload.users[1]: \"ann\" is listed twice"),
         (
             "\"bob\"",
             "\"b\\nb\"",
-            "t.toml:17:17: workload.users[1]: \"b\\nb\" is no name that an answer could hold",
+            "t.toml:17:17: workload.users[1]: \"b\\nb\" is not a user name that an IDENT response can hold",
         ),
-        ("\"30 s\"", "\"0 s\"", "t.toml:18:12: workload.patience: zero is impossible here"),
+        ("\"30 s\"", "\"0 s\"", "t.toml:18:12: workload.patience: must be above zero"),
         (
             "[hosts.server]",
             "runs = \"ident\"\n[hosts.server]",
-            "t.toml:7:8: \"ident\" has no configuration; name its file, as config = \"ident.toml\", or write its keys below \
-             [hosts.client.config]",
+            "t.toml:7:8: \"ident\" has no configuration: name its file, as config = \"ident.toml\", or write its keys \
+             below [hosts.client.config]",
         ),
     ];
     for (line, other, expected) in table {
@@ -101,7 +101,7 @@ fn faults_of_several_workloads_name_the_workload() {
         (
             "metric = \"delay.mean.b\"",
             "metric = \"delay.mean\"".to_owned(),
-            "t.toml:5:27: run.replications.metric: each workload has a \"delay.mean\" of its own: write \"delay.mean.a\"",
+            "t.toml:5:27: run.replications.metric: each workload has its own \"delay.mean\": write \"delay.mean.a\"",
         ),
         (
             "rate = \"5 /s\"",
@@ -111,55 +111,56 @@ fn faults_of_several_workloads_name_the_workload() {
         (
             "method = \"eap-md5\"",
             "method = \"eap-md5\"\ntls = { version = \"1.2\" }".to_owned(),
-            "t.toml:25:1: workloads.a.tls: NAS and server do not talk inside TLS: set workloads.a.aaa = \"radsec\", or \
+            "t.toml:25:1: workloads.a.tls: NAS and server do not use TLS: set workloads.a.aaa = \"radsec\", or \
              \"diameter\" with workloads.a.diameter.transport = \"tls\", or leave this out",
         ),
         (
             "[workloads.b]",
             talk.to_owned(),
-            "t.toml:37:10: workloads.b.server: \"other\" has a server of \"c\" at TCP port 7 already, and this workload's would be \
-             there too: name another host",
+            "t.toml:37:10: workloads.b.server: \"other\" already has a server of workload \"c\" at TCP port 7, which \
+             this workload's server needs: name another host",
         ),
         (
             "[workloads.b]",
             eap.to_owned(),
-            "t.toml:31:10: workloads.c.server: \"server\" has a server of \"a\" at UDP port 1812 already, and this workload's \
-             would be there too: name another host",
+            "t.toml:31:10: workloads.c.server: \"server\" already has a server of workload \"a\" at UDP port 1812, \
+             which this workload's server needs: name another host",
         ),
         (
             "[workloads.b]",
             eap.replace("nas = \"other\"", "nas = \"nas\"")
                 .replace("aaa = \"radius\"", "aaa = \"diameter\"")
                 .replace("stations = \"client\"", "stations = \"station\""),
-            "t.toml:29:12: workloads.c.stations: \"station\" hears the frames of \"a\", and a host's frames are one workload's: \
-             name another host\n\
-             t.toml:30:7: workloads.c.nas: \"nas\" hears the frames of \"a\", and a host's frames are one workload's: name \
-             another host",
+            "t.toml:29:12: workloads.c.stations: \"station\" already receives the frames of workload \"a\", and a \
+             host's frames belong to one workload: name another host\nt.toml:30:7: workloads.c.nas: \"nas\" already \
+             receives the frames of workload \"a\", and a host's frames belong to one workload: name another host",
         ),
         (
             "[workloads.b]",
             "[workloads.b_1]".to_owned(),
-            "t.toml:5:27: run.replications.metric: there is no metric \"delay.mean.b\"; did you mean \"delay.mean.a\"?\n\
-             t.toml:27:12: workloads.b_1: \"b_1\" is not of at most 32 letters, digits and \"-\"",
+            "t.toml:5:27: run.replications.metric: there is no metric \"delay.mean.b\"; did you mean \
+             \"delay.mean.a\"?\nt.toml:27:12: workloads.b_1: \"b_1\" must be 1 to 32 letters, digits and \"-\"",
         ),
         (
             "[workloads.b]",
             "[workload]".to_owned(),
-            "t.toml:5:27: run.replications.metric: there is no metric \"delay.mean.b\"; did you mean \"delay.mean.a\"?\n\
-             t.toml:27:2: workload: there is [workloads.a] as well: give this one a name too, as [workloads.NAME]",
+            "t.toml:5:27: run.replications.metric: there is no metric \"delay.mean.b\"; did you mean \
+             \"delay.mean.a\"?\nt.toml:27:2: workload: there is also [workloads.a]: give this workload a name too, as \
+             [workloads.NAME]",
         ),
     ];
     for (text, other, expected) in table {
         assert_eq!(check_with(text, &other).unwrap_err(), expected, "{other}");
     }
     let carried = check_with("\"delay.mean.b\"", "\"tcp.per-mih-packet\"").unwrap_err();
-    let expected = "metric: \"tcp.per-mih-packet\" is of a study of one workload, and this one has several";
+    let expected =
+        "metric: \"tcp.per-mih-packet\" needs a study with one workload, and this study has several";
     assert!(carried.ends_with(expected), "{carried}");
     let figure = "[[axes]]\nname = \"rate\"\nset = \"workloads.a.arrivals.rate\"\nvalues = [\"5 /s\", \"6 /s\"]\n[[figures]]\n\
                   name = \"f\"\ntitle = \"F\"\nx = \"rate\"\ny = \"delay.mean.a\"\nanalytic = \"radius-delay\"\n[workloads.b]";
     let form = check_with("[workloads.b]", figure).unwrap_err();
     let expected =
-        "analytic: closed forms are of a study of one workload, and this one has several: leave this out";
+        "analytic: closed forms need a study with one workload, and this study has several: leave this out";
     assert!(form.ends_with(expected), "{form}");
     // Text of the user appears unchanged.
     let realm = check_with("aaa = \"radius\"", "aaa = \"radius\"\nrealm = \"my workload.org\"").unwrap_err();
@@ -167,10 +168,10 @@ fn faults_of_several_workloads_name_the_workload() {
     let keys =
         "[cells.w]\nbase_station = \"nas\"\nstations = \"station\"\nkeys = { used = true }\n[workloads.a]";
     let keys = check_with("[workloads.a]", keys).unwrap_err();
-    assert!(keys.contains(": workloads.a.method = \"eap-tls\" does"), "{keys}");
+    assert!(keys.contains(": set workloads.a.method = \"eap-tls\""), "{keys}");
     let (alone, _) = RIGHT.split_once("[workload]").unwrap();
     let faults = Study::parse("t", "t.toml", alone).unwrap_err().to_string();
-    assert!(faults.contains("nobody says anything: write [workload], or [workloads.NAME]"), "{faults}");
+    assert!(faults.contains("the study has no workload: write [workload] or [workloads.NAME]"), "{faults}");
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn axes_and_overrides_reach_named_workloads() {
     let mut overrides = PlanOverrides::default();
     overrides.add_setting("workload.method=eap-tls").unwrap();
     let wrong = study.build_plan(StudyMode::Default, &overrides).unwrap_err().to_string();
-    assert!(wrong.contains("workloads have names here: workloads.a, workloads.b"), "{wrong}");
+    assert!(wrong.contains("the workloads of this study have names: workloads.a, workloads.b"), "{wrong}");
 }
 
 #[test]
@@ -207,17 +208,17 @@ fn ports_of_services_and_of_workloads_are_each_ones_own() {
                 methods = { order = [\"eap-md5\"] }\n[hosts.other.config.aaa.diameter]\nidentity = \"a.example.org\"\nrealm = \"example.org\"\n\
                 [[hosts.other.config.aaa.diameter.peer]]\nidentity = \"p.example.org\"\nprefix = [\"0.0.0.0/0\"]\n\
                 [links.a]";
-    let named = "this workload's would be there too: name another host";
+    let named = "which this workload's server needs: name another host";
     let table = [
-        (aaa.to_owned(), format!("\"other\" runs \"aaa\" at TCP port 7 already, and {named}")),
-        (ident.to_owned(), format!("\"other\" runs \"ident\" at TCP port 7 already, and {named}")),
+        (aaa.to_owned(), format!("\"other\" already runs \"aaa\" at TCP port 7, {named}")),
+        (ident.to_owned(), format!("\"other\" already runs \"ident\" at TCP port 7, {named}")),
         (
             both.to_owned(),
-            "hosts.other.runs: \"aaa\" is at TCP port 3868 already, and \"ident\" would be there too: give one of them another \
+            "hosts.other.runs: \"aaa\" already uses TCP port 3868, which \"ident\" needs too: give one of them another \
              port"
                 .to_owned(),
         ),
-        (ident.replace("\"ident\"", "[\"ident\", \"ident\"]"), "t.toml:11:18: \"ident\" is there twice".to_owned()),
+        (ident.replace("\"ident\"", "[\"ident\", \"ident\"]"), "t.toml:11:18: \"ident\" is listed twice".to_owned()),
     ];
     for (other, expected) in table {
         let found = check_with("[links.a]", &other).unwrap_err();
@@ -229,7 +230,7 @@ fn ports_of_services_and_of_workloads_are_each_ones_own() {
     let server = "[hosts.server]\nruns = \"ident\"\n[hosts.server.config]\nlisten = [\"0.0.0.0:7\"]";
     let study = Study::parse("t", "t.toml", &RIGHT.replacen("[hosts.server]", server, 1));
     let found = study.and_then(|study| study.check_plans()).unwrap_err().to_string();
-    assert!(found.contains(" workload.server: \"server\" runs \"ident\" at TCP port 7 already"), "{found}");
+    assert!(found.contains(" workload.server: \"server\" already runs \"ident\" at TCP port 7"), "{found}");
 }
 
 #[test]
@@ -270,6 +271,6 @@ fn two_handovers_have_correspondents_of_their_own() {
     let (workload, _) = handover.split_once("\n[").unwrap();
     let both = format!("[workloads.x]{workload}\n[workloads.y]{workload}\n[workloads.a]");
     let found = check_with("[workloads.a]", &both).unwrap_err();
-    let of_y = "workloads.y.correspondent: \"correspondent\" has a server of \"x\" at UDP port 4191 already";
+    let of_y = "workloads.y.correspondent: \"correspondent\" already has a server of workload \"x\" at UDP port 4191";
     assert!(found.contains(of_y), "{found}");
 }

@@ -140,9 +140,9 @@ impl MihTransaction {
     fn request_outcome(&self, answer: MihResponse) -> ExpectedOutcome {
         let mut sum = ExpectedOutcome { success: 0.0, delay: 0.0, packets: 0.0, messages: 1.0 };
         let mut courses = BTreeMap::new();
-        let mut first = TransactionPath::default();
+        let mut first = TransactionState::default();
         let sent = first.send_request(self);
-        self.branch_path(answer, &mut courses, &mut sum, first, Some(sent), 1.0);
+        self.branch_transaction_path(answer, &mut courses, &mut sum, first, Some(sent), 1.0);
         while let Some((mut course, chance)) = courses.pop_first() {
             let (at, event) = course.pending.remove(0);
             match event {
@@ -159,22 +159,22 @@ impl MihTransaction {
                 _ => {}
             }
             let sent = course.handle_event(self, at, event);
-            self.branch_path(answer, &mut courses, &mut sum, course, sent, chance);
+            self.branch_transaction_path(answer, &mut courses, &mut sum, course, sent, chance);
         }
         ExpectedOutcome { delay: sum.delay / sum.success, ..sum }.with_defined_delay()
     }
 
     /// Splits a path into the cases of the packet that it sends: arrival and loss.
-    fn branch_path(
+    fn branch_transaction_path(
         &self,
         answer: MihResponse,
-        courses: &mut BTreeMap<TransactionPath, f64>,
+        courses: &mut BTreeMap<TransactionState, f64>,
         sum: &mut ExpectedOutcome,
-        mut course: TransactionPath,
+        mut course: TransactionState,
         sent: Option<(Duration, TransactionEvent)>,
         chance: f64,
     ) {
-        let mut put = |course: TransactionPath, chance: f64| {
+        let mut put = |course: TransactionState, chance: f64| {
             if !course.pending.is_empty() && chance > 0.0 {
                 *courses.entry(course).or_insert(0.0) += chance;
             }
@@ -182,8 +182,9 @@ impl MihTransaction {
         let Some((at, event)) = sent else { return put(course, chance) };
         let (packets, delay, lost) = match event {
             TransactionEvent::Response => {
-                let missing = self.missing_probability(answer, course.copies + 1);
-                // With a single packet, the number of copies does not matter, so paths can merge.
+                let missing = self.incomplete_response_probability(answer, course.copies + 1);
+                // If the answer is a single packet, the number of copies does not matter. Do not count them, so that
+                // paths can merge.
                 course.copies += u32::from(answer.packets > 1);
                 (answer.packets, answer.delay, missing)
             }
@@ -202,13 +203,13 @@ impl MihTransaction {
 
     /// Returns the probability that a copy of the response leaves it incomplete. `copies` counts those since the
     /// response was last complete, this copy included.
-    fn missing_probability(&self, answer: MihResponse, copies: u32) -> f64 {
+    fn incomplete_response_probability(&self, answer: MihResponse, copies: u32) -> f64 {
         let whole = |copies: u32| {
             let each = 1.0 - libm::pow(self.loss[1], f64::from(copies));
             libm::pow(each, f64::from(answer.packets))
         };
         let before = 1.0 - whole(copies - 1);
-        // Zero if the earlier copies certainly completed the response.
+        // The probability is zero if earlier copies certainly completed the response.
         if before > 0.0 { (1.0 - whole(copies)) / before } else { 0.0 }
     }
 }
@@ -250,7 +251,7 @@ enum ResponderState {
 
 /// A transaction in progress. `pending` comes first, so that paths are ordered by time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-struct TransactionPath {
+struct TransactionState {
     pending: Vec<(Duration, TransactionEvent)>,
     requester: RequesterState,
     request_acknowledged: bool,
@@ -261,7 +262,7 @@ struct TransactionPath {
     copies: u32,
 }
 
-impl TransactionPath {
+impl TransactionState {
     fn schedule_event(&mut self, at: Duration, event: TransactionEvent) {
         let place = self.pending.partition_point(|known| *known <= (at, event));
         self.pending.insert(place, (at, event));
@@ -313,7 +314,7 @@ impl TransactionPath {
                 }
                 Some((at, TransactionEvent::RequestAck))
             }
-            // A duplicate request gets the response, which also acknowledges it.
+            // The peer answers a duplicate request with the response, which also acknowledges the request.
             TransactionEvent::Request => Some((at, TransactionEvent::Response)),
             TransactionEvent::RequestAck => {
                 self.request_acknowledged = true;
@@ -352,7 +353,7 @@ mod tests {
     use super::*;
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
-    use usher_core::{ModelRng, Seed};
+    use usher_core::{Seed, SimulationRng};
 
     const fn millis(n: u64) -> Duration {
         Duration::from_millis(n)
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-    enum PlayedEvent {
+    enum SimulatedTransactionEvent {
         Request,
         RequestAck,
         Response,
@@ -384,8 +385,8 @@ mod tests {
 
     /// A transaction simulated event by event, like the standard's state machines.
     #[derive(Default)]
-    struct PlayedTransaction {
-        queue: BinaryHeap<Reverse<(u64, PlayedEvent)>>,
+    struct SimulatedTransaction {
+        queue: BinaryHeap<Reverse<(u64, SimulatedTransactionEvent)>>,
         packets: u32,
         messages: u32,
         delivered: Option<u64>,
@@ -396,16 +397,25 @@ mod tests {
         responses_left: u32,
     }
 
-    impl PlayedTransaction {
-        fn send_packet(&mut self, x: &MihTransaction, rng: &mut ModelRng, now: u64, what: PlayedEvent) {
-            let way = usize::from(matches!(what, PlayedEvent::RequestAck | PlayedEvent::Response));
+    impl SimulatedTransaction {
+        fn send_packet(
+            &mut self,
+            x: &MihTransaction,
+            rng: &mut SimulationRng,
+            now: u64,
+            what: SimulatedTransactionEvent,
+        ) {
+            let way = usize::from(matches!(
+                what,
+                SimulatedTransactionEvent::RequestAck | SimulatedTransactionEvent::Response
+            ));
             self.packets += 1;
             if !rng.sample_bool(x.loss[way]) {
                 self.queue.push(Reverse((now + x.delay[way].as_nanos(), what)));
             }
         }
 
-        fn play_transaction(x: &MihTransaction, rng: &mut ModelRng) -> Self {
+        fn simulate_transaction(x: &MihTransaction, rng: &mut SimulationRng) -> Self {
             let timeout = x.timeout.as_nanos();
             let mut p = Self {
                 messages: 1,
@@ -414,47 +424,54 @@ mod tests {
                 responses_left: x.retransmissions,
                 ..Self::default()
             };
-            p.send_packet(x, rng, 0, PlayedEvent::Request);
-            p.queue.push(Reverse((timeout, PlayedEvent::RequestTimeout)));
+            p.send_packet(x, rng, 0, SimulatedTransactionEvent::Request);
+            p.queue.push(Reverse((timeout, SimulatedTransactionEvent::RequestTimeout)));
             while let Some(Reverse((now, what))) = p.queue.pop() {
                 match what {
-                    PlayedEvent::Request if p.messages == 2 => {
-                        p.send_packet(x, rng, now, PlayedEvent::Response)
+                    SimulatedTransactionEvent::Request if p.messages == 2 => {
+                        p.send_packet(x, rng, now, SimulatedTransactionEvent::Response)
                     }
-                    PlayedEvent::Request => {
-                        p.send_packet(x, rng, now, PlayedEvent::RequestAck);
+                    SimulatedTransactionEvent::Request => {
+                        p.send_packet(x, rng, now, SimulatedTransactionEvent::RequestAck);
                         if x.message == MessageKind::Indication {
                             p.delivered.get_or_insert(now);
                         } else if p.responder.is_none() {
                             p.responder = Some(true);
-                            p.queue.push(Reverse((now + x.processing.as_nanos(), PlayedEvent::Ready)));
+                            p.queue.push(Reverse((
+                                now + x.processing.as_nanos(),
+                                SimulatedTransactionEvent::Ready,
+                            )));
                         }
                     }
-                    PlayedEvent::RequestAck => p.requester_waits = false,
-                    PlayedEvent::RequestTimeout if p.requester_waits && p.requests_left > 0 => {
+                    SimulatedTransactionEvent::RequestAck => p.requester_waits = false,
+                    SimulatedTransactionEvent::RequestTimeout if p.requester_waits && p.requests_left > 0 => {
                         p.requests_left -= 1;
-                        p.send_packet(x, rng, now, PlayedEvent::Request);
-                        p.queue.push(Reverse((now + timeout, PlayedEvent::RequestTimeout)));
+                        p.send_packet(x, rng, now, SimulatedTransactionEvent::Request);
+                        p.queue.push(Reverse((now + timeout, SimulatedTransactionEvent::RequestTimeout)));
                     }
-                    PlayedEvent::RequestTimeout => p.failed |= p.requester_waits && p.delivered.is_none(),
-                    PlayedEvent::Ready => {
+                    SimulatedTransactionEvent::RequestTimeout => {
+                        p.failed |= p.requester_waits && p.delivered.is_none()
+                    }
+                    SimulatedTransactionEvent::Ready => {
                         p.messages += 1;
-                        p.send_packet(x, rng, now, PlayedEvent::Response);
-                        p.queue.push(Reverse((now + timeout, PlayedEvent::ResponseTimeout)));
+                        p.send_packet(x, rng, now, SimulatedTransactionEvent::Response);
+                        p.queue.push(Reverse((now + timeout, SimulatedTransactionEvent::ResponseTimeout)));
                     }
-                    PlayedEvent::Response if !p.failed => {
+                    SimulatedTransactionEvent::Response if !p.failed => {
                         p.delivered.get_or_insert(now);
                         p.requester_waits = false;
-                        p.send_packet(x, rng, now, PlayedEvent::ResponseAck);
+                        p.send_packet(x, rng, now, SimulatedTransactionEvent::ResponseAck);
                     }
-                    PlayedEvent::Response => {}
-                    PlayedEvent::ResponseAck => p.responder = Some(false),
-                    PlayedEvent::ResponseTimeout if p.responder == Some(true) && p.responses_left > 0 => {
+                    SimulatedTransactionEvent::Response => {}
+                    SimulatedTransactionEvent::ResponseAck => p.responder = Some(false),
+                    SimulatedTransactionEvent::ResponseTimeout
+                        if p.responder == Some(true) && p.responses_left > 0 =>
+                    {
                         p.responses_left -= 1;
-                        p.send_packet(x, rng, now, PlayedEvent::Response);
-                        p.queue.push(Reverse((now + timeout, PlayedEvent::ResponseTimeout)));
+                        p.send_packet(x, rng, now, SimulatedTransactionEvent::Response);
+                        p.queue.push(Reverse((now + timeout, SimulatedTransactionEvent::ResponseTimeout)));
                     }
-                    PlayedEvent::ResponseTimeout => {}
+                    SimulatedTransactionEvent::ResponseTimeout => {}
                 }
             }
             p
@@ -484,10 +501,10 @@ mod tests {
                     ..test_transaction(message, true, loss, timeout)
                 };
                 let mut rng = Seed::new(7).derive_rng("play", timeout);
-                let plays: Vec<PlayedTransaction> =
-                    (0..20_000).map(|_| PlayedTransaction::play_transaction(&x, &mut rng)).collect();
+                let plays: Vec<SimulatedTransaction> =
+                    (0..20_000).map(|_| SimulatedTransaction::simulate_transaction(&x, &mut rng)).collect();
                 let expected = x.expected_outcome().unwrap();
-                let of = |f: &dyn Fn(&PlayedTransaction) -> f64| plays.iter().map(f).collect::<Vec<_>>();
+                let of = |f: &dyn Fn(&SimulatedTransaction) -> f64| plays.iter().map(f).collect::<Vec<_>>();
                 assert_mean(
                     "success",
                     expected.success,

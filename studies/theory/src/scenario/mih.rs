@@ -1,16 +1,17 @@
-//! MIH messages: the forms of `docs/mih.md` for a scenario.
+//! MIH messages: the forms of `docs/explanation/mih.md` for a scenario.
 
 use super::two_way_delay;
 use crate::mih::{
-    ExpectedOutcome, LoneSegment, MessageKind, MessageStream, MihResponse, MihTransaction, StreamMeans,
+    ExpectedOutcome, IsolatedTcpSegment, MessageKind, MessageStreamMeans, MihResponse, MihTransaction,
+    TcpMessageStream,
 };
 use std::collections::VecDeque;
 use usher_core::Duration;
 use usher_scenario::model::{
-    AckCounts, AckTimer, ArrivalSettings, Bss, ChannelDirection, IpVersion, LossFrom, MihMessage,
+    AckTimer, ArrivalSettings, Bss, ChannelDirection, DelayedAckCounting, IpVersion, LossFrom, MihMessage,
     MihWorkload, RtoMinBounds, Scenario, TransportProtocol, Workload,
 };
-use usher_sim::radio::wifi::{self, DataRate};
+use usher_sim::radio::wifi::{self, WifiDataRate};
 
 /// Octets of the MAC header, LLC and SNAP, and frame check sequence.
 const DATA_HEADER: u64 = 36;
@@ -34,7 +35,7 @@ pub(super) fn success_probability(scenario: &Scenario) -> Option<f64> {
 }
 
 pub(super) fn success_bound(scenario: &Scenario) -> Option<f64> {
-    transaction_of(scenario).filter(|(_, answer)| answer.packets == 1).map(|(x, _)| x.success_bound())
+    build_mih_transaction(scenario).filter(|(_, answer)| answer.packets == 1).map(|(x, _)| x.success_bound())
 }
 
 pub(super) fn udp_delay(scenario: &Scenario) -> Option<f64> {
@@ -48,12 +49,12 @@ pub(super) fn packet_overhead(scenario: &Scenario) -> Option<f64> {
 pub(super) fn tcp_delay(scenario: &Scenario) -> Option<f64> {
     let (mih, ways) = over_tcp(scenario)?;
     if mih.message == MihMessage::Indication {
-        return stream_means(scenario)
+        return indication_stream_means(scenario)
             .map(|m| m.delay)
             .or_else(|| lossless_stream(scenario).map(|c| c.delay));
     }
     let lone = lone_segment(scenario, &ways);
-    let [back, there] = [[1, 0], [0, 1]].map(|[a, b]| LoneSegment {
+    let [back, there] = [[1, 0], [0, 1]].map(|[a, b]| IsolatedTcpSegment {
         loss: [lone.loss[a], lone.loss[b]],
         delay: [lone.delay[a], lone.delay[b]],
         ..lone
@@ -63,17 +64,19 @@ pub(super) fn tcp_delay(scenario: &Scenario) -> Option<f64> {
 }
 
 pub(super) fn tcp_segments(scenario: &Scenario) -> Option<f64> {
-    stream_means(scenario).map(|m| m.segments).or_else(|| lossless_stream(scenario).map(|c| c.segments))
+    indication_stream_means(scenario)
+        .map(|m| m.segments)
+        .or_else(|| lossless_stream(scenario).map(|c| c.segments))
 }
 
 fn expected_outcome(scenario: &Scenario) -> Option<ExpectedOutcome> {
-    let (exchange, answer) = transaction_of(scenario)?;
+    let (exchange, answer) = build_mih_transaction(scenario)?;
     exchange.outcome_with_response(answer)
 }
 
-fn transaction_of(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> {
+fn build_mih_transaction(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> {
     let mih = mih_workload(scenario, TransportProtocol::Udp)?;
-    // The form does not cover acknowledgements that wait for their answer, or time limits that take effect.
+    // The formula does not cover acknowledgements that wait for their answer, or time limits that take effect.
     let tries = mih.timing.retransmission.get() * (u64::from(mih.timing.retransmissions) + 1);
     let longest = tries + tries + mih.processing.get() + Duration::from_secs(1);
     let plain = mih.ack_delay.get().is_zero()
@@ -82,8 +85,8 @@ fn transaction_of(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> 
         && mih.timing.response.get().is_none()
         && mih.timing.by_message.is_empty()
         && mih.timing.by_service.iter().all(|(_, change)| change.is_none());
-    // The MIH function answers a registration immediately. With an immediate user, the response may acknowledge the
-    // request.
+    // The MIH function answers a registration immediately, so it has no processing time. Such a response may
+    // acknowledge the request.
     let at_once = mih.message == MihMessage::Registration;
     let processing = if at_once { Duration::ZERO } else { mih.processing.get() };
     let sound = at_once || mih.message == MihMessage::Indication || !mih.ack || !processing.is_zero();
@@ -103,12 +106,12 @@ fn transaction_of(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> 
         timeout: mih.timing.retransmission.get(),
         retransmissions: mih.timing.retransmissions,
     };
-    Some((exchange, response_of(scenario, mih)?))
+    Some((exchange, build_mih_response(scenario, mih)?))
 }
 
 /// Returns the response: one packet, or fragments. All fragments but the last are full, and each waits for the earlier
 /// ones in the 802.11 cells.
-fn response_of(scenario: &Scenario, mih: &MihWorkload) -> Option<MihResponse> {
+fn build_mih_response(scenario: &Scenario, mih: &MihWorkload) -> Option<MihResponse> {
     let (whole, most) = (mih.response_size.unwrap_or(mih.size).bytes(), mih.max_message.bytes());
     if whole <= most {
         return Some(MihResponse { packets: 1, delay: round_trip_path(scenario, mih, whole)?.delay[1] });
@@ -119,7 +122,7 @@ fn response_of(scenario: &Scenario, mih: &MihWorkload) -> Option<MihResponse> {
     let last = MIH_HEADER + content - room * (packets - 1);
     let octets = most + header_octets(scenario, mih.transport);
     let before = scenario.bss_in_use().map(|(_, bss)| {
-        let acknowledged = SIFS + DataRate::from(bss.basic_rate).airtime(bss.preamble.into(), ACK);
+        let acknowledged = SIFS + WifiDataRate::from(bss.basic_rate).airtime(bss.preamble.into(), ACK);
         frame_duration(bss, octets) + acknowledged + mean_backoff(bss)
     });
     let longest = before.max().unwrap_or(Duration::ZERO);
@@ -135,7 +138,7 @@ fn mih_workload(scenario: &Scenario, transport: TransportProtocol) -> Option<&Mi
 }
 
 fn over_tcp(scenario: &Scenario) -> Option<(&MihWorkload, RoundTripPath)> {
-    // Other messages have their own sizes and senders.
+    // The formula does not apply to other messages, which have their own sizes and senders.
     let alike = |mih: &&MihWorkload| {
         !mih.ack
             && mih.response_size.is_none()
@@ -145,18 +148,23 @@ fn over_tcp(scenario: &Scenario) -> Option<(&MihWorkload, RoundTripPath)> {
     Some((mih, round_trip_path(scenario, mih, mih.size.bytes())?))
 }
 
-fn lone_segment(scenario: &Scenario, ways: &RoundTripPath) -> LoneSegment {
+fn lone_segment(scenario: &Scenario, ways: &RoundTripPath) -> IsolatedTcpSegment {
     let tcp = &scenario.transport.tcp;
-    LoneSegment { loss: ways.loss, delay: ways.delay, rto_min: tcp.rto_min.get(), rto_max: tcp.rto_max.get() }
+    IsolatedTcpSegment {
+        loss: ways.loss,
+        delay: ways.delay,
+        rto_min: tcp.rto_min.get(),
+        rto_max: tcp.rto_max.get(),
+    }
 }
 
 /// Returns the means of indications over TCP, if the model applies.
-fn stream_means(scenario: &Scenario) -> Option<StreamMeans> {
+fn indication_stream_means(scenario: &Scenario) -> Option<MessageStreamMeans> {
     let (mih, ways) = over_tcp(scenario)?;
     let tcp = &scenario.transport.tcp;
     let ArrivalSettings::Constant { interval, .. } = &mih.arrivals else { return None };
     let at_once = tcp.delayed_ack.get().is_none()
-        || (tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == AckCounts::Segments);
+        || (tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == DelayedAckCounting::Segments);
     let one_each = scenario.member_count(&mih.mn) == Some(1);
     let bounded = tcp.rto_min_bounds == RtoMinBounds::Timeout;
     if mih.message != MihMessage::Indication
@@ -169,7 +177,7 @@ fn stream_means(scenario: &Scenario) -> Option<StreamMeans> {
         return None;
     }
     let room = tcp.mss?.bytes() as f64 / mih.size.bytes() as f64;
-    let stream = MessageStream {
+    let stream = TcpMessageStream {
         lone_segment: lone_segment(scenario, &ways),
         every: interval.get(),
         segment_capacity: room,
@@ -178,25 +186,26 @@ fn stream_means(scenario: &Scenario) -> Option<StreamMeans> {
 }
 
 /// MIH messages over TCP without loss.
-struct LosslessStream {
+struct LosslessMihStream {
     delay: f64,
     /// Segments of both sides per MIH packet.
     segments: f64,
 }
 
-/// Returns the form without loss and with delayed acknowledgements. `docs/mih.md` derives which messages carry an
+/// Returns the form without loss and with delayed acknowledgements. `docs/explanation/mih.md` derives which messages carry an
 /// acknowledgement, and when Nagle's algorithm holds a message for one.
-fn lossless_stream(scenario: &Scenario) -> Option<LosslessStream> {
+fn lossless_stream(scenario: &Scenario) -> Option<LosslessMihStream> {
     let (mih, RoundTripPath { delay, loss }) = over_tcp(scenario)?;
     let tcp = &scenario.transport.tcp;
     let ArrivalSettings::Constant { interval, .. } = &mih.arrivals else { return None };
-    let timed =
-        tcp.delayed_ack_timer == AckTimer::FromArrival && tcp.delayed_ack_counts != AckCounts::LargestSegment;
+    let timed = tcp.delayed_ack_timer == AckTimer::FromArrival
+        && tcp.delayed_ack_counts != DelayedAckCounting::LargestSegment;
     let one_each = scenario.member_count(&mih.mn) == Some(1);
     if loss != [0.0; 2] || !timed || !one_each || tcp.timestamps {
         return None;
     }
-    let at_once = tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == AckCounts::Segments;
+    let at_once =
+        tcp.delayed_ack_segments.get() == 1 && tcp.delayed_ack_counts == DelayedAckCounting::Segments;
     let waits = tcp.delayed_ack.get().filter(|_| !at_once).map_or(Duration::ZERO, |time| time.get());
     let (every, processing) = (interval.get(), mih.processing.get());
     let [there, back] = delay;
@@ -204,11 +213,12 @@ fn lossless_stream(scenario: &Scenario) -> Option<LosslessStream> {
         let acknowledged = there + waits + round_trip_path(scenario, mih, 0)?.delay[1];
         let (cycle, every) = (acknowledged.as_secs_f64(), every.as_secs_f64());
         if cycle < every {
-            return Some(LosslessStream { delay: there.as_secs_f64(), segments: 2.0 });
+            return Some(LosslessMihStream { delay: there.as_secs_f64(), segments: 2.0 });
         }
         let room = tcp.mss?.bytes() / mih.size.bytes().max(1);
         let most = libm::floor(cycle / every) + 1.0;
-        let calm = LosslessStream { delay: there.as_secs_f64() + cycle / 2.0, segments: 2.0 * every / cycle };
+        let calm =
+            LosslessMihStream { delay: there.as_secs_f64() + cycle / 2.0, segments: 2.0 * every / cycle };
         return (tcp.nagle && most <= room as f64).then_some(calm);
     }
     let answered = there + processing + back;
@@ -217,10 +227,11 @@ fn lossless_stream(scenario: &Scenario) -> Option<LosslessStream> {
     }
     let free = every - answered;
     let alone = [processing, free].iter().filter(|until| waits < **until).count();
-    // If an acknowledgement is due at the moment when it could be carried, the order of both events decides.
+    // If an acknowledgement is due just when a segment could carry it, the order of the two events decides, so there is
+    // no result.
     let decided = waits != processing && waits != free;
     let segments = 1.0 + 0.5 * alone as f64;
-    decided.then(|| LosslessStream { delay: answered.as_secs_f64(), segments })
+    decided.then(|| LosslessMihStream { delay: answered.as_secs_f64(), segments })
 }
 
 /// Returns the path from the sender of the indication or request to its receiver and back, over the fewest hops. A link
@@ -260,10 +271,10 @@ fn header_octets(scenario: &Scenario, transport: TransportProtocol) -> u64 {
 }
 
 /// A neighbour, the delays in both directions, and the delivery probabilities, if losses are independent.
-type PathHop<'a> = (&'a str, [Duration; 2], Option<[f64; 2]>);
+type NeighbourHop<'a> = (&'a str, [Duration; 2], Option<[f64; 2]>);
 
-fn neighbour_hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<PathHop<'a>> {
-    let mut hops: Vec<PathHop<'a>> = Vec::new();
+fn neighbour_hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<NeighbourHop<'a>> {
+    let mut hops: Vec<NeighbourHop<'a>> = Vec::new();
     for (_, link) in scenario.links.iter() {
         let [a, b] = &link.between;
         let (next, first, second) = match (a == here, b == here) {
@@ -292,25 +303,25 @@ fn neighbour_hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<Pa
     hops
 }
 
-fn slot_time(bss: &Bss) -> Duration {
+fn wifi_slot_duration(bss: &Bss) -> Duration {
     wifi::SlotTime::from(bss.slot).duration()
 }
 
 /// Mean backoff of a station before its next frame: half the window.
 fn mean_backoff(bss: &Bss) -> Duration {
-    slot_time(bss) * u64::from(bss.cw_min) / 2
+    wifi_slot_duration(bss) * u64::from(bss.cw_min) / 2
 }
 
 /// Time of a packet with this number of octets in an idle cell.
 fn frame_duration(bss: &Bss, octets: u64) -> Duration {
     let octets = u32::try_from(octets + DATA_HEADER).unwrap_or(u32::MAX);
-    SIFS + slot_time(bss) * 2 + DataRate::from(bss.rate).airtime(bss.preamble.into(), octets)
+    SIFS + wifi_slot_duration(bss) * 2 + WifiDataRate::from(bss.rate).airtime(bss.preamble.into(), octets)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::closed_form_value;
-    use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
+    use usher_scenario::{ClosedFormName, PlanOverrides, Study, StudyMode};
 
     const TEXT: &str = "title = 'T'\nquestion = 'Q?'\n[run]\nduration = '9 s'\n[hosts.mn]\n[hosts.pos]\n\
         [links.l]\nbetween = ['mn', 'pos']\ndelay = '20 ms'\nloss = '30 %'\n\
@@ -319,14 +330,14 @@ mod tests {
         processing = '200 ms'\narrivals = { kind = 'constant', interval = '500 ms' }\nack = true\n";
 
     #[track_caller]
-    fn value_at(text: &str, name: ClosedForm) -> Option<f64> {
+    fn value_at(text: &str, name: ClosedFormName) -> Option<f64> {
         let study = Study::parse("t", "t.toml", text).unwrap();
         let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
         closed_form_value(name, &plan.points[0].scenario)
     }
 
     #[track_caller]
-    fn assert_close(text: &str, name: ClosedForm, expected: f64) {
+    fn assert_close(text: &str, name: ClosedFormName, expected: f64) {
         let value = value_at(text, name).unwrap();
         assert!((value - expected).abs() < 1e-9, "{name}: {value} is not {expected}");
     }
@@ -334,16 +345,16 @@ mod tests {
     #[test]
     fn over_udp() {
         let once = TEXT.replace("ack = true", "ack = false");
-        assert_close(&once, ClosedForm::MihSuccess, 0.49);
-        assert_close(&once, ClosedForm::MihSuccessBound, 0.49);
-        assert_close(&once, ClosedForm::MihDelay, 0.24);
-        assert_close(&once, ClosedForm::MihOverhead, 1.0);
-        assert_close(TEXT, ClosedForm::MihSuccessBound, 0.973 * 0.973);
-        assert!(value_at(TEXT, ClosedForm::MihSuccess).unwrap() < 0.973 * 0.973);
-        assert_close(&TEXT.replace("request", "indication"), ClosedForm::MihSuccess, 0.973);
-        assert!(value_at(TEXT, ClosedForm::MihTcpDelay).is_none());
+        assert_close(&once, ClosedFormName::MihSuccess, 0.49);
+        assert_close(&once, ClosedFormName::MihSuccessBound, 0.49);
+        assert_close(&once, ClosedFormName::MihDelay, 0.24);
+        assert_close(&once, ClosedFormName::MihOverhead, 1.0);
+        assert_close(TEXT, ClosedFormName::MihSuccessBound, 0.973 * 0.973);
+        assert!(value_at(TEXT, ClosedFormName::MihSuccess).unwrap() < 0.973 * 0.973);
+        assert_close(&TEXT.replace("request", "indication"), ClosedFormName::MihSuccess, 0.973);
+        assert!(value_at(TEXT, ClosedFormName::MihTcpDelay).is_none());
         for (from, to) in [("ack = true", "ack = true\nack_delay = '1 s'"), ("processing = '200 ms'\n", "")] {
-            assert_eq!(value_at(&TEXT.replace(from, to), ClosedForm::MihSuccess), None, "{to}");
+            assert_eq!(value_at(&TEXT.replace(from, to), ClosedFormName::MihSuccess), None, "{to}");
         }
     }
 
@@ -351,18 +362,18 @@ mod tests {
     fn over_tcp() {
         let tcp = TEXT.replace("'udp'", "'tcp'").replace("ack = true", "ack = false");
         // In each direction 20 ms, and 0.2 s for each of 0.3 / 0.7 losses.
-        assert_close(&tcp, ClosedForm::MihTcpDelay, 0.24 + 2.0 * 0.2 * 0.3 / 0.7);
+        assert_close(&tcp, ClosedFormName::MihTcpDelay, 0.24 + 2.0 * 0.2 * 0.3 / 0.7);
         assert!(
-            value_at(&tcp, ClosedForm::MihTcpSegments).is_none()
-                && value_at(&tcp, ClosedForm::MihDelay).is_none()
+            value_at(&tcp, ClosedFormName::MihTcpSegments).is_none()
+                && value_at(&tcp, ClosedFormName::MihDelay).is_none()
         );
         let indications = tcp.replace("request", "indication");
-        assert!(value_at(&indications, ClosedForm::MihTcpDelay).unwrap() > 0.02 + 0.2 * 0.3 / 0.7);
-        assert!(value_at(&indications, ClosedForm::MihTcpSegments).unwrap() > 2.0);
+        assert!(value_at(&indications, ClosedFormName::MihTcpDelay).unwrap() > 0.02 + 0.2 * 0.3 / 0.7);
+        assert!(value_at(&indications, ClosedFormName::MihTcpSegments).unwrap() > 2.0);
         for (from, to) in
             [("'200 ms'\nmss", "'1 s'\nmss"), ("delayed_ack = 'off'\n", ""), ("mss = '1280 B'\n", "")]
         {
-            assert_eq!(value_at(&indications.replace(from, to), ClosedForm::MihTcpDelay), None, "{to}");
+            assert_eq!(value_at(&indications.replace(from, to), ClosedFormName::MihTcpDelay), None, "{to}");
         }
     }
 
@@ -373,16 +384,16 @@ mod tests {
             .replace("[transport", "[hosts.ap]\n[bss.w]\naccess_point = 'ap'\nstations = 'mn'\n[transport");
         let cell = cell.replace("['mn', 'pos']", "['ap', 'pos']").replace("ack = true", "ack = false");
         let frame = 242e-6 + 264.0 * 8.0 / 11e6;
-        assert_close(&cell, ClosedForm::MihDelay, 0.24 + 2.0 * frame);
+        assert_close(&cell, ClosedFormName::MihDelay, 0.24 + 2.0 * frame);
         assert_close(
             &cell.replace("'mn'\n[transport", "'mn'\npacket_loss = '10 %'\n[transport"),
-            ClosedForm::MihSuccess,
+            ClosedFormName::MihSuccess,
             0.49 * 0.81,
         );
         assert_eq!(
             value_at(
                 &cell.replace("'mn'\n[transport", "'mn'\nframe_loss = '10 %'\n[transport"),
-                ClosedForm::MihSuccess
+                ClosedFormName::MihSuccess
             ),
             None
         );

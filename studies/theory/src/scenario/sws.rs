@@ -1,9 +1,10 @@
-//! Silly windows: the form of `docs/silly-window.md` for a scenario.
+//! Silly windows: the form of `docs/explanation/silly-window.md` for a scenario.
 
 use super::round_trip;
 use usher_config::units::{Bound, PositiveCount};
 use usher_scenario::model::{
-    AckTimer, DialogueConnection, IpVersion, NagleVariant, Scenario, TimeLaw, TransportProtocol, Workload,
+    AckTimer, DialogueConnection, IpVersion, NagleVariant, Scenario, TimeDistribution, TransportProtocol,
+    Workload,
 };
 
 /// Octets of a TCP header without options.
@@ -17,19 +18,19 @@ struct SlowApplication {
 
 impl SlowApplication {
     /// Returns the octets that it handles in a time, in the long run.
-    fn handled_octets(&self, time: f64) -> f64 {
+    fn application_octets_in_time(&self, time: f64) -> f64 {
         self.octets / self.every * time
     }
 }
 
 /// Returns the share of data in the packets with data, of both directions.
-pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
+pub(super) fn mean_data_fraction(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Dialogue(dialogue)) = scenario.sole_workload() else { return None };
     let tcp = &scenario.transport.tcp;
     let on_streams =
         (dialogue.transport, dialogue.connection) == (TransportProtocol::Tcp, DialogueConnection::Persistent);
     let [round] = dialogue.rounds.as_slice() else { return None };
-    let at_once = dialogue.turnaround == TimeLaw::default()
+    let at_once = dialogue.turnaround == TimeDistribution::default()
         && dialogue.per_host == PositiveCount::ONE
         && tcp.nagle_variant == NagleVariant::Rfc896;
     let (trip, [there, back]) = round_trip(scenario, &dialogue.clients, &dialogue.server)?;
@@ -50,13 +51,13 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
             let octets = dialogue.write_size.bytes() as f64;
             let writer = SlowApplication { octets, every: octets * 8.0 / rate.bits_per_second() as f64 };
             match tcp.nagle {
-                true => octets.max(writer.handled_octets(trip + delayed)),
+                true => octets.max(writer.application_octets_in_time(trip + delayed)),
                 false => octets,
             }
         }
         (Bound::Unlimited, Bound::Limited(rate)) => {
             let octets = tcp.read_size.map_or(full, |size| size.bytes() as f64);
-            // The simulator's readers use whole bytes per second.
+            // Round the rate down to whole bytes per second, as the simulator's readers do.
             let every = octets / (rate.bits_per_second() / 8).max(1) as f64;
             let reader = SlowApplication { octets, every };
             let buffer = tcp.receive_buffer.bytes().min(65_535) as f64;
@@ -66,7 +67,7 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
                 // arrive.
                 (false, true) if every < trip => octets * (1.0 + libm::floor(delayed / every)),
                 (false, true) => return None,
-                (false, false) if tcp.nagle => octets.max(reader.handled_octets(trip)),
+                (false, false) if tcp.nagle => octets.max(reader.application_octets_in_time(trip)),
                 (false, false) => octets,
             }
         }

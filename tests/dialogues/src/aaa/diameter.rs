@@ -9,7 +9,7 @@ use usher_core::{
     CloseReason, ConnId, Instant, Machine, MachineInput, MachineOutput, Seed, StreamEvent, StreamOp, Transmit,
 };
 use usher_diameter::ResultCode;
-use usher_diameter::accounting::{AccountingRequest, RecordType};
+use usher_diameter::accounting::{AccountingRecordType, AccountingRequest};
 use usher_diameter::avp::AvpBuf;
 use usher_diameter::codes::{self, application};
 use usher_diameter::eap::DiameterEapRequest;
@@ -66,9 +66,9 @@ pub(super) fn build_message(
     let mut eap = Vec::new();
     let mut request = if code == PacketCode::ACCOUNTING_REQUEST {
         let record_type = match attributes.get_u32(kind::ACCT_STATUS_TYPE)? {
-            1 => RecordType::Start,
-            2 => RecordType::Stop,
-            3 => RecordType::Interim,
+            1 => AccountingRecordType::Start,
+            2 => AccountingRecordType::Stop,
+            3 => AccountingRecordType::Interim,
             _ => return None,
         };
         let acr = AccountingRequest {
@@ -150,7 +150,7 @@ impl AaaTestNetwork {
     }
     /// Returns the server's id of the connection.
     pub(super) fn accepted_connection(&self) -> ConnId {
-        ConnId::accepted_at(DIAMETER_LISTENER, self.connections)
+        ConnId::nth_accepted_at_listener(DIAMETER_LISTENER, self.connections)
     }
     /// Closes the connection. The access server reconnects by itself.
     pub(super) fn disconnect_diameter(&mut self) {

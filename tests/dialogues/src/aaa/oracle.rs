@@ -63,16 +63,16 @@ impl ProofOracle {
         request: Option<(usize, &SentRequest)>,
         login: &FinishedLogin,
     ) -> Result<(), InvariantBreach> {
-        let who = String::from_utf8_lossy(login.record_name()).into_owned();
+        let who = String::from_utf8_lossy(login.user_name_for_record()).into_owned();
         let (number, sent) = request
             .ok_or_else(|| InvariantBreach(format!("{who} is let in by a request that nobody sent")))?;
-        let person = TestUser::from_name(login.record_name())
+        let person = TestUser::from_name(login.user_name_for_record())
             .ok_or_else(|| InvariantBreach(format!("{who} is nobody, and let in")))?;
         let proofs = &self.proofs[sent.dialogue];
         ensure(proofs.contains(&person), || {
             format!("{who} is let in by {:?}, where {proofs:?} proved something", login.method)
         })?;
-        self.failed.remove(&*canonical_name(login.record_name()));
+        self.failed.remove(&*canonical_name(login.user_name_for_record()));
         self.grants.insert(number, AcceptGrant { person, granted_at: now });
         Ok(())
     }

@@ -44,7 +44,7 @@ const DROPS: [&str; 16] = [
     "bad_authenticator",
     "bad_message_authenticator",
     "missing_message_authenticator",
-    "connections_spoilt",
+    "connections_malformed",
 ];
 
 impl AaaTestNetwork {
@@ -165,7 +165,7 @@ impl AaaTestNetwork {
 
     pub(super) fn toggle_store(&mut self) {
         self.store_is_away = !self.store_is_away;
-        self.service.store_mut().set_away(self.store_is_away);
+        self.service.store_mut().set_store_unavailable(self.store_is_away);
     }
 
     pub(super) fn evict_or_reload(&mut self, [who, how]: [u8; 2]) -> Result<(), InvariantBreach> {

@@ -6,8 +6,8 @@ use usher_core::{Duration, Instant, Seed};
 use usher_crypto::digest::md5;
 use usher_crypto::tls::fixtures;
 use usher_eap::method::mschapv2::MsChapV2Account;
-use usher_eap::method::ttls::TtlsProof as InnerProof;
-use usher_eap::method::{PeerOffer, gtc, md5 as eap_md5};
+use usher_eap::method::ttls::TtlsInnerCredential as InnerProof;
+use usher_eap::method::{PeerMethodFactory, gtc, md5 as eap_md5};
 use usher_eap::packet::{self, EapCode, EapType};
 use usher_eap::peer::{EapPeer, EapPeerConfig};
 use usher_radius::attribute::{AttributeList, kind};
@@ -169,13 +169,13 @@ impl LoginStation {
     }
 }
 
-fn peer_offer(method: ProofMethod, name: &[u8], password: &[u8]) -> Option<Box<dyn PeerOffer>> {
+fn peer_offer(method: ProofMethod, name: &[u8], password: &[u8]) -> Option<Box<dyn PeerMethodFactory>> {
     let peap = |inner| tunnels::peap_offer(name, inner);
     let ttls = |proof| tunnels::ttls_offer(name, proof);
-    let eap = |offer: Box<dyn PeerOffer>| InnerProof::Eap(Arc::new([offer]));
+    let eap = |offer: Box<dyn PeerMethodFactory>| InnerProof::Eap(Arc::new([offer]));
     Some(match method {
         ProofMethod::Pap | ProofMethod::Chap | ProofMethod::Address => return None,
-        ProofMethod::Md5 => Box::new(eap_md5::Md5Password::new(password)),
+        ProofMethod::Md5 => Box::new(eap_md5::EapMd5Password::new(password)),
         ProofMethod::MsChapV2 => Box::new(MsChapV2Account::new(name, password)),
         ProofMethod::Gtc => Box::new(gtc::GtcToken::new(password)),
         ProofMethod::Tls => tunnels::tls_offer(),
@@ -183,6 +183,6 @@ fn peer_offer(method: ProofMethod, name: &[u8], password: &[u8]) -> Option<Box<d
         ProofMethod::PeapGtc => peap(Box::new(gtc::GtcToken::new(password))),
         ProofMethod::TtlsPap => ttls(InnerProof::Pap(password.into())),
         ProofMethod::TtlsMsChapV2 => ttls(InnerProof::MsChapV2(password.into())),
-        ProofMethod::TtlsMd5 => ttls(eap(Box::new(eap_md5::Md5Password::new(password)))),
+        ProofMethod::TtlsMd5 => ttls(eap(Box::new(eap_md5::EapMd5Password::new(password)))),
     })
 }

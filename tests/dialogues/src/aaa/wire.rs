@@ -31,7 +31,7 @@ pub(super) const fn access_server_address(access_server: usize) -> Ipv4Addr {
 }
 
 pub(super) fn radsec_connection() -> ConnId {
-    ConnId::accepted_at(RADSEC_LISTENER, 0)
+    ConnId::nth_accepted_at_listener(RADSEC_LISTENER, 0)
 }
 
 pub(super) fn access_server_secret(access_server: usize) -> SharedSecret {

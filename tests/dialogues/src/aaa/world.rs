@@ -12,12 +12,12 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use usher_aaa::ledger::{FailureLimit, LedgerConfig};
+use usher_aaa::ledger::{LedgerConfig, LoginFailureLimit};
 use usher_aaa::service::{CertificateChecker, JobRunner};
 use usher_aaa::store::MemoryStore;
 use usher_aaa::{
-    AaaServer, AaaServerConfig, AaaServerEvent, AaaServerJob, AuthMethod, CacheConfig, CertificateVerdict,
-    IdentityKey, RADSEC_LISTENER, UserSource, radius_socket,
+    AaaServer, AaaServerConfig, AaaServerEvent, AaaServerJob, AuthMethod, CertificateVerdict, IdentityKey,
+    RADSEC_LISTENER, UserCacheConfig, UserSource, radius_socket,
 };
 use usher_core::bench::EPOCH;
 use usher_core::timer::earliest_deadline;
@@ -133,8 +133,10 @@ pub(super) struct AaaTestNetwork {
 }
 
 fn aaa_config() -> AaaServerConfig {
-    let mut config =
-        AaaServerConfig::new(UserSource::Host(CacheConfig { entries: MOST_USERS, ..CacheConfig::default() }));
+    let mut config = AaaServerConfig::new(UserSource::Host(UserCacheConfig {
+        entries: MOST_USERS,
+        ..UserCacheConfig::default()
+    }));
     let client = |n| {
         let address = IpAddr::V4(wire::access_server_address(n));
         match n {
@@ -161,9 +163,9 @@ fn aaa_config() -> AaaServerConfig {
     config
 }
 
-fn failure_limit() -> FailureLimit {
+fn failure_limit() -> LoginFailureLimit {
     let (count, within) = FAILURES;
-    FailureLimit::new(count, within, within)
+    LoginFailureLimit::new(count, within, within)
 }
 
 pub(super) fn build_server(config: &AaaServerConfig, seed: u64) -> AaaServer {
@@ -438,7 +440,7 @@ impl AaaTestNetwork {
     }
 
     fn handle_event(&mut self, event: AaaServerEvent) -> Result<(), InvariantBreach> {
-        if let Some((_, name, _)) = event.counted_failure() {
+        if let Some((_, name, _)) = event.counted_failure_identity() {
             self.oracle.record_failure(self.now, name)?;
         }
         for command in self.service.handle_event(self.now, self.now.to_wall_time(EPOCH), &event) {

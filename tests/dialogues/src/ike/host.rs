@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use usher_config::ConfigEnvironment;
 use usher_core::Seed;
-use usher_crypto::tls::{WallClock, fixtures};
+use usher_crypto::tls::{SharedWallClock, fixtures};
 use usher_eap::method::mschapv2::MsChapV2Account;
-use usher_eap::method::ttls::TtlsProof;
+use usher_eap::method::ttls::TtlsInnerCredential;
 use usher_gateway::config::{LoadedGatewayConfig, parse};
 use usher_gateway::{GatewayConfig, IkeGateway};
 use usher_ike::credentials::IkeCredentials;
@@ -81,7 +81,7 @@ struct CertificateFiles;
 impl ConfigEnvironment for CertificateFiles {
     fn read_text(&self, path: &Path) -> Result<String, String> {
         let ([server, server_key, root], [client, client_key, _]) =
-            (fixtures::server_as_pem(2), fixtures::client_as_pem(2));
+            (fixtures::server_chain_pem_texts(2), fixtures::client_chain_pem_texts(2));
         match path.to_str().unwrap_or_default() {
             "gw.pem" => Ok(server),
             "gw.key" => Ok(server_key),
@@ -218,7 +218,7 @@ pub(super) fn build_client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (IkeGat
                 ClientProof::Peap => {
                     tunnels::peap_offer(name, Box::new(MsChapV2Account::new(name, password)))
                 }
-                _ => tunnels::ttls_offer(name, TtlsProof::Pap(password.into())),
+                _ => tunnels::ttls_offer(name, TtlsInnerCredential::Pap(password.into())),
             }]);
         }
     })
@@ -232,7 +232,7 @@ thread_local! {
 fn read_config(text: &str) -> (GatewayConfig, Arc<IkeCredentials>) {
     let known = READ.with_borrow(|read| read.get(text).cloned());
     known.unwrap_or_else(|| {
-        let clock = WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
+        let clock = SharedWallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
         let loaded = parse("ike.toml", text, &CertificateFiles, &clock);
         let LoadedGatewayConfig { config, credentials, .. } =
             loaded.unwrap_or_else(|faults| panic!("{faults}\n{text}"));

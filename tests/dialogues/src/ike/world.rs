@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TransmitRecord};
 use usher_core::impair::ChannelConfig;
 use usher_core::{DatagramPath, Duration, Instant, JobRequest, Machine, MachineInput, Transmit};
 use usher_gateway::{
-    DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, NAT_SOCKET, SOCKET, SaSelection,
-    SaStatus,
+    DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, IkeSaSelector, IkeSaStatus,
+    NAT_SOCKET, SOCKET,
 };
 use usher_ike::credentials::IkeCredentials;
 
@@ -85,7 +85,7 @@ fn initiator_spi(path: &DatagramPath, octets: &[u8]) -> Option<InitiatorSpi> {
 
 impl DatagramWire {
     /// Sends a datagram. Returns the delays of its copies.
-    fn carry_datagram(&mut self, sent: &mut SentTransmit) -> Vec<Duration> {
+    fn carry_datagram(&mut self, sent: &mut TransmitRecord) -> Vec<Duration> {
         let at_once = vec![Duration::ZERO];
         let (Transmit::Datagram { path }, Some(owner)) = (sent.transmit, self.owners.get(&sent.from)) else {
             return at_once;
@@ -126,7 +126,7 @@ impl JobWorker {
             GatewayJob::Ike(what) => {
                 Some(GatewayCommand::Done(self.credentials.answer_job(&JobRequest::new(job.token, what))))
             }
-            GatewayJob::Judge(judgement) => Some(GatewayCommand::Judged(judgement.run_judgement())),
+            GatewayJob::Judge(judgement) => Some(GatewayCommand::Judged(judgement.run_eap_step())),
             GatewayJob::Lease(_) => None,
         }
     }
@@ -134,7 +134,7 @@ impl JobWorker {
 
 /// A client in a slot.
 struct ClientHost {
-    handle: HostHandle<IkeGateway>,
+    handle: NetworkHostHandle<IkeGateway>,
     plan: ClientPlan,
     helpers: Rc<RefCell<JobWorker>>,
 }
@@ -142,7 +142,7 @@ struct ClientHost {
 /// A gateway, its clients and its AAA server.
 pub(super) struct IkeTestNetwork {
     net: MachineNetwork,
-    gateway: HostHandle<ObservedMachine<IkeGateway>>,
+    gateway: NetworkHostHandle<ObservedMachine<IkeGateway>>,
     helpers: Rc<RefCell<JobWorker>>,
     aaa: AaaSite,
     hosts: Vec<ClientHost>,
@@ -172,7 +172,7 @@ fn add_host<M>(
     machine: M,
     credentials: Arc<IkeCredentials>,
     addresses: &[IpAddr],
-) -> (HostHandle<M>, Rc<RefCell<JobWorker>>)
+) -> (NetworkHostHandle<M>, Rc<RefCell<JobWorker>>)
 where
     M: Machine<Command = GatewayCommand, Event = GatewayEvent, Job = GatewayJob> + 'static,
 {
@@ -338,7 +338,7 @@ impl IkeTestNetwork {
                 .collect();
             let refuses = how & 3 == 2;
             let answers = jobs.into_iter().filter_map(|job| match refuses {
-                true => Some(job.job.refusal_command(job.token)),
+                true => Some(job.job.dropped_job_command(job.token)),
                 false => helpers.run_job(job),
             });
             answers.collect::<Vec<_>>()
@@ -350,7 +350,7 @@ impl IkeTestNetwork {
     }
 
     pub(super) fn rekey_sas(&mut self, slot: usize, [how, _]: [u8; 2]) {
-        let rekey = GatewayCommand::Rekey { token: 1, selection: SaSelection::All, children: how & 1 != 0 };
+        let rekey = GatewayCommand::Rekey { token: 1, selection: IkeSaSelector::All, children: how & 1 != 0 };
         let done = match how & 2 {
             0 => self.net.send_command(self.hosts[slot].handle, rekey),
             _ => self.net.send_command(self.gateway, rekey),
@@ -367,7 +367,7 @@ impl IkeTestNetwork {
     pub(super) fn disconnect_client(&mut self, slot: usize) {
         let _ = self.net.send_command(
             self.hosts[slot].handle,
-            GatewayCommand::Down { token: 2, selection: SaSelection::All },
+            GatewayCommand::Down { token: 2, selection: IkeSaSelector::All },
         );
     }
     pub(super) fn connect_client(&mut self, slot: usize) {
@@ -387,8 +387,8 @@ impl IkeTestNetwork {
     }
     pub(super) fn close_sessions(&mut self, [who, how]: [u8; 2]) {
         let which = match how & 3 {
-            0 => SaSelection::All,
-            _ => SaSelection::Named(TestUser::from_number(who).name().into()),
+            0 => IkeSaSelector::All,
+            _ => IkeSaSelector::Named(TestUser::from_number(who).name().into()),
         };
         let _ = self.net.send_command(self.gateway, GatewayCommand::Down { token: 3, selection: which });
     }
@@ -411,7 +411,7 @@ impl IkeTestNetwork {
     }
 
     /// Returns the gateway's IKE_SAs, by its own status.
-    fn gateway_sas(&mut self) -> Vec<SaStatus> {
+    fn gateway_sas(&mut self) -> Vec<IkeSaStatus> {
         self.run_for(Duration::ZERO);
         let _ = self.net.send_command(self.gateway, GatewayCommand::Status { token: STATUS });
         let mut sas = Vec::new();
@@ -419,7 +419,7 @@ impl IkeTestNetwork {
             match event {
                 GatewayEvent::Status { token: STATUS, status } => {
                     sas = status.sas;
-                    let whose = |sa: &SaStatus| Some((sa.session.clone(), user_named(&sa.user)?));
+                    let whose = |sa: &IkeSaStatus| Some((sa.session.clone(), user_named(&sa.user)?));
                     self.aaa.accounts.extend(sas.iter().filter_map(whose));
                 }
                 GatewayEvent::LoginFailed { .. } => self.outcome.refused += 1,
@@ -433,7 +433,7 @@ impl IkeTestNetwork {
     pub(super) fn check_invariants(&mut self) -> Result<(), InvariantBreach> {
         let sas = self.gateway_sas();
         self.net[self.gateway].take_breach()?;
-        let mut holders: BTreeMap<IpAddr, &SaStatus> = BTreeMap::new();
+        let mut holders: BTreeMap<IpAddr, &IkeSaStatus> = BTreeMap::new();
         let mut shared = BTreeSet::new();
         for sa in &sas {
             let who = user_named(&sa.user);
@@ -477,7 +477,8 @@ impl IkeTestNetwork {
             let done = gateway.work.get(label).copied().unwrap_or_default();
             ensure(done <= most, || format!("{done} units of {label}, and {most} may be"))?;
         }
-        let awaited = self.helpers.borrow().queued_jobs.iter().filter(|job| job.origin.is_awaited()).count();
+        let awaited =
+            self.helpers.borrow().queued_jobs.iter().filter(|job| job.origin.is_result_needed()).count();
         let half_open = gateway.half_open();
         ensure(awaited <= half_open, || format!("{awaited} jobs wait, of {half_open} half-open IKE_SAs"))
     }

@@ -3,7 +3,7 @@
 use crate::{OracleBelief, TestUser};
 use std::collections::{BTreeMap, BTreeSet};
 use usher_core::Duration;
-use usher_core::bench::SentTransmit;
+use usher_core::bench::TransmitRecord;
 use usher_ppp::pppoe::{MacAddress, PppoeCode, PppoeFrame, PppoeStage};
 
 const PAP: [u8; 2] = [0xc0, 0x23];
@@ -48,7 +48,7 @@ pub(super) struct EthernetWire {
 
 impl EthernetWire {
     /// Sends a frame. Returns the delays of its copies.
-    pub(super) fn carry_frame(&mut self, sent: &mut SentTransmit) -> Vec<Duration> {
+    pub(super) fn carry_frame(&mut self, sent: &mut TransmitRecord) -> Vec<Duration> {
         if sent.from == self.concentrator {
             self.confirm_session(&sent.bytes);
             return vec![Duration::ZERO];

@@ -13,29 +13,29 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use usher_concentrator::config::parse;
-use usher_concentrator::track::LogIndex;
+use usher_concentrator::track::SessionLogIndex;
 use usher_concentrator::{
     AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig, AccessConcentratorEvent,
-    DYNAMIC_SOCKET, ServiceJob, SessionEntry, SessionSelector, SessionStatus,
+    ConcentratorJob, DYNAMIC_SOCKET, PppoeSessionSelector, SessionEntry, SessionStatus,
 };
-use usher_config::NoEnvironment;
-use usher_core::bench::{EPOCH, HostHandle, MachineNetwork};
+use usher_config::EmptyConfigEnvironment;
+use usher_core::bench::{EPOCH, MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, JobRequest, MachineInput, PortId, SecureRng, Seed, WallTime};
-use usher_crypto::tls::WallClock;
-use usher_eap::method::md5::Md5Password;
+use usher_core::{Duration, JobRequest, LinkLayerPortId, MachineInput, SecureRng, Seed, WallTime};
+use usher_crypto::tls::SharedWallClock;
+use usher_eap::method::md5::EapMd5Password;
 use usher_eap::method::mschapv2::MsChapV2Account;
-use usher_eap::method::ttls::TtlsProof;
+use usher_eap::method::ttls::TtlsInnerCredential;
 use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
 use usher_ppp::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
 use usher_ppp::pppoe::{MacAddress, PppoeFrame, PppoeStage};
-use usher_ppp::{AddressFamily, LinkNetwork};
+use usher_ppp::{AddressFamily, NegotiatedAddresses};
 
 /// The number of hosts.
 pub(super) const SLOTS: usize = 4;
 pub(super) const MOST_SESSIONS: usize = 4;
 pub(super) const MOST_OUTSIDE: usize = 3;
-const PORT: PortId = PortId(0);
+const PORT: LinkLayerPortId = LinkLayerPortId(0);
 const AC: MacAddress = MacAddress([2, 0, 0, 0, 0, 0xac]);
 const CONCENTRATOR: &str = "192.0.2.1";
 
@@ -71,8 +71,8 @@ secret = "the secret of RADIUS"
 thread_local! {
     /// The parsed configuration. Parsing it again would cost more than a login.
     static CONFIG: AccessConcentratorConfig = {
-        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
-        let mut config = parse("pppoe.toml", FILE, &NoEnvironment, &clock).expect("the file is right").config;
+        let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
+        let mut config = parse("pppoe.toml", FILE, &EmptyConfigEnvironment, &clock).expect("the file is right").config;
         config.ppp.ports[0].address = AC;
         config
     };
@@ -93,7 +93,7 @@ fn seeded_rng(n: u64) -> SecureRng {
 
 /// A host in a slot.
 struct EthernetHost {
-    handle: HostHandle<PppoeClient>,
+    handle: NetworkHostHandle<PppoeClient>,
     config: ClientConfig,
     /// The session in which IPCP assigned an address, and the address.
     configured: Option<(u16, Ipv4Addr)>,
@@ -102,7 +102,7 @@ struct EthernetHost {
 /// A concentrator, its hosts and its AAA server.
 pub(super) struct PppoeTestNetwork {
     net: MachineNetwork,
-    concentrator: HostHandle<ObservedMachine<AccessConcentrator>>,
+    concentrator: NetworkHostHandle<ObservedMachine<AccessConcentrator>>,
     config: AccessConcentratorConfig,
     aaa: AaaSite,
     hosts: Vec<EthernetHost>,
@@ -137,10 +137,10 @@ fn host_config(operation: DialogueOperation) -> (TestUser, ClientConfig) {
         password: password.into(),
         protocols: vec![protocol],
         eap_methods: Arc::new([match operation.how[0] >> 6 {
-            0 => Box::new(Md5Password::new(password)),
+            0 => Box::new(EapMd5Password::new(password)),
             1 => Box::new(MsChapV2Account::new(claimed.name().as_bytes(), password)),
             2 => tunnels::peap_offer(inner, Box::new(MsChapV2Account::new(inner, password))),
-            _ => tunnels::ttls_offer(inner, TtlsProof::MsChapV2(password.into())),
+            _ => tunnels::ttls_offer(inner, TtlsInnerCredential::MsChapV2(password.into())),
         }]),
     };
     // The host's own address, or a forged one.
@@ -160,11 +160,11 @@ impl PppoeTestNetwork {
         let log = Rc::new(RefCell::new(Vec::new()));
         let keeps = log.clone();
         net.on_job(concentrator, move |JobRequest { token, job: what, .. }| match what {
-            ServiceJob::Log(record) => {
+            ConcentratorJob::Log(record) => {
                 keeps.borrow_mut().push(record.to_line());
                 Some((Duration::from_millis(4), AccessConcentratorCommand::Logged { token, is_stored: true }))
             }
-            ServiceJob::Translation(_) => None,
+            ConcentratorJob::Translation(_) => None,
         });
         let keeps = log.clone();
         net.on_event(concentrator, move |event| {
@@ -187,7 +187,7 @@ impl PppoeTestNetwork {
             hosts.push(EthernetHost { handle: at, config, configured: None });
         }
         let ends = hosts.iter().map(|host| host.handle.number).chain([concentrator.number]);
-        net.join_ports(&ends.map(|number| (number, PORT)).collect::<Vec<_>>());
+        net.join_ports_in_segment(&ends.map(|number| (number, PORT)).collect::<Vec<_>>());
         Self {
             net,
             concentrator,
@@ -323,8 +323,8 @@ impl PppoeTestNetwork {
     }
     pub(super) fn close_sessions(&mut self, [who, how]: [u8; 2]) {
         let which = match how & 3 {
-            0 => SessionSelector::All,
-            _ => SessionSelector::Named(TestUser::from_number(who).name().into()),
+            0 => PppoeSessionSelector::All,
+            _ => PppoeSessionSelector::Named(TestUser::from_number(who).name().into()),
         };
         let done = self
             .net
@@ -339,7 +339,7 @@ impl PppoeTestNetwork {
         self.net.set_silent(self.concentrator, true);
         self.run_for(Duration::from_secs(2));
         self.net.set_silent(self.concentrator, false);
-        let mut index = LogIndex::default();
+        let mut index = SessionLogIndex::default();
         self.log.borrow().iter().for_each(|line| index.read_lines(line));
         let mut config = self.config.clone();
         (config.lost, config.unacknowledged_stops) =
@@ -395,7 +395,9 @@ impl PppoeTestNetwork {
         for host in &mut self.hosts {
             for (_, event) in self.net.take_events(host.handle) {
                 match event {
-                    ClientEvent::Install { number, network: LinkNetwork::Ipv4 { local, .. }, .. } => {
+                    ClientEvent::Install {
+                        number, network: NegotiatedAddresses::Ipv4 { local, .. }, ..
+                    } => {
                         host.configured = Some((number, local));
                     }
                     ClientEvent::Remove { family: AddressFamily::Ipv4 } | ClientEvent::Ended { .. } => {

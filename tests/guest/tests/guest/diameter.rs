@@ -119,7 +119,8 @@ fn a_test_login_goes_over_an_association() {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// RFC 6733 §5.3.1: all addresses by which SCTP is spoken are told. RFC 9260 §5.1.1: as many streams as both sides allow.
+/// RFC 6733 §5.3.1: CER and CEA have all addresses of the SCTP association. RFC 9260 §5.1.1: it has as many
+/// streams as both sides allow.
 #[test]
 fn an_association_has_both_sides_streams_and_all_addresses() {
     let world = GuestTestNetwork::new(SLOW);

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use usher_core::{
-    CloseReason, CommandError, ConnId, Instant, JobRequest, ListenerId, Machine, MachineInput, MessageEvent,
-    MessageOp, NoJob, OutputOf, OutputQueue, Transmit,
+    CloseReason, CommandError, ConnId, Instant, JobRequest, ListenerId, Machine, MachineInput,
+    MachineOutputOf, MessageAssociationEvent, MessageAssociationOp, NoJob, OutputQueue, Transmit,
 };
 use usher_live::{
-    AssociationListener, Driver, DriverConfig, DriverCounters, DriverCounts, DriverRole, DriverSockets,
-    Mailbox, Shard, SystemClock, spawn_shard,
+    Driver, DriverConfig, DriverCounterSnapshot, DriverCounters, DriverRole, DriverSctpListener,
+    DriverSockets, Mailbox, Shard, SystemClock, spawn_shard,
 };
 use usher_sctp::{SctpAssociation, SctpEvent, SctpListener, SocketOptions};
 
-const OURS: ConnId = ConnId::new_opened(3);
-const FIRST: ConnId = ConnId::new_accepted(0);
+const OURS: ConnId = ConnId::nth_opened_connection(3);
+const FIRST: ConnId = ConnId::nth_accepted_connection(0);
 
 /// An event of an association, for the test.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ enum AssociationEvent {
 }
 
 /// A command for an association: an operation and its message. `None` ends the driver.
-type DriverCommand = Option<(ConnId, MessageOp, Vec<u8>)>;
+type DriverCommand = Option<(ConnId, MessageAssociationOp, Vec<u8>)>;
 
 /// Echoes each message on its stream.
 #[derive(Default)]
@@ -36,23 +36,23 @@ struct EchoMachine {
 }
 
 impl Machine for EchoMachine {
-    type Command = (ConnId, MessageOp, Vec<u8>);
+    type Command = (ConnId, MessageAssociationOp, Vec<u8>);
     type Event = (ConnId, AssociationEvent);
     type Job = NoJob;
 
     fn handle_input(&mut self, _: Instant, input: MachineInput<'_>) {
         let MachineInput::Message { assoc, event } = input else { panic!("{input:?} is of no association") };
         let heard = match event {
-            MessageEvent::Accepted { streams, .. } => AssociationEvent::Accepted(streams),
-            MessageEvent::Up { streams, .. } => AssociationEvent::Up(streams),
-            MessageEvent::Data { stream, ppid, data } => {
+            MessageAssociationEvent::Accepted { streams, .. } => AssociationEvent::Accepted(streams),
+            MessageAssociationEvent::Up { streams, .. } => AssociationEvent::Up(streams),
+            MessageAssociationEvent::Data { stream, ppid, data } => {
                 if assoc.is_accepted() {
-                    let op = MessageOp::Data { stream, ppid, unordered: false };
+                    let op = MessageAssociationOp::Data { stream, ppid, unordered: false };
                     self.outputs.push_transmit(Transmit::Message { assoc, op }, data.to_vec());
                 }
                 AssociationEvent::Data(stream, ppid, data.to_vec())
             }
-            MessageEvent::Down(reason) => AssociationEvent::Down(reason),
+            MessageAssociationEvent::Down(reason) => AssociationEvent::Down(reason),
         };
         self.outputs.push_event((assoc, heard));
     }
@@ -62,7 +62,7 @@ impl Machine for EchoMachine {
         Ok(())
     }
 
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
         self.outputs.poll(buf)
     }
 
@@ -124,16 +124,16 @@ impl LiveDriver {
         let socket =
             SctpListener::bind(&[at], &SocketOptions { streams_in: 8, ..SocketOptions::default() }).unwrap();
         let address = socket.local_address().unwrap();
-        let associations = vec![AssociationListener { id: ListenerId::from_number(0), socket }];
+        let associations = vec![DriverSctpListener { id: ListenerId::from_number(0), socket }];
         (Self::new(DriverSockets { associations, settings, ..DriverSockets::default() }), address)
     }
 
-    fn send_command(&self, conn: ConnId, op: MessageOp, data: &[u8]) {
+    fn send_command(&self, conn: ConnId, op: MessageAssociationOp, data: &[u8]) {
         assert!(self.mailbox.send(Some((conn, op, data.to_vec()))), "the driver has ended");
     }
 
     fn connect(&self, conn: ConnId, remote: SocketAddr, streams: u16) {
-        self.send_command(conn, MessageOp::Connect { local: None, remote, streams }, b"");
+        self.send_command(conn, MessageAssociationOp::Connect { local: None, remote, streams }, b"");
     }
 
     #[track_caller]
@@ -145,15 +145,15 @@ impl LiveDriver {
     }
 
     /// Stops the driver and returns its counters.
-    fn stop(self) -> DriverCounts {
+    fn stop(self) -> DriverCounterSnapshot {
         assert!(self.mailbox.send(None), "the driver has ended");
         self.shard.join().expect("no panic").expect("its sockets were taken");
         self.counters.read()
     }
 }
 
-const fn data_on_stream(stream: u16) -> MessageOp {
-    MessageOp::Data { stream, ppid: 46, unordered: false }
+const fn data_on_stream(stream: u16) -> MessageAssociationOp {
+    MessageAssociationOp::Data { stream, ppid: 46, unordered: false }
 }
 
 /// Returns the next event of a bare socket, without changes of addresses.
@@ -190,7 +190,7 @@ fn messages_go_by_their_streams_and_come_back() {
     client.send_command(OURS, data_on_stream(1), b"after");
     assert_eq!(server.receive_event(FIRST), AssociationEvent::Data(1, 46, b"after".to_vec()));
     assert_eq!(client.receive_event(OURS), AssociationEvent::Data(1, 46, b"after".to_vec()));
-    client.send_command(OURS, MessageOp::Shutdown, b"");
+    client.send_command(OURS, MessageAssociationOp::Shutdown, b"");
     assert_eq!(server.receive_event(FIRST), AssociationEvent::Down(CloseReason::Closed));
     assert_eq!(client.receive_event(OURS), AssociationEvent::Down(CloseReason::Closed));
     let (server, client) = (server.stop(), client.stop());
@@ -208,7 +208,7 @@ fn what_was_ordered_before_the_end_is_sent() {
         client.send_command(OURS, data_on_stream(0), &[n; 10_000]);
     }
     assert_eq!(client.receive_event(OURS), AssociationEvent::Up(1));
-    client.send_command(OURS, MessageOp::Shutdown, b"");
+    client.send_command(OURS, MessageAssociationOp::Shutdown, b"");
     assert_eq!(server.receive_event(FIRST), AssociationEvent::Accepted(10));
     for n in 0..200_u8 {
         assert_eq!(server.receive_event(FIRST), AssociationEvent::Data(0, 46, vec![n; 10_000]));
@@ -227,10 +227,10 @@ fn an_abort_and_a_refusal_are_told() {
         (client.receive_event(OURS), server.receive_event(FIRST)),
         (AssociationEvent::Up(1), AssociationEvent::Accepted(10))
     );
-    client.send_command(OURS, MessageOp::Abort, b"");
+    client.send_command(OURS, MessageAssociationOp::Abort, b"");
     assert_eq!(server.receive_event(FIRST), AssociationEvent::Down(CloseReason::Reset));
     server.stop();
-    let again = ConnId::new_opened(4);
+    let again = ConnId::nth_opened_connection(4);
     client.connect(again, address, 1);
     assert_eq!(client.receive_event(again), AssociationEvent::Down(CloseReason::Refused));
     let counts = client.stop();

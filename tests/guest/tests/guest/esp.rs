@@ -121,11 +121,11 @@ fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
         world.start_on(host, name, &[&usher_program(), "ike", "serve", "--config", &file], "started")
     };
     let remote = format!("remote_address = \"{}\"\non_demand = true\n", GuestHost::Aaa.address(1));
-    let kernel = "carry = \"kernel\"";
+    let kernel = "mode = \"kernel\"";
     // Proposals of the CHILD_SA, the client's data plane, and the side that rekeys.
     for (proposal, data, replaces) in [
         ("aes128gcm16-esn", kernel, (GuestHost::Aaa, "gateway")),
-        ("aes256-sha256-esn", "carry = \"tun\"\nudp_encapsulation = true", (GuestHost::Nas, "client")),
+        ("aes256-sha256-esn", "mode = \"tun\"\nudp_encapsulation = true", (GuestHost::Nas, "client")),
     ] {
         let proposals = format!("proposals = [\"{proposal}\"]\n");
         world.write_file(
@@ -194,7 +194,7 @@ fn kernel_sas_move_and_those_of_a_killed_program_are_removed() {
     let remote =
         format!("remote_address = \"{}\"\nstart = true\nretry = \"1 s\"\n", GuestHost::Aaa.address(1));
     let proposals = "proposals = [\"chacha20poly1305\"]\n";
-    let kernel = "carry = \"kernel\"\nudp_encapsulation = true";
+    let kernel = "mode = \"kernel\"\nudp_encapsulation = true";
     world.write_file(
         "gateway.toml",
         &(side_config("gateway", ("gw.test", "ini.test"), (2, 1), "", kernel) + proposals),
@@ -255,7 +255,7 @@ fn the_kernel_carries_ipv6_and_reports_an_exhausted_sa() {
         });
     };
     for encapsulated in [false, true] {
-        let data = format!("carry = \"kernel\"\nudp_encapsulation = {encapsulated}");
+        let data = format!("mode = \"kernel\"\nudp_encapsulation = {encapsulated}");
         let file = |name: &str,
                     (own, other): (&str, &str),
                     (here, there): (u8, u8),

@@ -78,7 +78,7 @@ fn freediameter_connects_logs_in_is_watched_and_leaves() {
             >= 2
     });
     assert_eq!(peer.terminate(), Some(0));
-    usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
+    usher.wait_for("a Diameter peer has disconnected peer=\"peer.example.org\"");
     assert!(count_messages(&peer.log(), "SND", "Disconnect-Peer-Request") > 0, "{}", peer.log());
     assert_eq!(usher.terminate(), Some(0));
 }

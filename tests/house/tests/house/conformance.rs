@@ -1,11 +1,12 @@
-//! The page `docs/ike-conformance.md`: which of our tests is for which of the IPv6 Ready Logo's. The tests bear the other's names.
+//! The page `docs/contribute/ike-conformance.md`: our tests for those of the IPv6 Ready Logo. Each test's
+//! comment has the Logo's names.
 
 use super::standards::{REASONS, TestIndex};
 use usher_house::{SourceFile, source_files, workspace_crates};
 
-const PAGE: &str = "docs/ike-conformance.md";
+const PAGE: &str = "docs/contribute/ike-conformance.md";
 
-/// The comment above a function.
+/// Returns the comment above a function.
 fn function_comment(text: &str, function: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let begins = |line: &&str| line.trim_start().starts_with(&format!("fn {function}("));
@@ -14,7 +15,7 @@ fn function_comment(text: &str, function: &str) -> String {
     above.take_while(|line| line.starts_with("//") || line.starts_with("#[")).collect::<Vec<_>>().join(" ")
 }
 
-/// What is wrong with the page.
+/// Returns the faults of the page.
 fn page_errors(page: &SourceFile, tests: &TestIndex, sources: &[SourceFile]) -> Vec<String> {
     let mut faults = Vec::new();
     for (number, line) in page.text.lines().enumerate().filter(|(_, line)| line.starts_with("| EN.")) {
@@ -59,7 +60,7 @@ fn tests_bear_the_names_of_the_ipv6_ready_logos() {
     assert!(rows > 30, "{rows} rows");
     let found = page_errors(page, &tests, &sources);
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
-    // A name that no test bears is found.
+    // The check finds a name that no test has.
     let text = page.text.replacen("| EN.", "| EN.X.9.9.9.9, EN.", 1);
     let wrong = SourceFile { path: page.path.clone(), text, test: page.test };
     assert_eq!(page_errors(&wrong, &tests, &sources).len(), 1);

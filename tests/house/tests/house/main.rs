@@ -2,5 +2,6 @@
 
 mod conformance;
 mod names;
+mod pages;
 mod rules;
 mod standards;

@@ -361,7 +361,7 @@ fn no_test_is_left_out() {
 /// Whether the documentation in a file has Rust in a fence.
 fn has_example(text: &str) -> bool {
     let docs = text.lines().map(str::trim).filter_map(|l| l.strip_prefix("///").or(l.strip_prefix("//!")));
-    // Of each pair of fences the first names the language.
+    // The first of each pair of fences names the language.
     let mut languages = docs.filter_map(|l| l.trim().strip_prefix("```")).step_by(2);
     languages.any(|language| !matches!(language, "text" | "toml" | "json" | "sh"))
 }
@@ -409,8 +409,43 @@ fn each_bench_says_how_it_is_used() {
     assert_no_breach(breaches);
 }
 
+/// The fault of a commit's title, if it has one.
+fn title_fault(title: &str) -> Option<&'static str> {
+    let is_room = |room: &str| {
+        room.starts_with(|c: char| c.is_ascii_lowercase())
+            && room.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || " _./,-".contains(c))
+    };
+    match title.split_once(": ") {
+        _ if title.chars().count() > 72 => Some("more than 72 characters"),
+        Some((room, what)) if is_room(room) && !what.is_empty() => None,
+        _ => Some("not of the form `room: what`"),
+    }
+}
+
+#[test]
+fn titles_of_commits_name_the_room_and_fit_a_line() {
+    // The archive of a release has no commits.
+    if !repository_root().join(".git").exists() {
+        return;
+    }
+    // The owner of a checkout may be another user than the tests'.
+    let said = Command::new("git")
+        .args(["-c", "safe.directory=*", "log", "--no-merges", "--max-count=20", "--format=%s"])
+        .current_dir(repository_root())
+        .output()
+        .expect("git runs");
+    assert!(said.status.success(), "{said:?}");
+    let titles = String::from_utf8(said.stdout).expect("titles are text");
+    assert!(titles.lines().count() > 0, "a checkout has a commit");
+    let breaches = titles.lines().filter_map(|title| Some(format!("{title}: {}", title_fault(title)?)));
+    assert_no_breach(breaches.collect());
+}
+
 #[test]
 fn the_rules_find_what_they_look_for() {
+    assert_eq!(title_fault("pppoe import: a line without a name"), None);
+    assert_eq!(title_fault("Mend the importer"), Some("not of the form `room: what`"));
+    assert_eq!(title_fault(&format!("words: {}", "x".repeat(70))), Some("more than 72 characters"));
     assert_eq!(foreign_path("see /home/someone/notes"), Some("/home/someone/notes"));
     assert!(has_example("/// ```text\n/// a\n/// ```\n/// ```\n/// let b = 1;\n/// ```\n"));
     assert!(

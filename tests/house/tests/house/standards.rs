@@ -1,16 +1,16 @@
-//! The pages `docs/standards-*.md`: what each RFC asks, and which test holds it. A page cannot name a test that is not
-//! there, nor have a requirement with neither a test nor a reason.
+//! The pages `docs/reference/standards-*.md`: the requirements of each RFC, and the tests that hold them. A
+//! page must not name a missing test. A requirement must have a test or a reason.
 
 use std::collections::BTreeMap;
 use usher_house::{SourceFile, source_files, workspace_crates};
 
-/// What a requirement's cell may begin with.
+/// The words that may begin the cell of a requirement.
 const LEVELS: [&str; 5] = ["MUST NOT: ", "SHOULD NOT: ", "MUST: ", "SHOULD: ", "MUST, SHOULD: "];
 
-/// What a reason may begin with, for a row that no test holds.
+/// The words that may begin a reason, in a row without a test.
 ///
 /// - `Not met`: it applies, and we do not do it.
-/// - `Not ours`: it is asked of somebody else (an access server, an operator), or of something that is not here.
+/// - `Not ours`: it binds another party (an access server, an operator), or a feature that is absent here.
 /// - `Untested`: we do it, and the reason says why no test could fail.
 pub(super) const REASONS: [&str; 3] = ["Not met: ", "Not ours: ", "Untested: "];
 
@@ -34,12 +34,12 @@ impl TestIndex {
         Self(all)
     }
 
-    /// What is wrong with the path of a test.
+    /// Returns the fault of the path of a test.
     fn path_error(&self, path: &str) -> Option<String> {
         self.test_file(path).err()
     }
 
-    /// In which file a test is, without `.rs`; or what is wrong with its path.
+    /// Returns a test's file without `.rs`, or the fault of its path.
     pub(super) fn test_file(&self, path: &str) -> Result<&str, String> {
         let parts: Vec<&str> = path.split("::").collect();
         let (Some(name), Some(test)) = (parts.first(), parts.last().filter(|_| parts.len() > 1)) else {
@@ -60,7 +60,7 @@ impl TestIndex {
     }
 }
 
-/// What follows `fn` where a function begins, whoever may call it.
+/// Returns the text behind `fn` if a line starts a function, of any visibility.
 fn function_signature(line: &str) -> Option<&str> {
     let visible = line.strip_prefix("pub(").and_then(|rest| rest.split_once(") ")).map(|(_, rest)| rest);
     let line = visible.unwrap_or(line);
@@ -86,7 +86,7 @@ fn tests_of(text: &str) -> Vec<&str> {
     found
 }
 
-/// What is wrong with a page.
+/// Returns the faults of a page.
 fn page_errors(page: &SourceFile, tests: &TestIndex) -> Vec<String> {
     let mut faults = Vec::new();
     let mut rows = 0;
@@ -127,8 +127,9 @@ fn what_a_standard_asks_is_held_by_a_test_or_has_a_reason() {
     let sources = source_files();
     let crates: Vec<_> = workspace_crates().into_iter().map(|m| (m.name.replace('-', "_"), m.path)).collect();
     let tests = TestIndex::from_sources(&sources, &crates);
-    let pages: Vec<&SourceFile> = sources.iter().filter(|s| s.path.starts_with("docs/standards-")).collect();
-    assert!(!pages.is_empty(), "docs/standards-*.md are not there");
+    let pages: Vec<&SourceFile> =
+        sources.iter().filter(|s| s.path.starts_with("docs/reference/standards-")).collect();
+    assert!(!pages.is_empty(), "docs/reference/standards-*.md are not there");
     let faults: Vec<String> = pages.iter().flat_map(|page| page_errors(page, &tests)).collect();
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }

@@ -88,16 +88,16 @@ fn length_argument(value: Option<&ScriptValue>) -> Result<u32, ScriptFailure> {
 }
 
 /// Returns a state's name in the sockets API.
-fn sctp_state(state: sctp::SctpState) -> &'static str {
+fn sctp_state(state: sctp::SctpAssociationState) -> &'static str {
     match state {
-        sctp::SctpState::Closed => "CLOSED",
-        sctp::SctpState::CookieWait => "COOKIE_WAIT",
-        sctp::SctpState::CookieEchoed => "COOKIE_ECHOED",
-        sctp::SctpState::Established => "ESTABLISHED",
-        sctp::SctpState::ShutdownPending => "SHUTDOWN_PENDING",
-        sctp::SctpState::ShutdownSent => "SHUTDOWN_SENT",
-        sctp::SctpState::ShutdownReceived => "SHUTDOWN_RECEIVED",
-        sctp::SctpState::ShutdownAckSent => "SHUTDOWN_ACK_SENT",
+        sctp::SctpAssociationState::Closed => "CLOSED",
+        sctp::SctpAssociationState::CookieWait => "COOKIE_WAIT",
+        sctp::SctpAssociationState::CookieEchoed => "COOKIE_ECHOED",
+        sctp::SctpAssociationState::Established => "ESTABLISHED",
+        sctp::SctpAssociationState::ShutdownPending => "SHUTDOWN_PENDING",
+        sctp::SctpAssociationState::ShutdownSent => "SHUTDOWN_SENT",
+        sctp::SctpAssociationState::ShutdownReceived => "SHUTDOWN_RECEIVED",
+        sctp::SctpAssociationState::ShutdownAckSent => "SHUTDOWN_ACK_SENT",
     }
 }
 

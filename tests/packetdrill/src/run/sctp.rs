@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use usher_core::{CloseReason, Instant};
 use usher_sim::sctp::{
-    self, InitialValues, ListenerAction, SctpAssociation, SctpConfig, SctpEvent, SctpPacket, UserMessage,
+    self, InitialAssociationValues, SctpAssociation, SctpConfig, SctpEvent, SctpListenerAction, SctpPacket,
+    UserMessage,
 };
 
 pub(super) const LOCAL_PORT: u16 = 8080;
@@ -79,10 +80,10 @@ impl SctpHost {
         self.sockets.len() - 1
     }
 
-    fn next_initial_values(&mut self) -> InitialValues {
+    fn next_initial_values(&mut self) -> InitialAssociationValues {
         self.opened += 1;
         let n = FIRST.wrapping_add(self.opened << 16);
-        InitialValues { tag: n, tsn: n ^ 0x0f0f_0000, secret: [0x3c; 32] }
+        InitialAssociationValues { tag: n, tsn: n ^ 0x0f0f_0000, secret: [0x3c; 32] }
     }
 
     pub(super) fn connect(&mut self, now: Instant, i: usize, paths: u8) {
@@ -245,15 +246,15 @@ impl SctpHost {
             return Ok(());
         }
         let Some(listener) = self.sockets.iter().position(|s| s.listening) else {
-            self.send_reply(sctp::out_of_the_blue(&packet));
+            self.send_reply(sctp::reply_out_of_the_blue(&packet));
             return Ok(());
         };
         let initial = self.next_initial_values();
         let config = self.sockets[listener].config.clone();
         let ports = (LOCAL_PORT, REMOTE_PORT);
         match sctp::handle_listener_packet(&Arc::new(config.clone()), now, initial, ports, 0, 1, packet) {
-            ListenerAction::Reply(packet) => self.send_reply(Some(packet)),
-            ListenerAction::Accept(association) => {
+            SctpListenerAction::Reply(packet) => self.send_reply(Some(packet)),
+            SctpListenerAction::Accept(association) => {
                 let mtu = config.max_packet + 20;
                 let child = self.add_socket(mtu, false);
                 self.sockets[child].config = config;
@@ -262,7 +263,7 @@ impl SctpHost {
                 self.current = Some(child);
                 self.drain_socket(now, child);
             }
-            ListenerAction::Discard => {}
+            SctpListenerAction::Discard => {}
         }
         Ok(())
     }

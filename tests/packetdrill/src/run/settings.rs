@@ -5,7 +5,8 @@
 use super::ScriptFailure;
 use usher_core::Duration;
 use usher_sim::tcp::{
-    self, AckEvery, DelayedAck, InitialWindow, RecoveryAlgorithm, StackVariants, WindowUpdate,
+    self, AckThreshold, DelayedAck, InitialWindow, LossRecoveryAlgorithm, ReceiveWindowUpdateRule,
+    TcpStackVariants,
 };
 
 /// The system's settings.
@@ -178,7 +179,11 @@ impl SystemSettings {
         tcp::TcpConfig {
             mss: self.mss(),
             default_peer_mss: self.default_mss.unwrap_or(if self.ipv6 { 1220 } else { 536 }),
-            recovery: if self.sack && options { RecoveryAlgorithm::Sack } else { RecoveryAlgorithm::NewReno },
+            recovery: if self.sack && options {
+                LossRecoveryAlgorithm::Sack
+            } else {
+                LossRecoveryAlgorithm::NewReno
+            },
             initial_window: match self.initial_window {
                 10 => InitialWindow::Rfc6928,
                 n => InitialWindow::Segments(n),
@@ -189,7 +194,7 @@ impl SystemSettings {
             nagle,
             delayed_ack: self
                 .delayed_ack
-                .then(|| DelayedAck { timeout: ms(self.delack_time), every: AckEvery::Segments(2) }),
+                .then(|| DelayedAck { timeout: ms(self.delack_time), every: AckThreshold::Segments(2) }),
             initial_rto: ms(self.rexmit_initial),
             min_rto: ms(self.rexmit_min),
             max_rto: Duration::from_secs(64),
@@ -201,8 +206,8 @@ impl SystemSettings {
             timestamps: self.timestamps && options,
             time_wait: ms(2 * self.msl),
             challenge_ack_interval: Duration::ZERO,
-            variants: StackVariants {
-                window_update: WindowUpdate::Bsd,
+            variants: TcpStackVariants {
+                window_update: ReceiveWindowUpdateRule::Bsd,
                 duplicate_sack: true,
                 strict_rst: !self.insecure_rst,
                 strict_syn: !self.insecure_syn,

@@ -304,7 +304,7 @@ impl TcpHost {
                 // The encapsulation differs from the connection's, so it does not belong to the connection.
                 if !settings.blackhole {
                     let around = HeaderSettings { udp: around.udp, ..self.sockets[i].header_settings };
-                    self.send_reply(segment.reset_for(), around);
+                    self.send_reply(segment.reset_reply(), around);
                 }
                 return Ok(());
             }
@@ -334,7 +334,7 @@ impl TcpHost {
                     .find(|s| s.has_application)
                     .map(|s| s.header_settings)
                     .unwrap_or_default();
-                self.send_reply(segment.reset_for(), HeaderSettings { udp: around.udp, ..own });
+                self.send_reply(segment.reset_reply(), HeaderSettings { udp: around.udp, ..own });
             }
         }
         Ok(())
@@ -399,7 +399,9 @@ impl TcpHost {
                 self.current = Some(i);
                 self.drain_socket(now, i);
             }
-            None if segment.flags.contains(SegmentFlags::ACK) => self.send_reply(segment.reset_for(), around),
+            None if segment.flags.contains(SegmentFlags::ACK) => {
+                self.send_reply(segment.reset_reply(), around)
+            }
             None => {}
         }
     }
@@ -433,13 +435,13 @@ impl TcpHost {
                 TcpEvent::Connected => {
                     socket.connected = true;
                     socket.deadline = None;
-                    self.fast_open.learn_from(c);
+                    self.fast_open.update_fast_open_cache(c);
                 }
                 TcpEvent::Data { .. } => {}
                 TcpEvent::PeerClosed => socket.end = true,
                 TcpEvent::Closed(reason) => {
                     if !socket.connected {
-                        self.fast_open.learn_from(c);
+                        self.fast_open.update_fast_open_cache(c);
                     }
                     socket.deadline = None;
                     socket.has_ended = true;

@@ -18,27 +18,27 @@ use std::time::Duration as Wait;
 use usher_aaa::store::{AttributeRow, RowOperator, Store, UserRows};
 use usher_access::{
     AaaConfig, AccessClient, AccessClientEvent as AccessEvent, AccessReply, AccessRequest, AccountingRecord,
-    DiameterConfig, LoginContinuation, LoginProof, NasIdentity, RecordKind,
+    AccountingRecordKind, DiameterConfig, LoginRoundState, NasIdentity, UserCredentials,
 };
 use usher_core::{Duration, Instant, ListenerId, Machine, Seed, SocketId, WallTime};
-use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::certificate::PeerCertificateCondition;
 use usher_crypto::password::argon2_hash;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, TlsCredentials, TrustRoots,
-    VersionRange, WallClock,
+    ClientConfig, KeyLog, ServerConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsServerOptions,
+    TlsVersionRange, TrustRoots,
 };
 use usher_daemon::config::load_config;
 use usher_diameter::codes::application::{ACCOUNTING, EAP, NASREQ};
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::DiameterApplication;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls};
-use usher_eap::method::{PeerOffer, md5};
+use usher_eap::method::tls::{EapTlsPeerFactory, PeerTlsBackend};
+use usher_eap::method::{PeerMethodFactory, md5};
 use usher_eap::peer::{self, EapPeer};
 use usher_live::{
-    DriverListener, DriverSockets, OutgoingSecurity, SocketOptions, TlsClient, TlsServer, bind_udp,
-    listen_tcp,
+    DriverSockets, DriverTcpListener, OutgoingConnectionSecurity, SocketOptions, TlsClient, TlsServer,
+    bind_udp, listen_tcp,
 };
-use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
+use usher_pki::{AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, KeyKind};
 use usher_radius::SharedSecret;
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::client::{
@@ -46,7 +46,7 @@ use usher_radius::client::{
 };
 use usher_radius::packet::PacketCode;
 use usher_radius::server::{self, RadiusServer};
-use usher_runner::world::{AaaServiceInputs, BoundAaaService, HostAddress, MachineEndpoint};
+use usher_runner::world::{AaaServiceInputs, HostAddress, MachineSockets, SimulatedAaaService};
 use usher_sim::{IpVersion, LinkConfig, SimulationBuilder};
 use usher_wire_tests::TempDir;
 
@@ -121,18 +121,18 @@ enum GatewayStep {
     Md5(&'static str),
     Tls,
     Pap(&'static str, &'static str),
-    Account(RecordKind),
+    Account(AccountingRecordKind),
 }
 
 const GATEWAY_STEPS: [GatewayStep; 8] = [
     GatewayStep::Md5("right"),
-    GatewayStep::Account(RecordKind::Start),
+    GatewayStep::Account(AccountingRecordKind::Start),
     GatewayStep::Md5("wrong"),
     GatewayStep::Tls,
     GatewayStep::Pap("ann", "right"),
     GatewayStep::Pap("ann", "wrong"),
     GatewayStep::Pap("eve", "right"),
-    GatewayStep::Account(RecordKind::Stop),
+    GatewayStep::Account(AccountingRecordKind::Stop),
 ];
 
 /// No reply is lost here, so no retransmission is due.
@@ -147,12 +147,12 @@ struct StationConfig {
 }
 
 impl StationConfig {
-    fn peer_offer(&self, password: Option<&str>) -> Box<dyn PeerOffer> {
+    fn peer_offer(&self, password: Option<&str>) -> Box<dyn PeerMethodFactory> {
         match password {
-            Some(password) => Box::new(md5::Md5Password::new(password.as_bytes())),
+            Some(password) => Box::new(md5::EapMd5Password::new(password.as_bytes())),
             None => {
-                let tls = PeerTls::Real(self.tls.clone(), 0);
-                Box::new(PeerMethodTls { tls, fragment: FRAGMENT })
+                let tls = PeerTlsBackend::Real(self.tls.clone(), 0);
+                Box::new(EapTlsPeerFactory { tls, fragment: FRAGMENT })
             }
         }
     }
@@ -338,11 +338,11 @@ impl GatewayScript {
             GatewayStep::Md5(password) => Some(password),
             GatewayStep::Tls => None,
             GatewayStep::Pap(name, password) => {
-                let question = AccessRequest::new(name.as_bytes(), LoginProof::Pap(password.as_bytes()));
+                let question = AccessRequest::new(name.as_bytes(), UserCredentials::Pap(password.as_bytes()));
                 return client.send_request(now, token, &question).unwrap();
             }
             GatewayStep::Account(kind) => {
-                let number = u32::from(kind == RecordKind::Stop);
+                let number = u32::from(kind == AccountingRecordKind::Stop);
                 let record =
                     AccountingRecord { name: NAME.as_bytes(), ..AccountingRecord::new(kind, "5f2b", number) };
                 return client.send_record(now, token, &record).unwrap();
@@ -351,18 +351,18 @@ impl GatewayScript {
         let (peer, packet) = self.station.start_peer(now, NAME, password, 100 + token);
         self.peer = Some(peer);
         client
-            .send_request(now, token, &AccessRequest::new(NAME.as_bytes(), LoginProof::Eap(&packet)))
+            .send_request(now, token, &AccessRequest::new(NAME.as_bytes(), UserCredentials::Eap(&packet)))
             .unwrap();
     }
 
     fn go_on(&mut self, now: Instant, client: &mut AccessClient, (token, reply): (u64, &AccessReply)) {
-        let (mut packet, mut next) = (Vec::new(), LoginContinuation::new());
+        let (mut packet, mut next) = (Vec::new(), LoginRoundState::new());
         let peer = self.peer.as_mut().expect("EAP alone has rounds");
         assert!(reply.read_eap(&mut packet));
         peer.handle_packet(now, &packet);
         assert!(peer.poll_transmit(&mut packet), "the station answers");
         reply.fill_continuation(&mut next);
-        let question = AccessRequest::new(NAME.as_bytes(), LoginProof::Eap(&packet));
+        let question = AccessRequest::new(NAME.as_bytes(), UserCredentials::Eap(&packet));
         client.send_request(now, token, &AccessRequest { continues: Some(&next), ..question }).unwrap();
     }
 }
@@ -402,7 +402,7 @@ impl HomeServerScript {
             server::ClientConfig::for_radsec(
                 any,
                 8,
-                vec![CertificateMatch::Name("aaa.example.net".to_owned())],
+                vec![PeerCertificateCondition::Name("aaa.example.net".to_owned())],
             ),
         ];
         let server = RadiusServer::new(
@@ -469,7 +469,7 @@ impl TestCertificates {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         let wall = WallTime::from_unix_secs(since.as_secs());
         let (folder, key) = (TempDir::new(), KeyKind::Rsa2048);
-        let options = InitOptions { name: "Both".into(), key, days: 30, now: wall };
+        let options = AuthorityInitOptions { name: "Both".into(), key, days: 30, now: wall };
         let mut authority = CertificateAuthority::init(&folder.path().join("pki"), &options).unwrap();
         for (name, kind, file) in [
             ("aaa.example.net", CertificateKind::Server, "server"),
@@ -515,25 +515,25 @@ impl TestCertificates {
     }
 
     fn client_config(&self, name: &str) -> ClientConfig {
-        ClientConfig::new(ClientOptions {
-            versions: VersionRange::default(),
+        ClientConfig::new(TlsClientOptions {
+            versions: TlsVersionRange::default(),
             credentials: Some(self.credentials(name)),
             roots: self.roots(),
             server_name: None,
             resumption: None,
-            clock: WallClock::from_time(self.wall),
+            clock: SharedWallClock::from_time(self.wall),
             key_log: None,
         })
         .unwrap()
     }
 
     fn home_server_config(&self) -> ServerConfig {
-        ServerConfig::new(ServerOptions {
-            versions: VersionRange::default(),
+        ServerConfig::new(TlsServerOptions {
+            versions: TlsVersionRange::default(),
             credentials: self.credentials("home"),
             client_roots: Some(self.roots()),
             resumption: None,
-            clock: WallClock::from_time(self.wall),
+            clock: SharedWallClock::from_time(self.wall),
             key_log: None,
         })
         .unwrap()
@@ -570,15 +570,19 @@ fn run_simulated(certificates: &TestCertificates, ports: &FreePorts) -> MessageT
     let users = [("bob".to_owned(), bob_rows())];
     let (seed, wall, key_log) = (Seed::new(7), certificates.wall, &KeyLog::new());
     let made = AaaServiceInputs { seed, wall, cpu: None, users: &users, key_log };
-    let bound = BoundAaaService::new(&loaded, at(aaa), &made).unwrap();
+    let bound = SimulatedAaaService::new(&loaded, at(aaa), &made).unwrap();
     let app = builder.add_application(aaa, SimulatedApp::Aaa(Box::new(bound.role)), None);
     bound.udp.into_iter().for_each(|(port, socket)| builder.bind_udp(app, socket, port).unwrap());
     bound.tcp.into_iter().for_each(|port| builder.listen_tcp(app, port).unwrap());
 
     let said = [MessageLog::default(), MessageLog::default()];
-    let mut endpoint = MachineEndpoint::new(at(home));
+    let mut endpoint = MachineSockets::new(at(home));
     let sockets = [0, 1].map(|n| endpoint.socket_number(SocketId::from_number(n)));
-    endpoint.accept_at(ports.home_tls, ListenerId::default(), Some(certificates.home_server_config()));
+    endpoint.register_listener(
+        ports.home_tls,
+        ListenerId::default(),
+        Some(certificates.home_server_config()),
+    );
     let app = builder.add_application(
         home,
         SimulatedApp::Home(Box::new(SimulatedHost { endpoint, actor: HomeServerScript::new(&said[0]) })),
@@ -591,7 +595,7 @@ fn run_simulated(certificates: &TestCertificates, ports: &FreePorts) -> MessageT
 
     let inside = |host, port, name| {
         let outgoing = BTreeMap::from([(loopback_address(AAA, port), certificates.client_config(name))]);
-        MachineEndpoint::new(at(host)).with_outgoing_tls(outgoing)
+        MachineSockets::new(at(host)).with_outgoing_tls(outgoing)
     };
     let endpoint = inside(switch, ports.radsec, "switch");
     let actor = SwitchScript::new(ports, certificates.station_config(), &said[0]);
@@ -755,7 +759,7 @@ fn on_sockets(certificates: &TestCertificates, ports: &FreePorts) -> MessageTran
 
     let (said, options) = ([MessageLog::default(), MessageLog::default()], SocketOptions::default());
     let udp = |n, port| (SocketId::from_number(n), bind_udp(loopback_address(HOME, port), &options).unwrap());
-    let listener = DriverListener {
+    let listener = DriverTcpListener {
         id: ListenerId::default(),
         socket: listen_tcp(loopback_address(HOME, ports.home_tls), &options).unwrap(),
         tls: Some(TlsServer::new(certificates.home_server_config())),
@@ -768,7 +772,7 @@ fn on_sockets(certificates: &TestCertificates, ports: &FreePorts) -> MessageTran
     let (home, to_home) = spawn_live("home", HomeServerScript::new(&said[0]), sockets);
     let inside = |name| {
         let tls = TlsClient::new(certificates.client_config(name));
-        let outgoing = move |_: SocketAddr| OutgoingSecurity::Tls(tls.clone());
+        let outgoing = move |_: SocketAddr| OutgoingConnectionSecurity::Tls(tls.clone());
         DriverSockets { outgoing: Some(Arc::new(outgoing)), ..DriverSockets::default() }
     };
     let actor = SwitchScript::new(ports, certificates.station_config(), &said[0]);

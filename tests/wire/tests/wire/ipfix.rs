@@ -1,4 +1,4 @@
-//! Messages of IPFIX, one record of each kind, as Wireshark's dissector reads them.
+//! IPFIX messages with one record of each kind, as Wireshark's dissector reads them.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use usher_core::{Instant, WallTime};
@@ -23,7 +23,7 @@ fn tshark_reads_records_of_translation_by_their_templates() {
     let mut exporter = IpfixExporter::new(ExporterConfig { domain: 7, ..ExporterConfig::default() });
     let mut messages = Vec::new();
     for (begins, event) in events.iter().flat_map(|event| [(true, event), (false, event)]) {
-        exporter.add_record(
+        exporter.add_nat_record(
             Instant::ZERO,
             wall,
             &NatRecord { occurred_at: wall, is_start: begins, event: event.clone() },
@@ -48,7 +48,7 @@ fn tshark_reads_records_of_translation_by_their_templates() {
         "cflow.user_name",
     ];
     let read = datagrams.tshark_fields(&names);
-    // Templates came twice, before all records.
+    // The exporter sends the templates twice before the records.
     assert_eq!(read.len(), 2 + 6);
     let (a, b, mac) = ("100.64.0.2", "192.0.2.1", "02:00:00:00:01:01");
     let block = |event| [event, a, b, "1024", "2047", "", "", "", mac, "ann"];

@@ -1,4 +1,4 @@
-//! MIH messages, one of each kind and of each parameter, as Wireshark's dissector reads them.
+//! MIH messages of each kind and with each parameter, as Wireshark's dissector reads them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ fn sample_threshold() -> Threshold {
     Threshold { value: 75, direction: ThresholdDirection::Below }
 }
 
-/// A parameter of each type.
+/// Returns a sample parameter of a type.
 fn sample_parameter(kind: u8) -> Tlv {
     let kind80216 = NetworkType::for_technology(LinkType::Ieee80216);
     let address: IpAddr = "192.0.2.7".parse().unwrap();
@@ -113,8 +113,8 @@ fn sample_parameter(kind: u8) -> Tlv {
             Tlv::DeviceStateList(vec![DeviceState::Info(b"laptop".to_vec()), DeviceState::Battery(80)])
         }
         kind::STATUS_REQUEST => Tlv::StatusRequest(LinkStatusRequest {
-            // The dissector reads these as if they were a response's, which goes well for this one.
-            states: LinkStates::NONE,
+            // The dissector reads these as if in a response; this value is valid there.
+            states: ReportedLinkStates::NONE,
             params: vec![LinkParamType::SIGNAL_STRENGTH],
             descriptors: LinkDescriptors::CLASSES,
         }),
@@ -161,7 +161,7 @@ fn sample_parameter(kind: u8) -> Tlv {
         kind::RESOURCE_RETENTION => Tlv::ResourceRetention(false),
         kind::QUERY_LIST => Tlv::Queries(vec![BinaryQuery {
             technologies: Some(TechnologySet::IEEE_802_16),
-            elements: Some(vec![ElementType::NETWORK_TYPE, ElementType::POA_LINK_ADDR]),
+            elements: Some(vec![InformationElementType::NETWORK_TYPE, InformationElementType::POA_LINK_ADDR]),
             ..BinaryQuery::default()
         }]),
         kind::MAX_RESPONSE_SIZE => Tlv::MaxResponseSize(1400),
@@ -203,7 +203,7 @@ fn sample_parameter(kind: u8) -> Tlv {
     }
 }
 
-/// What tshark calls an action where it does not call it as the standard does.
+/// Returns tshark's name of an action, which may differ from the standard's.
 fn tshark_name(name: &str) -> &str {
     match name {
         "MIH_Link_Up" => "MIH_Link_UP",
@@ -267,7 +267,7 @@ fn tshark_names_every_message_as_we_do_and_reads_its_header() {
     }
 }
 
-/// Parameters that the dissector misreads, and how.
+/// Parameters that the dissector misreads, with its reading.
 const MISREAD: [(u8, &str); 4] = [
     (kind::ACCESS_ROUTER, "it takes the address's first octet for its length"),
     (kind::DHCP_SERVER, "the same"),
@@ -275,7 +275,8 @@ const MISREAD: [(u8, &str); 4] = [
     (kind::EVENT_CONFIG_LIST, "it reads both lists of the choice, one after the other"),
 ];
 
-/// What tshark's fields say of the samples of [`parameter`]. Of the others it shows no field of its own, or only octets.
+/// tshark's fields for the samples of [`sample_parameter`]. For other samples tshark shows no field, or only
+/// octets.
 const READINGS: &[(u8, &[(&str, &str)])] = &[
     (kind::STATUS, &[("mih.status", "0")]),
     (kind::LINK_TYPE, &[("mih.link_type", "27")]),
@@ -399,7 +400,7 @@ fn tshark_reads_every_parameter_as_it_was_meant() {
 fn tshark_reads_padded_messages_and_fragments() {
     let (source, destination) = mihf_ids();
     let query = MihfMessage::new(MessageId::GET_INFORMATION_REQUEST, [sample_parameter(kind::QUERY_LIST)]);
-    let padded = query.padded_to(1000, &source, &destination).unwrap();
+    let padded = query.with_padding_to_length(1000, &source, &destination).unwrap();
     let whole = encode_message(&padded, HeaderFlags { ack_req: true, ..HeaderFlags::default() }, 4095);
     assert_eq!(whole.len(), 1000);
     let pieces = fragment_message(&whole, 400).unwrap();
@@ -428,7 +429,7 @@ fn tshark_reads_padded_messages_and_fragments() {
 
 #[test]
 fn tshark_reads_the_handovers_of_the_studies() {
-    // Register, the subscription where the network leads, and the messages of the flow that cross the 802.11 cell.
+    // Register, the subscription if the network leads, and the flow's messages over the 802.11 cell.
     for (study, transport, names) in [
         ("handover-mn", "UDP, 0.1 s", &["MIH_MN_HO_Candidate_Query", "MIH_MN_HO_Commit"][..]),
         ("handover-mn", "TCP, 1 s", &["MIH_MN_HO_Candidate_Query", "MIH_MN_HO_Commit"]),
@@ -471,7 +472,7 @@ fn tshark_reads_the_messages_of_the_studies() {
         ];
         let run = CapturedRun::from_founding_study(study, &set);
         run.assert_clean();
-        // At least a packet each half second, but for what shares a TCP segment.
+        // At least one packet each half second, unless messages share a TCP segment.
         assert!(run.frame_count("mih") > 60, "{study} {message} {ack}: {}", run.frame_count("mih"));
     }
 }

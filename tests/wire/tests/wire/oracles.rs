@@ -1,11 +1,11 @@
-//! Runs whose results are known by hand arithmetic or from theory.
+//! Runs with results known by hand arithmetic or from theory.
 
 use usher_core::Instant;
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 use usher_wire_tests::{CapturedPacket, CapturedRun, study_plan};
 
-/// Nanoseconds that `bytes` take on a link of `mbps` Mb/s.
+/// Returns the nanoseconds of `bytes` on a link of `mbps` Mb/s.
 fn on_link(bytes: u64, mbps: u64) -> u64 {
     bytes * 8 * 1000 / mbps
 }
@@ -31,8 +31,8 @@ fn a_dialogue_over_udp_takes_what_its_packets_take() {
     let run = CapturedRun::new(&plain_dialogue_study(
         "transport = \"udp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]\nturnaround = \"3 ms\"",
     ));
-    // Request: 200 + 8 + 20 = 228 B, 182.4 us and 1824 us; answer: 128 B, 1024 us and 102.4 us. Four times
-    // over a link: 1 + 10 + 10 + 1 ms. With the turnaround 28.1328 ms.
+    // Request: 200 + 8 + 20 = 228 B, 182.4 us and 1824 us. Answer: 128 B, 1024 us and 102.4 us. Four link
+    // delays: 1 + 10 + 10 + 1 ms. With the turnaround: 28.1328 ms.
     assert_delay(&run, 28_132_800);
     assert_eq!((run.metric("packets.access"), run.metric("packets.core")), (2.0, 2.0));
     assert_eq!(run.metric("bytes.core"), 356.0);
@@ -44,7 +44,7 @@ fn framing_takes_its_time_on_a_link() {
     let text =
         plain_dialogue_study("transport = \"udp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]");
     let text = text.replace("[links.core]", "[links.core]\nframing = \"ethernet\"");
-    // As before without the turnaround, and twice 18 B at 1 Mb/s: 288 us.
+    // As before, without the turnaround, plus twice 18 B at 1 Mb/s: 288 us.
     assert_delay(&CapturedRun::new(&text), 25_132_800 + 288_000);
 }
 
@@ -54,11 +54,11 @@ fn a_datagram_in_fragments_takes_what_its_fragments_take() {
         plain_dialogue_study("transport = \"udp\"\nrounds = [{ request = \"2000 B\", answer = \"100 B\" }]");
     let text = text.replace("[links.core]", "[links.core]\nmtu = \"576 B\"");
     let run = CapturedRun::new(&text);
-    // The router cuts it: 2008 B in pieces of at most 552 B (556 rounded down to eights), 552, 552, 552 and
-    // 352 B, with 20 B each: 2088 B, 16.704 ms. On the access link 1500 and 548 B (1480 and 528 of 2008),
-    // of which the first is cut at 552, 552 and 376, the second goes whole, once it is there. The core is
-    // busy from the arrival of the first piece on: 1500 B at 10 Mb/s and 1 ms, then 572 + 572 + 396 + 548 B
-    // at 1 Mb/s and 10 ms. The answer as before: 1024 + 102.4 us and 11 ms.
+    // The router fragments to at most 552 B (556 rounded down to eights). Cut as a whole, 2008 B would be 552,
+    // 552, 552 and 352 B, with 20 B each: 2088 B, 16.704 ms. The access link carries 1500 and 548 B (1480 and
+    // 528 of 2008). The router cuts the first at 552, 552 and 376, and forwards the second whole on arrival.
+    // The core is busy from the arrival of the first piece: 1500 B at 10 Mb/s and 1 ms, then 572 + 572 + 396 +
+    // 548 B at 1 Mb/s and 10 ms. The answer is as before: 1024 + 102.4 us and 11 ms.
     let there = on_link(1500, 10) + 1_000_000 + on_link(572 + 572 + 396 + 548, 1) + 10_000_000;
     assert_delay(&run, there + 12_126_400);
     assert_eq!(run.metric("packets.core"), 5.0);
@@ -70,10 +70,10 @@ fn a_dialogue_on_an_open_tcp_connection_takes_its_segment_times() {
     let run = CapturedRun::new(&plain_dialogue_study(
         "transport = \"tcp\"\nrounds = [{ request = \"200 B\", answer = \"100 B\" }]\nrepeat = 2",
     ));
-    // Request: 200 + 20 + 20 = 240 B, 192 us and 1920 us; answer: 140 B, 1120 us and 112 us; with 22 ms on
-    // the way 25.344 ms, twice. The answer carries the acknowledgement of the request.
+    // Request: 200 + 20 + 20 = 240 B, 192 us and 1920 us. Answer: 140 B, 1120 us and 112 us. With a delay of 22
+    // ms: 25.344 ms, twice. The answer carries the acknowledgement of the request.
     assert_delay(&run, 2 * 25_344_000);
-    // The second request acknowledges the first answer; the second answer's acknowledgement comes alone.
+    // The second request acknowledges the first answer. The second answer's acknowledgement is alone.
     assert_eq!((run.metric("packets.core"), run.metric("tcp.segments")), (5.0, 5.0));
     assert_eq!((run.metric("tcp.acks"), run.metric("tcp.retransmissions")), (1.0, 0.0));
     run.assert_clean();
@@ -86,9 +86,8 @@ fn a_dialogue_on_its_own_connection_takes_a_round_trip_more() {
     ));
     let lengths = run.tshark_fields("frame.interface_id == 0 && tcp.flags.syn == 1", &["frame.len"]);
     assert_eq!(lengths.len(), 20);
-    // With the option of the segment size a SYN is 20 + 24 = 44 B, 35.2 us and 352 us, and so is its answer,
-    // with 22 ms on the way: 22.7744 ms. The request ends the handshake, so that from then on it is as on an
-    // open connection.
+    // With the MSS option a SYN has 20 + 24 = 44 B, 35.2 us and 352 us, and so has its answer. With a delay of
+    // 22 ms: 22.7744 ms. The request ends the handshake. The rest is as on an open connection.
     assert!(lengths.iter().all(|l| l[0] == "44"), "{lengths:?}");
     let handshake = 22_000_000 + 2 * (35_200 + 352_000);
     let sizes = run.tshark_fields("tcp.stream == 0 && frame.interface_id == 0", &["frame.len"]);
@@ -97,7 +96,7 @@ fn a_dialogue_on_its_own_connection_takes_a_round_trip_more() {
     run.assert_clean();
 }
 
-/// One station, its NAS and a server two hops from it.
+/// Returns a study of one station, its NAS and a server two hops away.
 fn two_hop_study(core: &str, workload: &str) -> String {
     format!(
         r#"
@@ -146,12 +145,12 @@ fn an_authentication_over_radius_takes_what_its_packets_take() {
         packets.iter().filter(|p| p.timestamp < Instant::from_nanos(5_000_000_000)).collect();
     let on =
         |interface: u32| first.iter().filter(move |p| p.interface == interface).map(|p| p.bytes.len() as u64);
-    // Start; request and response of Identity and of MD5; Success: one after another, since each is the
-    // answer to the one before. On the wire a frame is longer by its check sequence, 4 B.
+    // Start; request and response of Identity and of MD5; Success: each answers the previous one. A frame is 4
+    // B longer on the wire, by its check sequence.
     assert_eq!((on(0).count(), on(1).count()), (6, 4));
     let access: u64 = on(0).map(|bytes| on_link(bytes + 4, 10) + 1_000_000).sum();
     let core: u64 = on(1).map(|bytes| on_link(bytes, 1) + 10_000_000 + on_link(bytes, 100) + 500_000).sum();
-    // Identities are of one length, so all authentications take the same time.
+    // All identities have the same length, so all authentications take the same time.
     assert_delay(&run, access + core);
     assert_eq!((run.metric("packets.core"), run.metric("packets.access")), (4.0, 6.0));
     let bytes: u64 = on(1).sum();
@@ -174,9 +173,9 @@ fn rfc_5080_requests_leave_at_0_2_6_and_14_s_and_end_at_30_s() {
     let requests = times(1, "radius.code == 1");
     let first = requests[0];
     let after: Vec<u64> = requests.iter().map(|at| at.duration_since(first).as_nanos()).collect();
-    // RFC 5080, 2.2.1: IRT 2 s, doubled up to MRT 16 s; MRD 30 s ends it.
+    // RFC 5080, 2.2.1: IRT 2 s, doubled up to MRT 16 s. MRD 30 s ends the retransmissions.
     assert_eq!(after, [0, 2_000_000_000, 6_000_000_000, 14_000_000_000]);
-    // The NAS tells the station, one access link away; the packet of 4 + 4 octets fills a frame of 22 B.
+    // The NAS reports the failure over one access link. The packet of 4 + 4 octets makes a frame of 22 B.
     let failure = times(0, "eap.code == 4");
     assert_eq!(failure.len(), 1);
     assert_eq!(failure[0].duration_since(first).as_nanos(), 30_000_000_000 + on_link(22 + 4, 10) + 1_000_000);
@@ -217,7 +216,7 @@ fn a_lossy_link_lets_its_share_of_messages_through() {
 fn the_mean_delay_at_a_link_is_that_of_an_m_d_1_queue() {
     let study = Study::open("dialogue-queue").unwrap();
     let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
-    // Half the width of a two-sided confidence interval at 99.9 % of eight replications, in standard errors:
+    // Half the width of a two-sided confidence interval at 99.9 % for eight replications, in standard errors:
     // Student's t with seven degrees of freedom.
     const T: f64 = 5.408;
     const N: u32 = 8;
@@ -235,7 +234,7 @@ fn the_mean_delay_at_a_link_is_that_of_an_m_d_1_queue() {
         let mean = delays.iter().sum::<f64>() / f64::from(N);
         let variance = delays.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / f64::from(N - 1);
         let half = T * (variance / f64::from(N)).sqrt();
-        // Service takes 1 ms; Pollaczek and Khinchine for constant service.
+        // Service takes 1 ms. The formula is Pollaczek and Khinchine's for constant service.
         let theory = 1e-3 * (1.0 + load / (2.0 * (1.0 - load)));
         assert!((mean - theory).abs() < half, "load {load}: {mean}, not {theory} +- {half}");
         assert!(half < 0.2 * theory, "load {load}: the interval of {half} tells little");

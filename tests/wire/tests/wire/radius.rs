@@ -1,4 +1,4 @@
-//! RADIUS with EAP-MD5 from stations to the server, as tshark and the RADIUS codec see it.
+//! RADIUS with EAP-MD5 from stations to the server, as tshark and the RADIUS codec read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use usher_radius::auth::{
@@ -7,7 +7,7 @@ use usher_radius::auth::{
 use usher_radius::packet::{PacketCode, RadiusPacket};
 use usher_wire_tests::{CapturedRun, DAMAGE, udp_datagram};
 
-/// Six stations behind a NAS; between the NAS and the server a link of these properties.
+/// Returns a study of six stations behind a NAS, with a link of these properties from the NAS to the server.
 fn radius_study(ip: &str, core: &str) -> String {
     format!(
         r#"
@@ -54,7 +54,7 @@ fn count_on_interface(run: &CapturedRun, interface: u32, filter: &str) -> usize 
     run.frame_count(&format!("frame.interface_id == {interface} && ({filter})"))
 }
 
-/// What holds of every capture: nothing is wrong in any frame, and every reply is proven.
+/// Checks a capture: tshark finds no fault in any frame, and the authenticator of every reply is valid.
 #[track_caller]
 fn assert_proven(run: &CapturedRun) {
     run.assert_clean();
@@ -78,7 +78,7 @@ fn without_loss_tshark_and_the_simulator_count_the_same() {
             "{begun} {completed} {rejected}"
         );
 
-        // Identity and challenge response, each answered: four datagrams for each authentication.
+        // Identity and challenge response, each with an answer: four datagrams per authentication.
         assert_eq!(count_on_interface(&run, 1, "radius"), 4 * begun);
         assert_eq!((run.metric("packets.core") * completed as f64).round() as usize, 4 * begun);
         assert_eq!(count_on_interface(&run, 1, "radius.code == 1"), 2 * begun);
@@ -86,12 +86,12 @@ fn without_loss_tshark_and_the_simulator_count_the_same() {
         assert_eq!(count_on_interface(&run, 1, "radius.code == 2"), completed);
         assert_eq!(count_on_interface(&run, 1, "radius.code == 3"), rejected);
         assert_eq!(count_on_interface(&run, 1, "radius.dup"), 0);
-        // Identity responses, and MD5's challenge and response; success and failure have no type.
+        // Identity responses, and MD5's challenge and response. Success and Failure have no type.
         assert_eq!(count_on_interface(&run, 1, "eap.type == 1"), begun);
         assert_eq!(count_on_interface(&run, 1, "eap.type == 4"), 2 * begun);
         assert_eq!(count_on_interface(&run, 1, "eap.code == 3"), completed);
         assert_eq!(count_on_interface(&run, 1, "eap.code == 4"), rejected);
-        // The wire has the IP version and the framing of the study.
+        // The capture has the IP version and the framing of the study.
         assert_eq!(count_on_interface(&run, 1, if ip == "v4" { "ip" } else { "ipv6" }), 4 * begun);
         assert_eq!(count_on_interface(&run, 1, "eth"), if core.is_empty() { 0 } else { 4 * begun });
     }
@@ -114,7 +114,7 @@ fn tshark_sees_the_eapol_frames_of_a_station() {
     assert_eq!(count_on_interface(&run, 0, "eap.type == 4 && eap.code == 2"), begun);
     assert_eq!(count_on_interface(&run, 0, "eap.code == 3"), completed);
     assert_eq!(count_on_interface(&run, 0, "eap.code == 4"), begun - completed);
-    // A station speaks to the group address of port access entities or to its NAS, and nobody else.
+    // A station sends only to the group address of port access entities or to its NAS.
     let strangers = "eth.dst == ff:ff:ff:ff:ff:ff || eth.src == eth.dst";
     assert_eq!(count_on_interface(&run, 0, strangers), 0);
 }
@@ -127,7 +127,7 @@ fn tshark_finds_no_fault_under_loss_duplication_and_reordering() {
         assert_proven(&run);
         let repeated = (run.metric("retransmissions") * run.metric("completed")).round() as usize;
         assert!(repeated > 5, "{repeated}");
-        // Every request that is sent again is captured where it is sent.
+        // The capture at the sender has every retransmitted request.
         let requests =
             run.tshark_fields("frame.interface_id == 1 && radius.code == 1", &["radius.authenticator"]);
         let distinct: BTreeSet<_> = requests.iter().collect();
@@ -140,9 +140,9 @@ fn tshark_flags_damaged_packets() {
     let run = CapturedRun::new(&radius_study("v4", "corrupt = \"30 %\""));
     let damaged = run.tshark_fields(DAMAGE, &["udp.checksum.status", "frame.interface_id"]);
     assert!(damaged.len() > 5, "{}", damaged.len());
-    // They are damaged on their way, so at the NAS only what comes from the server is.
+    // The link damages packets in transit, so at the NAS only those of the server are damaged.
     assert_eq!(run.frame_count(&format!("({DAMAGE}) && radius.code == 1")), 0);
-    // Every damage is found by a checksum, and nothing else is wrong.
+    // A checksum reveals each damaged packet, and tshark finds no other fault.
     assert_eq!(run.frame_count("udp.checksum.status == \"Bad\""), damaged.len());
     let distinct =
         run.tshark_fields("frame.interface_id == 1 && radius.code == 1", &["radius.authenticator"]);
@@ -151,8 +151,8 @@ fn tshark_flags_damaged_packets() {
 
 #[test]
 fn a_wrong_byte_makes_authenticators_invalid_for_tshark() {
-    // The last byte of a reply belongs to what its authenticator proves; UDP's checksum is put right by
-    // taking the difference out of the byte two places before, which is in the same column of the sum.
+    // The authenticator covers the last byte of a reply. To keep UDP's checksum valid, the byte two places
+    // before changes by the opposite amount: both are in the same column of the sum.
     let run = CapturedRun::new(&radius_study("v4", ""));
     let mut file = std::fs::read(run.capture_path()).unwrap();
     let packets = run.captured_packets();
@@ -173,7 +173,7 @@ fn every_message_and_response_authenticator_is_right() {
     let run = CapturedRun::new(&radius_study("v4", core));
     let secret = SharedSecret::new(b"usher-simulation");
     let other = SharedSecret::new(b"usher-simulatiom");
-    // Requests by client port and identifier: an identifier is used again only when its request has ended.
+    // Requests by client port and identifier. A client reuses an identifier only after the end of its request.
     let mut requests: BTreeMap<(u16, u8), [u8; 16]> = BTreeMap::new();
     let mut seen = BTreeMap::<PacketCode, u32>::new();
     let packets = run.captured_packets();

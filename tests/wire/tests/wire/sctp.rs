@@ -1,4 +1,4 @@
-//! SCTP as tshark sees it, and held against hand arithmetic, counting and TCP.
+//! SCTP as tshark reads it, compared with hand arithmetic, counts and TCP.
 
 use usher_wire_tests::{A_FEW, CapturedRun, authentication_study};
 
@@ -13,7 +13,7 @@ fn run_diameter(ip: &str, core: &str, policy: &str) -> CapturedRun {
     CapturedRun::new(&text)
 }
 
-/// The streams and U bits of the DATA chunks that carry Diameter-EAP requests.
+/// Returns the streams and U bits of the DATA chunks with Diameter-EAP requests.
 fn request_streams(run: &CapturedRun) -> Vec<(String, String)> {
     let fields = ["sctp.data_sid", "sctp.data_u_bit"];
     let rows = run.tshark_fields("diameter.cmd.code == 268 && diameter.flags.request == 1", &fields);
@@ -28,8 +28,8 @@ fn tshark_reads_diameter_over_sctp_by_every_policy() {
         run.assert_clean();
         let begun = run.metric("completed") as usize;
         assert_eq!((begun, run.metric("started") as usize), (24, 24), "{policy}");
-        // Every packet is SCTP with a checksum that tshark finds right; Diameter is known by its payload
-        // protocol identifier.
+        // Every packet is SCTP with a valid checksum. tshark recognises Diameter by its payload protocol
+        // identifier.
         assert_eq!(run.frame_count("sctp"), run.frame_count(""));
         assert_eq!(run.frame_count("sctp.checksum.status == \"Good\""), run.frame_count("sctp"));
         assert_eq!(run.frame_count("diameter && sctp.data_payload_proto_id != 46"), 0);
@@ -48,7 +48,7 @@ fn tshark_reads_diameter_over_sctp_by_every_policy() {
         let distinct: std::collections::BTreeSet<&str> = used.iter().map(|(s, _)| s.as_str()).collect();
         match policy {
             "one" => assert!(used.iter().all(|(s, u)| s == "0x0000" && u != "1" && u != "True"), "{used:?}"),
-            // A session that is alone has the first slot, and its stream, of the NAS.
+            // A lone session has the first slot of the NAS, and its stream.
             "session" => assert!(distinct.len() > 1, "{distinct:?}"),
             _ => assert!(used.iter().all(|(_, u)| u == "1" || u == "True"), "{used:?}"),
         }
@@ -75,7 +75,7 @@ fn tshark_flags_damaged_packets() {
     assert_eq!(run.frame_count("sctp.checksum.status == \"Bad\" && sctp.dstport == 3868"), 0);
 }
 
-/// Two rounds of 200 B and 100 B over an open association.
+/// Returns a study of two dialogues, of 200 B and 100 B, over an open association.
 fn sctp_dialogue_study(settings: &str) -> String {
     usher_wire_tests::dialogue_study(
         &format!("[transport.sctp]\nheartbeat = \"off\"\n{settings}"),
@@ -91,14 +91,14 @@ fn to_nanoseconds(seconds: f64) -> u64 {
 fn a_dialogue_over_sctp_takes_what_its_packets_take() {
     let run = CapturedRun::new(&sctp_dialogue_study(""));
     run.assert_clean();
-    // A request is 20 B of IP, 12 of SCTP, 16 of DATA and 200: 248 B, 198.4 us and 1984 us. Its SACK, 16 B,
-    // rides on the answer: 20 + 12 + 16 + 16 + 100 = 164 B, 1312 us and 131.2 us. With 22 ms on the way
-    // 25.6256 ms. The second request carries the first answer's SACK: 264 B, 211.2 us and 2112 us, and so
-    // 25.7664 ms.
+    // A request has 20 B of IP, 12 B of SCTP, 16 B of DATA and 200 B: 248 B, 198.4 us and 1984 us. The answer
+    // carries its SACK of 16 B: 20 + 12 + 16 + 16 + 100 = 164 B, 1312 us and 131.2 us. With a delay of 22 ms:
+    // 25.6256 ms. The second request carries the first answer's SACK: 264 B, 211.2 us and 2112 us. Its dialogue
+    // takes 25.7664 ms.
     assert_eq!((run.metric("completed"), run.metric("failures")), (10.0, 0.0));
     let usual = 25_625_600 + 25_766_400;
-    // The first data of either side is acknowledged at once: in the first dialogue SACKs of 48 B go before the first
-    // answer and the second request, as below; the second answer carries the SACK of its request.
+    // Each side acknowledges its first data at once. In the first dialogue SACKs of 48 B precede the first
+    // answer and the second request, as below. The second answer carries its request's SACK.
     let answered_at_once = 22_000_000 + 198_400 + 1_984_000 + 384_000 + 1_184_000 + 118_400;
     let behind_a_sack = 22_000_000 + 198_400 + 1_984_000 + 38_400 + (384_000 - 198_400) + 1_312_000 + 131_200;
     let first = answered_at_once + behind_a_sack;
@@ -107,7 +107,7 @@ fn a_dialogue_over_sctp_takes_what_its_packets_take() {
     {
         assert_eq!(to_nanoseconds(run.metric(metric)), expected, "{metric}");
     }
-    // The last answer's SACK comes alone, 200 ms later; in the first dialogue two more do.
+    // The last answer's SACK follows alone after 200 ms; the first dialogue has two more lone SACKs.
     assert_eq!((run.metric("packets.core"), run.metric("sctp.packets")), (5.2, 5.2));
     assert_eq!((run.metric("sctp.control"), run.metric("sctp.retransmissions")), (1.2, 0.0));
 }
@@ -116,11 +116,11 @@ fn a_dialogue_over_sctp_takes_what_its_packets_take() {
 fn without_delay_each_packet_is_acknowledged_at_once() {
     let run = CapturedRun::new(&sctp_dialogue_study("sack_delay = \"off\""));
     run.assert_clean();
-    // The SACK, 48 B, leaves before the answer of 148 B, which waits for it on each hop only where it
-    // catches up: on the slow one, 384 us; on the fast one the answer is later by 1184 us than the SACK's
-    // end. Request 2184.4 - 2 = 2182.4 us, SACK and answer 384 + 1184 us and 118.4 us, 22 ms: 25.8688 ms.
-    // The answer's SACK leaves as the second request is written, before it: 38.4 us on the fast hop; on the
-    // slow one the SACK takes 384 us, of which 198.4 us pass until the request is there: 185.6 us to wait.
+    // The SACK of 48 B leaves before the answer of 148 B. The answer waits for it only on the slow hop, 384 us;
+    // on the fast one it arrives 1184 us after the SACK's end. Request 2184.4 - 2 = 2182.4 us, SACK and answer
+    // 384 + 1184 us and 118.4 us, delay 22 ms: 25.8688 ms. The answer's SACK leaves when the application writes
+    // the second request, before it: 38.4 us on the fast hop. On the slow hop the SACK takes 384 us, and the
+    // request arrives after 198.4 us of them: it waits 185.6 us.
     let first = 22_000_000 + 198_400 + 1_984_000 + 384_000 + 1_184_000 + 118_400;
     let second = first + 38_400 + (384_000 - 198_400);
     let (got, expected) = (to_nanoseconds(run.metric("delay.mean")), first + second);
@@ -140,8 +140,8 @@ fn a_lossless_authentication_takes_the_expected_packets() {
         assert_eq!(run.metric("completed"), 16.0);
         run.metric("packets.core")
     };
-    // Two requests and two answers. TCP with immediate acknowledgements: each has its own. Delayed, each
-    // rides on what comes next, and only the last answer's comes alone; so it does in SCTP.
+    // Two requests and two answers. With immediate acknowledgements, TCP acknowledges each alone. With delayed
+    // ones, the next data carries each; only the last answer's is alone, as in SCTP.
     let at_once = "[transport.tcp]\ndelayed_ack = \"off\"";
     assert_eq!(packets(at_once, quiet), 8.0);
     assert_eq!(packets("[transport.tcp]\ndelayed_ack = \"200 ms\"", quiet), 5.0);
@@ -177,10 +177,12 @@ fn one_stream_is_close_to_tcp_under_the_same_bounds() {
         let metrics = world.run_to_end().unwrap().metrics;
         metrics.into_iter().find(|(name, _)| name == "delay.mean").unwrap().1
     };
-    // After a timeout RFC 9260, 7.2.1 has one packet in flight, and TCP a segment's worth of small ones: here both do that.
+    // After a timeout RFC 9260, 7.2.1 permits one packet in flight, and TCP one segment's size of small ones.
+    // Here both have the same.
     for (loss, most) in [("1 %", 0.15), ("5 %", 0.15)] {
         let (tcp, sctp) = (mean("tcp", loss), mean("sctp", loss));
-        // What remains: docs/sctp-and-tcp.md. A packet of one chunk has 8 B more than TCP's: 12 + 16 for 20.
+        // docs/explanation/sctp-and-tcp.md explains the rest. A packet of one chunk has 8 B more than TCP's: 12
+        // + 16, not 20.
         println!("{loss}: TCP {tcp} s, SCTP {sctp} s, ratio {}", sctp / tcp);
         assert!((sctp / tcp - 1.0).abs() < most, "{loss}: TCP {tcp} s, SCTP {sctp} s");
     }
@@ -201,15 +203,15 @@ fn an_authentication_over_diameter_takes_what_its_packets_take() {
         let frames = run.tshark_fields(filter, &["frame.number"]);
         frames.iter().map(|f| packets[f[0].parse::<usize>().unwrap() - 1].bytes.len() as u64).collect()
     };
-    // Start; request and response of Identity and of MD5; Success: each is the answer to the one before. A
-    // frame of the access link has 4 B more on the wire than in the capture.
+    // Start; request and response of Identity and of MD5; Success: each answers the previous one. A frame of
+    // the access link has 4 B more on the wire than in the capture.
     let access = lengths("frame.interface_id == 0 && eap");
-    // Diameter-EAP requests and answers, each with the SACK of the one before; the last SACK comes alone.
+    // Diameter-EAP requests and answers, each with the SACK of the previous message; the last SACK is alone.
     let core = lengths("frame.interface_id == 1 && diameter.cmd.code == 268");
     assert_eq!((access.len(), core.len()), (5, 4), "{access:?} {core:?}");
     let start = lengths("frame.interface_id == 0 && eapol.type == 1");
     assert_eq!(start.len(), 1);
-    // 10 Mb/s and 1.5 Mb/s: 800 ns and 5333 1/3 ns a byte, a packet's time rounded to a nanosecond.
+    // 10 Mb/s and 1.5 Mb/s: 800 ns and 5333 1/3 ns a byte. A packet's time is rounded to a nanosecond.
     let on_access: u64 = access.iter().chain(&start).map(|bytes| (bytes + 4) * 800).sum();
     let on_core: u64 = core.iter().map(|bytes| (bytes * 16_000 + 1) / 3 + 10_000_000).sum();
     for metric in ["delay.mean", "delay.max"] {

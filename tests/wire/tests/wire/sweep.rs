@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use usher_observe::journal::RunJournal;
-use usher_observe::{RowUnits, csv, parquet};
+use usher_observe::{ResultRowUnits, csv, parquet};
 use usher_runner::SimRunner;
 use usher_runner::sweep::{
     ReplicationOutcome, ReplicationRunner, ReplicationTask, RunError, SweepOptions, SweepPlan, SweepResults,
@@ -103,7 +103,7 @@ fn result_files(folder: &Path, results: &SweepResults) -> (String, Vec<u8>) {
     assert!(results.complete, "{:?}", results.failures);
     let (as_csv, as_parquet) = (folder.join("results.csv"), folder.join("results.parquet"));
     csv::write_csv(&as_csv, &results.rows).unwrap();
-    parquet::write_parquet(&as_parquet, &results.rows, &RowUnits::default()).unwrap();
+    parquet::write_parquet(&as_parquet, &results.rows, &ResultRowUnits::default()).unwrap();
     (std::fs::read_to_string(as_csv).unwrap(), std::fs::read(as_parquet).unwrap())
 }
 

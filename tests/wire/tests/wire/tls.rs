@@ -110,7 +110,7 @@ fn conversation_records(run: &CapturedRun) -> BTreeMap<String, Vec<TlsRecord>> {
     let packets = run.captured_packets();
     for datagram in packets.iter().filter_map(udp_datagram) {
         let packet = RadiusPacket::parse(datagram.data).unwrap();
-        let attributes = AttributeList::from_wire(packet.attribute_bytes()).unwrap();
+        let attributes = AttributeList::parse_attribute_list(packet.attribute_bytes()).unwrap();
         let from_server = datagram.from.1 == 1812;
         let client = if from_server { datagram.to.1 } else { datagram.from.1 };
         if let Some(name) = attributes.get_text(kind::USER_NAME).filter(|_| !from_server) {

@@ -12,7 +12,7 @@ use usher_core::WallTime;
 use usher_crypto::fault::{Alert, TlsFault};
 use usher_crypto::legacy::{mschap, nt_hash};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, TlsClientEngine, TlsEngine, TrustRoots, VersionRange, WallClock,
+    ClientConfig, SharedWallClock, TlsClientEngine, TlsClientOptions, TlsEngine, TlsVersionRange, TrustRoots,
 };
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::{PacketCode, RadiusPacket};
@@ -220,7 +220,7 @@ fn causes_of_packets_are_told_apart() {
     reject("name-mismatch", "User-Name is not the EAP identity", &|a| {
         a.push_eap(&eap_response(1, 1, b"bob"));
     });
-    reject("bad-eap", "the EAP packet begins no conversation", &|a| {
+    reject("bad-eap", "the EAP packet does not begin a conversation", &|a| {
         // A request instead of a response.
         a.push_eap(&[1, 1, 0, 6, MD5, 0]);
     });
@@ -242,7 +242,7 @@ fn causes_of_packets_are_told_apart() {
         device.line.send(&request);
     });
     // The device reports a failure after the server's success (draft-kamath-pppext-eap-mschapv2 §2).
-    s.expect_cause("reject", "method-rules", "the device breaks the rules of its method", || {
+    s.expect_cause("reject", "method-rules", "the device breaks the protocol of its method", || {
         let mut device = TestDevice::new(&s, "ann");
         let (_, request) = device.send_identity();
         assert_eq!(request[4..6], [MSCHAPV2, 1], "the server begins MSCHAPv2");
@@ -255,7 +255,7 @@ fn causes_of_packets_are_told_apart() {
         assert_eq!(device.send_eap(&eap_response(success[1], MSCHAPV2, &[4])).0, PacketCode::ACCESS_REJECT);
     });
     // One thread compares slow hashes, and few logins of one name may wait.
-    s.expect_cause("none", "busy", "too much else waits", || {
+    s.expect_cause("none", "busy", "the server is overloaded", || {
         let mut device = TestDevice::new(&s, "hashed");
         for _ in 0..60 {
             let request = device.build_request(|a| {
@@ -272,12 +272,12 @@ fn causes_of_packets_are_told_apart() {
 fn causes_of_time_are_told_apart() {
     let more = format!("[users]\nstore = \"memory\"\n{}", user_tables(&["ann"]));
     let s = TraceFixture::start_with("session_timeout = \"1 s\"\n", &more);
-    s.expect_cause("none", "gave-up", "the device did not go on", || {
+    s.expect_cause("none", "device-silent", "the device did not continue the login", || {
         assert_eq!(TestDevice::new(&s, "ann").send_identity().0, PacketCode::ACCESS_CHALLENGE);
     });
     assert_eq!(s.daemon.terminate(), Some(0));
     let s = TraceFixture::start_with("login_timeout = \"1 s\"\n", &more);
-    s.expect_cause("none", "too-slow", "the login took too long in all", || {
+    s.expect_cause("none", "too-slow", "the login took too long in total", || {
         let mut device = TestDevice::new(&s, "ann");
         let (_, request) = device.send_identity();
         std::thread::sleep(Duration::from_millis(1200));
@@ -290,7 +290,7 @@ fn causes_of_time_are_told_apart() {
 }
 
 fn fault_text(fault: TlsFault) -> String {
-    fault.describe_for("the device").to_string()
+    fault.describe_with_peer_name("the device").to_string()
 }
 
 /// Returns the text of a TLS cause.
@@ -302,13 +302,13 @@ fn cause_text(cause: &str) -> String {
 fn config_without_certificate(pki: &TestPki) -> ClientConfig {
     let roots =
         TrustRoots::from_pem(&std::fs::read(pki.authority_folder("pki").join("ca.crt")).unwrap()).unwrap();
-    ClientConfig::new(ClientOptions {
-        versions: VersionRange::default(),
+    ClientConfig::new(TlsClientOptions {
+        versions: TlsVersionRange::default(),
         credentials: None,
         roots,
         server_name: None,
         resumption: None,
-        clock: WallClock::from_time(WallTime::from_unix_secs(now())),
+        clock: SharedWallClock::from_time(WallTime::from_unix_secs(now())),
         key_log: None,
     })
     .unwrap()
@@ -355,14 +355,9 @@ fn causes_of_tls_are_told_apart() {
     s.expect_cause("reject", "no-inner-method", "no method in common inside the tunnel", || {
         peap("phase2=\"auth=OTP\"");
     });
-    s.expect_cause(
-        "reject",
-        "cryptobinding",
-        "the ends of the tunnel are not bound to the same keys",
-        || {
-            peap("phase1=\"crypto_binding=0\"\nphase2=\"auth=MSCHAPV2\"");
-        },
-    );
+    s.expect_cause("reject", "cryptobinding", "the ends of the tunnel have different keys", || {
+        peap("phase1=\"crypto_binding=0\"\nphase2=\"auth=MSCHAPV2\"");
+    });
     assert_eq!(s.daemon.terminate(), Some(0));
 }
 
@@ -409,8 +404,8 @@ fn causes_of_unusual_certificates_are_told_apart() {
     let url = start_publisher(&Arc::new(Mutex::new(Some(b"yes".to_vec()))), "ocsp");
     let more = format!("ocsp = \"hard\"\nocsp_url = \"{url}\"");
     let s = TraceFixture::start(&(pki.tls_section("server", &more) + &everybody));
-    let unbelievable = "what the OCSP responder says of the device's certificate cannot be believed";
-    s.expect_reject("ocsp-unbelievable", unbelievable, "ann", &as_arguments(&by("ann")));
+    let unbelievable = "the OCSP response about the device's certificate is invalid";
+    s.expect_reject("ocsp-invalid", unbelievable, "ann", &as_arguments(&by("ann")));
     assert_eq!(s.daemon.terminate(), Some(0));
 }
 
@@ -418,7 +413,7 @@ fn causes_of_unusual_certificates_are_told_apart() {
 fn names_that_no_user_can_have_are_turned_away() {
     let s = TraceFixture::start(&format!("[users]\nstore = \"sqlite\"\n{}", user_tables(&["ann"])));
     for name in [&b"ann\0"[..], b"\xff\xfe", b"an\xc3"] {
-        s.expect_cause("reject", "unstorable-name", "the name is none that a user can have", || {
+        s.expect_cause("reject", "unstorable-name", "the name is not UTF-8", || {
             let mut attributes = AttributeList::new();
             attributes.push_bytes(kind::USER_NAME, name).unwrap();
             attributes.push_user_password(b"right").unwrap();

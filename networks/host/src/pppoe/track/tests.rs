@@ -35,14 +35,14 @@ fn test_folder(name: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     folder
 }
-fn holder_names(tracked: &TrackingSource, last: u8, secs: u64) -> Vec<String> {
+fn holder_names(tracked: &SessionLogSettings, last: u8, secs: u64) -> Vec<String> {
     let at = Some(WallTime::from_unix_secs(DAY + secs).to_string());
     let asking =
         AddressQuery { address: IpAddr::from([10, 0, 0, last]), port: None, at, by: "test".to_owned() };
     query_log_files(tracked, &asking).unwrap().found.into_iter().map(|one| one.user).collect()
 }
 /// Returns a log whose writer is on an old day.
-fn on_its_day(log: &TrackLog) {
+fn on_its_day(log: &SharedSessionLog) {
     let mut writer = log.lock_writer();
     let first = utc_day(WallTime::from_unix_secs(DAY));
     let file = writer.files.open_day(&first).unwrap();
@@ -53,9 +53,9 @@ fn on_its_day(log: &TrackLog) {
 #[test]
 fn each_day_has_its_file_and_the_old_ones_go() {
     let folder = test_folder("days");
-    let table = TrackingTable { folder: folder.clone(), keep_days: 2, ..TrackingTable::default() };
-    let (log, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
-    assert_eq!(left, EarlierSessions::default());
+    let table = SessionLogTable { folder: folder.clone(), keep_days: 2, ..SessionLogTable::default() };
+    let (log, left) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
+    assert_eq!(left, SessionsWithoutStop::default());
     on_its_day(&log);
     let tracked = (PathBuf::new(), table.clone());
     log.write_durably(&begin_record(10, "1", "ann", 2)).unwrap();
@@ -65,7 +65,7 @@ fn each_day_has_its_file_and_the_old_ones_go() {
         log.write_record(&begin_record(n * SECONDS_OF_A_DAY + 5, &format!("x{n}"), "eve", 9)).unwrap();
     }
     assert_eq!(
-        DailyFiles::new(&folder, KIND).existing_days().unwrap().len(),
+        DailyLogFiles::new(&folder, KIND).existing_days().unwrap().len(),
         3,
         "that of the first day is deleted"
     );
@@ -75,8 +75,8 @@ fn each_day_has_its_file_and_the_old_ones_go() {
     let at = Some(WallTime::from_unix_secs(DAY + 20).to_string());
     let asking = AddressQuery { address: IpAddr::from([10, 0, 0, 3]), port: None, at, by: "test".to_owned() };
     let gone = query_log_files(&tracked, &asking).unwrap_err().to_string();
-    assert!(gone.contains("what was before is not kept"), "{gone}");
-    let audit = DailyFiles::new(&folder, "audit").day_path(&utc_day(wall_time()));
+    assert!(gone.contains("it has no earlier sessions"), "{gone}");
+    let audit = DailyLogFiles::new(&folder, "audit").day_path(&utc_day(wall_time()));
     let text = fs::read_to_string(&audit).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.contains("\"by\":\"test") && text.contains("\"answer\":\"ann\""), "{text}");
@@ -89,16 +89,16 @@ fn each_day_has_its_file_and_the_old_ones_go() {
 #[test]
 fn what_a_concentrator_has_left_is_told_to_the_next() {
     let folder = test_folder("left");
-    let table = TrackingTable { folder: folder.clone(), keep_days: 0, ..TrackingTable::default() };
-    let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
+    let table = SessionLogTable { folder: folder.clone(), keep_days: 0, ..SessionLogTable::default() };
+    let (log, _) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
     on_its_day(&log);
     log.write_durably(&begin_record(10, "1", "ann", 2)).unwrap();
     log.write_durably(&begin_record(20, "2", "bob", 3)).unwrap();
     log.write_record(&end_record(30, "2")).unwrap();
     // A power loss has torn the last line.
     let first = utc_day(WallTime::from_unix_secs(DAY));
-    DailyFiles::new(&folder, KIND).open_day(&first).unwrap().write_all(b"{\"event\":\"beg").unwrap();
-    let (log, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
+    DailyLogFiles::new(&folder, KIND).open_day(&first).unwrap().write_all(b"{\"event\":\"beg").unwrap();
+    let (log, left) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
     assert_eq!(left.lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
     log.write_record(&SessionLogRecord::service_started(wall_time())).unwrap();
     let tracked = (PathBuf::new(), table);
@@ -109,7 +109,7 @@ fn what_a_concentrator_has_left_is_told_to_the_next() {
 #[test]
 fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
     let folder = test_folder("stops");
-    let table = TrackingTable { folder: folder.clone(), keep_days: 0, ..TrackingTable::default() };
+    let table = SessionLogTable { folder: folder.clone(), keep_days: 0, ..SessionLogTable::default() };
     let now = wall_time().unix_secs();
     let at = |ago: u64| WallTime::from_unix_secs(now - ago);
     let begins = |ago, session| match begin_record(0, session, "ann", 2) {
@@ -128,7 +128,7 @@ fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
         }
     };
     fs::create_dir_all(&folder).unwrap();
-    let files = DailyFiles::new(&folder, KIND);
+    let files = DailyLogFiles::new(&folder, KIND);
     let write = |ago, records: &[SessionLogRecord]| {
         let lines: String = records.iter().map(SessionLogRecord::to_line).collect();
         files.open_day(&utc_day(at(ago))).unwrap().write_all(lines.as_bytes()).unwrap();
@@ -141,10 +141,10 @@ fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
         SessionLogRecord::StopAcknowledged { acknowledged_at: at(20_000), session: "3".to_owned() };
     write(20_000, &[begins(300_000, "4"), acknowledged]);
     let since = Some(at(86_400));
-    let owed = |left: &EarlierSessions| {
+    let owed = |left: &SessionsWithoutStop| {
         left.unacknowledged_stops.iter().map(|owed| owed.end.session.clone()).collect::<Vec<_>>()
     };
-    let (log, left) = TrackLog::open(Path::new(""), &table, since).unwrap();
+    let (log, left) = SharedSessionLog::open(Path::new(""), &table, since).unwrap();
     assert_eq!((owed(&left), left.lost.len()), (vec!["2".to_owned()], 1));
     // The end of the open session is in today's file, with its subscriber.
     log.write_record(&ends(0, "4")).unwrap();
@@ -156,11 +156,11 @@ fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
     for day in files.existing_days().unwrap().iter().filter(|one| **one != utc_day(wall_time())) {
         fs::remove_file(files.day_path(day)).unwrap();
     }
-    let (_, left) = TrackLog::open(Path::new(""), &table, since).unwrap();
+    let (_, left) = SharedSessionLog::open(Path::new(""), &table, since).unwrap();
     assert_eq!((owed(&left), left.lost.len()), (vec!["4".to_owned()], 0));
     assert_eq!(left.unacknowledged_stops[0].begin.user, "ann");
     assert!(
-        TrackLog::open(Path::new(""), &table, None).unwrap().1.unacknowledged_stops.is_empty(),
+        SharedSessionLog::open(Path::new(""), &table, None).unwrap().1.unacknowledged_stops.is_empty(),
         "nobody is told"
     );
     fs::remove_dir_all(&folder).unwrap();
@@ -170,7 +170,7 @@ fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
 fn who_was_behind_a_port_is_found_in_a_log_of_days() {
     let folder = test_folder("behind");
     fs::create_dir_all(&folder).unwrap();
-    let files = DailyFiles::new(&folder, KIND);
+    let files = DailyLogFiles::new(&folder, KIND);
     let first = utc_day(WallTime::from_unix_secs(DAY));
     // Ann's session is open since the day before. Each of the others lasts a minute, and five had her address before.
     let mut log: String = (0..5)
@@ -201,7 +201,7 @@ fn who_was_behind_a_port_is_found_in_a_log_of_days() {
         connection(at - 1, 3, true),
     ];
     fs::write(folder.join(format!("translations-{first}.jsonl")), all.concat()).unwrap();
-    let tracked = (PathBuf::new(), TrackingTable { folder: folder.clone(), ..TrackingTable::default() });
+    let tracked = (PathBuf::new(), SessionLogTable { folder: folder.clone(), ..SessionLogTable::default() });
     let ask = |address: [u8; 4], port| {
         let at = Some(WallTime::from_unix_secs(DAY + at).to_string());
         query_log_files(&tracked, &AddressQuery { address: address.into(), port, at, by: "test".to_owned() })
@@ -219,14 +219,15 @@ fn who_was_behind_a_port_is_found_in_a_log_of_days() {
 #[test]
 fn a_line_behind_a_torn_one_is_whole() {
     let folder = test_folder("torn");
-    let table = TrackingTable { folder: folder.clone(), ..TrackingTable::default() };
+    let table = SessionLogTable { folder: folder.clone(), ..SessionLogTable::default() };
     fs::create_dir_all(&folder).unwrap();
-    fs::write(DailyFiles::new(&folder, KIND).day_path(&utc_day(wall_time())), b"{\"event\":\"beg").unwrap();
-    let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
+    fs::write(DailyLogFiles::new(&folder, KIND).day_path(&utc_day(wall_time())), b"{\"event\":\"beg")
+        .unwrap();
+    let (log, _) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
     log.write_record(&SessionLogRecord::service_started(wall_time())).unwrap();
-    let mut index = LogIndex::default();
-    let files = DailyFiles::new(&folder, KIND);
-    index_day(&files, &utc_day(wall_time()), &mut index).unwrap();
+    let mut index = SessionLogIndex::default();
+    let files = DailyLogFiles::new(&folder, KIND);
+    index_log_day(&files, &utc_day(wall_time()), &mut index).unwrap();
     assert_eq!(index.unreadable_count(), 1);
     let text = fs::read_to_string(files.day_path(&utc_day(wall_time()))).unwrap();
     assert!(text.lines().last().unwrap().contains("started"), "{text}");
@@ -236,13 +237,13 @@ fn a_line_behind_a_torn_one_is_whole() {
 #[test]
 fn open_sessions_are_found_after_a_start_that_failed() {
     let folder = test_folder("nothing");
-    let table = TrackingTable { folder: folder.clone(), keep_days: 0, ..TrackingTable::default() };
+    let table = SessionLogTable { folder: folder.clone(), keep_days: 0, ..SessionLogTable::default() };
     fs::create_dir_all(&folder).unwrap();
-    let files = DailyFiles::new(&folder, KIND);
+    let files = DailyLogFiles::new(&folder, KIND);
     fs::write(files.day_path("2026-09-21"), begin_record(10, "1", "ann", 2).to_line()).unwrap();
     for _ in 0..2 {
         // Nothing is written: the data plane does not start.
-        let (_, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
+        let (_, left) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
         assert_eq!(left.lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
     }
     fs::remove_dir_all(&folder).unwrap();
@@ -251,12 +252,12 @@ fn open_sessions_are_found_after_a_start_that_failed() {
 #[test]
 fn a_clock_that_was_ahead_hides_nothing_and_deletes_nothing() {
     let folder = test_folder("ahead");
-    let table = TrackingTable { folder: folder.clone(), keep_days: 2, ..TrackingTable::default() };
+    let table = SessionLogTable { folder: folder.clone(), keep_days: 2, ..SessionLogTable::default() };
     fs::create_dir_all(&folder).unwrap();
-    let files = DailyFiles::new(&folder, KIND);
+    let files = DailyLogFiles::new(&folder, KIND);
     // All content would have expired if the clock were right.
     fs::write(files.day_path("2026-09-20"), begin_record(10, "0", "eve", 3).to_line()).unwrap();
-    let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
+    let (log, _) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
     assert_eq!(files.existing_days().unwrap()[0], "2026-09-20");
     // The clock was years ahead, and is corrected.
     let future = "2038-01-19";
@@ -280,7 +281,7 @@ fn a_clock_that_was_ahead_hides_nothing_and_deletes_nothing() {
     let today = fs::read_to_string(files.day_path(&utc_day(now))).unwrap();
     assert!(today.contains("ann") && today.contains("bob"), "{today}");
     // The next start has everything in today's file.
-    let (_, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
+    let (_, left) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
     assert_eq!(files.existing_days().unwrap().last().unwrap(), &utc_day(now));
     let mut users: Vec<&str> = left.lost.iter().map(|lost| lost.begin.user.as_str()).collect();
     users.sort_unstable();
@@ -291,8 +292,8 @@ fn a_clock_that_was_ahead_hides_nothing_and_deletes_nothing() {
 #[test]
 fn a_failed_end_is_written_later_and_lost_lines_are_rewritten() {
     let folder = test_folder("owed");
-    let table = TrackingTable { folder: folder.clone(), keep_days: 0, ..TrackingTable::default() };
-    let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
+    let table = SessionLogTable { folder: folder.clone(), keep_days: 0, ..SessionLogTable::default() };
+    let (log, _) = SharedSessionLog::open(Path::new(""), &table, None).unwrap();
     let path = log.lock_writer().files.day_path(&utc_day(wall_time()));
     let in_it = |text: &str| fs::read_to_string(&path).unwrap().contains(text);
     let now = wall_time();
@@ -322,7 +323,7 @@ fn a_failed_end_is_written_later_and_lost_lines_are_rewritten() {
     // A line is written, but the sync and the rewrite fail. Its host is rejected, and does not count as a holder of
     // the address once the log works again.
     let (null, nowhere) = (File::options().write(true).open("/dev/null"), Path::new("/nonexistent"));
-    let files = std::mem::replace(&mut log.lock_writer().files, DailyFiles::new(nowhere, KIND));
+    let files = std::mem::replace(&mut log.lock_writer().files, DailyLogFiles::new(nowhere, KIND));
     log.lock_writer().file = Arc::new(null.unwrap());
     log.write_record(&SessionLogRecord::service_started(now)).unwrap();
     log.write_durably(&soon(begin_record(0, "5", "zoe", 6))).unwrap_err();
@@ -332,8 +333,8 @@ fn a_failed_end_is_written_later_and_lost_lines_are_rewritten() {
     assert_eq!(log.lock_writer().unwritten_records.len(), 1, "nothing is owed for whom nothing was written");
     log.lock_writer().files = files;
     log.write_durably(&soon(begin_record(0, "7", "kim", 6))).unwrap();
-    let (mut index, writer) = (LogIndex::default(), log.lock_writer());
-    index_day(&writer.files, &writer.day, &mut index).unwrap();
+    let (mut index, writer) = (SessionLogIndex::default(), log.lock_writer());
+    index_log_day(&writer.files, &writer.day, &mut index).unwrap();
     drop(writer);
     let open: Vec<String> = index.open_sessions().map(|lost| lost.begin.user).collect();
     assert_eq!((open, in_it("zoe")), (["eve", "joe", "kim"].map(str::to_owned).to_vec(), true));

@@ -11,7 +11,7 @@ pub(in crate::hosts) fn sctp_options(sctp: &SctpConfig, streams: Option<u16>) ->
     let std = |time: Duration| StdDuration::from_nanos(time.as_nanos());
     let times = |n: Option<u32>| n.map_or(u16::MAX, |n| u16::try_from(n).unwrap_or(u16::MAX).max(1));
     SocketOptions {
-        // Without a number of its own, the accepting side uses as many streams as the peer requests.
+        // If no number is configured, the accepting side uses as many streams as the peer requests.
         streams_out: streams.or(sctp.accepted_streams).unwrap_or(u16::MAX),
         streams_in: match streams {
             Some(streams) if sctp.accepted_streams.is_none() => streams,
@@ -29,7 +29,7 @@ pub(in crate::hosts) fn sctp_options(sctp: &SctpConfig, streams: Option<u16>) ->
         }),
         max_retransmissions: Some(times(sctp.max_association_retransmissions)),
         init: Some((times(sctp.max_init_retransmissions), std(sctp.rto_max))),
-        // The kernel doubles the size and announces half of it.
+        // The kernel doubles the requested size and announces half of it, which is the requested size again.
         receive_buffer: Some(sctp.receive_buffer as usize),
         ..SocketOptions::default()
     }
@@ -63,51 +63,51 @@ pub fn unsupported_sctp_settings(sctp: &SctpConfig) -> Vec<UnsupportedSetting> {
             sctp.measure_behind_retransmission,
             true,
             "measure_behind_retransmission",
-            "the kernel measures round trips by all that was sent once",
+            "the kernel measures round trips with every chunk that was sent only once",
         ),
         (
             sctp.one_packet_after_timeout,
             false,
             "one_packet_after_timeout",
-            "after a timeout the kernel sends what its window takes",
+            "after a timeout the kernel sends as much as its window allows",
         ),
-        (sctp.cumulative_growth, false, "cumulative_growth", "the kernel's window grows as RFC 9260 has it"),
+        (sctp.cumulative_growth, false, "cumulative_growth", "the kernel's window grows by RFC 9260"),
         (
             sctp.filled_gap_at_once,
             false,
             "filled_gap_at_once",
-            "the kernel's acknowledgement of a gap that was filled waits",
+            "the kernel delays the acknowledgement of a filled gap",
         ),
-        (sctp.duplicate_resets_delay, true, "duplicate_resets_delay", "the kernel begins the delay anew"),
-        (sctp.headers_in_window, false, "headers_in_window", "the kernel counts user data alone"),
-        (sctp.deliver_first, false, "deliver_first", "the kernel sends before the application hears"),
-        (sctp.bundle_sacks, true, "bundle_sacks", "the kernel's acknowledgements ride on data"),
+        (sctp.duplicate_resets_delay, true, "duplicate_resets_delay", "the kernel restarts the delay"),
+        (sctp.headers_in_window, false, "headers_in_window", "the kernel counts only user data"),
+        (sctp.deliver_first, false, "deliver_first", "the kernel sends before it wakes the application"),
+        (sctp.bundle_sacks, true, "bundle_sacks", "the kernel bundles acknowledgements with data"),
     ];
     let switches = switches.into_iter().filter(|(own, kernel, ..)| own != kernel);
     let mut all: Vec<UnsupportedSetting> = switches
         .map(|(own, _, name, kernel)| UnsupportedSetting {
-            setting: setting_path(name),
+            setting: sysctl_path(name),
             study: own.to_string(),
             kernel,
         })
         .collect();
     if sctp.loss_recovery != LossRecovery::Rfc9260 {
-        let kernel = "the kernel goes by RFC 9260";
+        let kernel = "the kernel recovers by RFC 9260";
         all.push(UnsupportedSetting {
-            setting: setting_path("loss_recovery"),
+            setting: sysctl_path("loss_recovery"),
             study: "\"ns-2\"".to_owned(),
             kernel,
         });
     }
     if sctp.initial_window != InitialWindow::Bytes(4380) {
-        let kernel = "the kernel begins with 4380 bytes";
+        let kernel = "the kernel starts with 4380 bytes";
         let study = format!("{:?}", sctp.initial_window).to_lowercase();
-        all.push(UnsupportedSetting { setting: setting_path("initial_window"), study, kernel });
+        all.push(UnsupportedSetting { setting: sysctl_path("initial_window"), study, kernel });
     }
     if sctp.max_association_retransmissions.is_none() {
-        let kernel = "the kernel takes 65535 at most, of an INIT, too";
+        let kernel = "the kernel accepts at most 65535, also for INIT";
         all.push(UnsupportedSetting {
-            setting: setting_path("retransmissions"),
+            setting: sysctl_path("retransmissions"),
             study: "\"unlimited\"".to_owned(),
             kernel,
         });
@@ -116,7 +116,7 @@ pub fn unsupported_sctp_settings(sctp: &SctpConfig) -> Vec<UnsupportedSetting> {
 }
 
 /// Returns the path of a setting.
-fn setting_path(name: &str) -> String {
+fn sysctl_path(name: &str) -> String {
     format!("transport.sctp.{name}")
 }
 

@@ -2,16 +2,16 @@
 
 use super::config::{ConfigError, FrameLoss, LossFrom, WifiConfig};
 use super::frame::{FrameKind, FrameTimes, InterframeSpaces, WifiFrame};
-use super::medium::{FrameExchange, MediumContender, WirelessMedium};
-use super::station::{StationTimer, WifiStation};
+use super::medium::{FramesOnAir, MediumContender, WirelessMedium};
+use super::station::{WifiStation, WifiStationTimer};
 use crate::radio::motion::{Position, Trajectory};
-use crate::radio::{DropReason, LinkEvent, StationDirection};
+use crate::radio::{DropReason, LinkEvent, RadioDirection};
 use std::collections::VecDeque;
 use usher_core::timer::{TimerQueue, earliest_deadline};
-use usher_core::{Duration, Instant, ModelRng};
+use usher_core::{Duration, Instant, SimulationRng};
 
 usher_core::counters! {
-    /// What happened in a basic service set, as far as it has been told of the time.
+    /// Counters of a basic service set, up to the latest time that it has received.
     pub struct BssCounters {
         /// Packets sent for the first time.
         data,
@@ -21,9 +21,9 @@ usher_core::counters! {
         management,
         /// Beacons sent.
         beacons,
-        /// Times that frames were sent together.
+        /// Collisions: frames sent at the same time.
         collisions,
-        /// Frames that were lost by that, each transmission counted.
+        /// Transmissions lost in collisions.
         collided,
         /// Acknowledgements sent.
         acks,
@@ -53,16 +53,16 @@ usher_core::counters! {
 pub struct Bss {
     pub(super) config: WifiConfig,
     pub(super) times: FrameTimes,
-    pub(super) rng: ModelRng,
+    pub(super) rng: SimulationRng,
     pub(super) stations: Vec<WifiStation>,
     /// The access point, then the stations.
     pub(super) contenders: Vec<MediumContender>,
     pub(super) medium: WirelessMedium,
-    pub(super) timers: TimerQueue<(StationTimer, u32)>,
+    pub(super) timers: TimerQueue<(WifiStationTimer, u32)>,
     /// The next target beacon transmission time.
     pub(super) beacon_due: Option<Instant>,
-    arriving: VecDeque<(Instant, StationDirection, u32)>,
-    dropped: VecDeque<(StationDirection, u32, DropReason)>,
+    arriving: VecDeque<(Instant, RadioDirection, u32)>,
+    dropped: VecDeque<(RadioDirection, u32, DropReason)>,
     pub(super) events: VecDeque<(u32, LinkEvent)>,
     pub(super) counters: BssCounters,
 }
@@ -84,7 +84,7 @@ impl Bss {
     /// The settings are invalid.
     pub fn new(
         config: WifiConfig,
-        mut rng: ModelRng,
+        mut rng: SimulationRng,
         access_point: Position,
         stations: Vec<Trajectory>,
     ) -> Result<Self, ConfigError> {
@@ -92,7 +92,7 @@ impl Bss {
         let phase = |interval: Duration| Instant::from_nanos(rng.sample_below(interval.as_nanos()));
         let beacon_due = config.beacons.map(phase);
         let mut timers = TimerQueue::new();
-        timers.insert(Instant::ZERO, (StationTimer::Start, 0));
+        timers.insert(Instant::ZERO, (WifiStationTimer::Start, 0));
         let station = |(i, way): (usize, Trajectory)| {
             WifiStation::new(&config, &mut timers, access_point, i as u32, &way)
         };
@@ -127,16 +127,16 @@ impl Bss {
     /// Sends a packet of `octets` with the caller's number `handle`, which returns by exactly one of
     /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not decrease. Packets of an unknown or
     /// unassociated station are dropped.
-    pub fn send(&mut self, now: Instant, way: StationDirection, octets: u32, handle: u32) {
-        self.catch_up(now);
-        let (StationDirection::Down(station) | StationDirection::Up(station)) = way;
+    pub fn send(&mut self, now: Instant, way: RadioDirection, octets: u32, handle: u32) {
+        self.handle_due_wifi_events(now);
+        let (RadioDirection::Down(station) | RadioDirection::Up(station)) = way;
         if !self.stations.get(station as usize).is_some_and(WifiStation::is_associated) {
             self.drop_packet(way, handle, DropReason::OutOfReach);
             return;
         }
         let number = match way {
-            StationDirection::Down(_) => ACCESS_POINT,
-            StationDirection::Up(_) => contender_index(station),
+            RadioDirection::Down(_) => ACCESS_POINT,
+            RadioDirection::Up(_) => contender_index(station),
         };
         let sender = &mut self.contenders[number as usize];
         if sender.packets >= self.config.queue {
@@ -158,9 +158,9 @@ impl Bss {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
         let exchange = match &self.medium.on_air {
             Some(exchange) => Some(exchange.end),
-            None => self.medium.earliest_start(&self.contenders).map(|first| self.end_from(first)),
+            None => self.medium.earliest_start(&self.contenders).map(|first| self.exchange_end_from(first)),
         };
-        let beacon = self.beacon_due.filter(|_| self.beacon_matters()).map(|due| {
+        let beacon = self.beacon_due.filter(|_| self.is_beacon_awaited()).map(|due| {
             let access_point = &self.contenders[ACCESS_POINT as usize];
             self.medium.earliest_send_time(access_point, due) + self.times.frame_duration(FrameKind::Beacon)
         });
@@ -169,16 +169,16 @@ impl Bss {
 
     /// Handles all events due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.catch_up(now);
+        self.handle_due_wifi_events(now);
     }
 
     /// Returns the next packet that has arrived by `now`, with its direction.
-    pub fn poll_delivery(&mut self, now: Instant) -> Option<(StationDirection, u32)> {
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(RadioDirection, u32)> {
         let (_, way, handle) = self.arriving.pop_front_if(|(at, ..)| *at <= now)?;
         Some((way, handle))
     }
     /// Returns the next lost packet.
-    pub fn poll_drop(&mut self) -> Option<(StationDirection, u32, DropReason)> {
+    pub fn poll_drop(&mut self) -> Option<(RadioDirection, u32, DropReason)> {
         self.dropped.pop_front()
     }
     /// Returns the next link event, and its station.
@@ -187,7 +187,7 @@ impl Bss {
     }
 
     /// Handles all events due at `now` or earlier, in order.
-    pub(super) fn catch_up(&mut self, now: Instant) {
+    pub(super) fn handle_due_wifi_events(&mut self, now: Instant) {
         loop {
             let end = self.medium.on_air.as_ref().map(|exchange| exchange.end);
             let timer = self.timers.next_deadline();
@@ -225,13 +225,13 @@ impl Bss {
     }
 
     /// Returns the next exchange if no contender joins.
-    fn next_exchange(&self) -> Option<FrameExchange> {
+    fn next_exchange(&self) -> Option<FramesOnAir> {
         let first = self.medium.earliest_start(&self.contenders)?;
         let senders = self.medium.senders(&self.contenders, first).map(|(number, _)| number).collect();
-        Some(FrameExchange { senders, end: self.end_from(first) })
+        Some(FramesOnAir { senders, end: self.exchange_end_from(first) })
     }
     /// Returns the end of an exchange that starts at `first`.
-    fn end_from(&self, first: Instant) -> Instant {
+    fn exchange_end_from(&self, first: Instant) -> Instant {
         let senders = self.medium.senders(&self.contenders, first);
         let ends = senders.filter_map(|(number, at)| {
             let frame = self.contenders[number as usize].queue.front()?;
@@ -280,22 +280,22 @@ impl Bss {
                 if alone {
                     self.medium.free = now + self.medium.gaps.difs;
                 }
-                self.take_first(number);
+                self.pop_first_frame(number);
                 self.draw_backoff(number);
                 if frame.kind == FrameKind::Beacon {
-                    self.beacon_sent(alone);
+                    self.handle_sent_beacon(alone);
                 } else {
                     self.contenders[number as usize].silent = true;
-                    if alone && self.is_received(frame) {
+                    if alone && self.receive_wifi_frame(frame) {
                         self.handle_management(now, frame);
                     }
                 }
-            } else if alone && self.is_received(frame) {
+            } else if alone && self.receive_wifi_frame(frame) {
                 self.counters.acks += 1;
                 self.stations[frame.station as usize].reset_missed_beacons();
                 self.medium.idle = now + self.times.ack_duration();
                 self.medium.free = self.medium.idle + self.medium.gaps.difs;
-                self.take_first(number);
+                self.pop_first_frame(number);
                 self.draw_backoff(number);
                 self.handle_acked_frame(now, number, frame);
             } else {
@@ -304,7 +304,7 @@ impl Bss {
         }
     }
 
-    fn take_first(&mut self, number: u32) {
+    fn pop_first_frame(&mut self, number: u32) {
         let contender = &mut self.contenders[number as usize];
         if contender.queue.pop_front().is_some_and(|frame| frame.kind.is_data()) {
             contender.packets -= 1;
@@ -312,17 +312,17 @@ impl Bss {
     }
 
     /// True if a frame without collision is received.
-    fn is_received(&mut self, frame: WifiFrame) -> bool {
+    fn receive_wifi_frame(&mut self, frame: WifiFrame) -> bool {
         let station = &self.stations[frame.station as usize];
-        if !station.is_tuned() || !station.accepts_frame(frame.kind) {
+        if !station.can_exchange_frames() || !station.accepts_frame(frame.kind) {
             return false;
         }
-        let lost = self.is_lost_to_noise(frame.station, frame.kind);
+        let lost = self.sample_noise_loss(frame.station, frame.kind);
         self.counters.frame_losses += u64::from(lost);
         !lost
     }
     /// True if noise destroys a frame of this kind between the access point and this station.
-    pub(super) fn is_lost_to_noise(&mut self, station: u32, kind: FrameKind) -> bool {
+    pub(super) fn sample_noise_loss(&mut self, station: u32, kind: FrameKind) -> bool {
         let concerned = self.config.frame_loss_of == FrameLoss::All || kind.is_data();
         let here = concerned && self.is_there(self.config.frame_loss_from, station);
         here && self.config.frame_loss > 0.0 && self.rng.sample_bool(self.config.frame_loss)
@@ -331,7 +331,7 @@ impl Bss {
     fn is_there(&self, from: LossFrom, station: u32) -> bool {
         match from {
             LossFrom::Always => true,
-            LossFrom::GoingDown => self.stations[station as usize].is_far(),
+            LossFrom::GoingDown => self.stations[station as usize].is_beyond_threshold(),
         }
     }
 
@@ -339,12 +339,12 @@ impl Bss {
     fn handle_failed_frame(&mut self, number: u32, frame: WifiFrame) {
         let station = &self.stations[frame.station as usize];
         let hopeless = !station.accepts_frame(frame.kind);
-        let tuned = station.is_tuned();
+        let tuned = station.can_exchange_frames();
         if let Some(first) = self.contenders[number as usize].queue.front_mut() {
             first.attempts = frame.attempts.saturating_add(1);
         }
         if hopeless || frame.attempts >= self.config.retransmissions {
-            self.take_first(number);
+            self.pop_first_frame(number);
             if let FrameKind::Data { handle, .. } = frame.kind {
                 let why =
                     if tuned && !hopeless { DropReason::RetriesExhausted } else { DropReason::OutOfReach };
@@ -364,13 +364,13 @@ impl Bss {
             return;
         }
         match way {
-            StationDirection::Down(_) => self.counters.packets_down += 1,
-            StationDirection::Up(_) => self.counters.packets_up += 1,
+            RadioDirection::Down(_) => self.counters.packets_down += 1,
+            RadioDirection::Up(_) => self.counters.packets_up += 1,
         }
         self.arriving.push_back((now, way, handle));
     }
 
-    fn drop_packet(&mut self, way: StationDirection, handle: u32, why: DropReason) {
+    fn drop_packet(&mut self, way: RadioDirection, handle: u32, why: DropReason) {
         *match why {
             DropReason::QueueFull => &mut self.counters.queue_full,
             DropReason::Lost => &mut self.counters.packet_losses,
@@ -405,6 +405,6 @@ impl Bss {
 }
 
 /// Returns the direction of a station's frame that this contender sends.
-const fn frame_direction(number: u32, station: u32) -> StationDirection {
-    if number == ACCESS_POINT { StationDirection::Down(station) } else { StationDirection::Up(station) }
+const fn frame_direction(number: u32, station: u32) -> RadioDirection {
+    if number == ACCESS_POINT { RadioDirection::Down(station) } else { RadioDirection::Up(station) }
 }

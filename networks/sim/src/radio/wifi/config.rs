@@ -1,6 +1,6 @@
 //! Settings of a basic service set.
 
-use super::frame::{DataRate, FrameTimes};
+use super::frame::{FrameTimes, WifiDataRate};
 use usher_core::Duration;
 
 /// The preamble and header of the physical layer before every frame (IEEE 802.11b-1999, 18.2.2).
@@ -69,26 +69,26 @@ pub enum FrameLoss {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A probability outside 0 to 1.
-    #[error("{0} is a probability")]
+    #[error("{0} must be a probability from 0 to 1")]
     Probability(&'static str),
     /// Windows that are not 2^n - 1, shrink or are too large.
-    #[error("contention windows from {0} to {1}; wanted are 2^n - 1, growing, to 65535 at most")]
+    #[error("contention windows from {0} to {1}; both must be 2^n - 1, ascending, at most 65535")]
     Windows(u32, u32),
     /// A coverage that is not positive, or a threshold beyond it.
-    #[error("the radius is more than nothing, and the threshold of going down not beyond it")]
+    #[error("the radius must be above 0, and the threshold of going down must not exceed it")]
     Coverage,
     /// A short preamble with frames at 1 Mb/s.
-    #[error("short preambles at 1 Mb/s")]
+    #[error("frames at 1 Mb/s cannot have a short preamble")]
     Preamble,
     /// Acknowledgements faster than the frames that they acknowledge.
     #[error("the basic rate is above the data rate")]
     BasicRate,
     /// A beacon interval of zero, or no beacon that may be missed.
-    #[error("beacons follow each other closer than 10 ms, or none of them may be missed")]
+    #[error("the beacon interval must be at least 10 ms, and the number of missed beacons at least 1")]
     Beacons,
     /// An access point's channel outside the scan, or MaxChannelTime below MinChannelTime.
     #[error(
-        "the access point's channel is one of those scanned, and MinChannelTime is not above MaxChannelTime"
+        "the scan must include the access point's channel, and MinChannelTime must not exceed MaxChannelTime"
     )]
     Scan,
 }
@@ -97,9 +97,9 @@ pub enum ConfigError {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WifiConfig {
     /// Rate of packets.
-    pub rate: DataRate,
+    pub rate: WifiDataRate,
     /// Rate of acknowledgements, beacons and management.
-    pub basic_rate: DataRate,
+    pub basic_rate: WifiDataRate,
     /// Preamble of every frame that is not OFDM.
     pub preamble: PreambleLength,
     /// Slot time.
@@ -155,8 +155,8 @@ impl Default for WifiConfig {
     /// seven to ten beacons). 500 ms for an association and the sixth channel are guesses.
     fn default() -> Self {
         Self {
-            rate: DataRate::Eleven,
-            basic_rate: DataRate::Two,
+            rate: WifiDataRate::Eleven,
+            basic_rate: WifiDataRate::Two,
             preamble: PreambleLength::Long,
             slot: SlotTime::Long,
             cw_min: 31,
@@ -201,7 +201,7 @@ impl WifiConfig {
         if !covers || !(0.0..=self.radius).contains(&self.going_down) {
             return Err(ConfigError::Coverage);
         }
-        if self.preamble == PreambleLength::Short && self.basic_rate == DataRate::One {
+        if self.preamble == PreambleLength::Short && self.basic_rate == WifiDataRate::One {
             return Err(ConfigError::Preamble);
         }
         if self.basic_rate > self.rate {

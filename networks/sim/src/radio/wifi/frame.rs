@@ -49,7 +49,7 @@ const SIGNAL_EXTENSION: Duration = Duration::from_micros(6);
 
 /// A data rate: of 802.11b by DSSS and CCK, or of 802.11g by OFDM (ERP-OFDM).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum DataRate {
+pub enum WifiDataRate {
     /// 1 Mb/s.
     One,
     /// 2 Mb/s.
@@ -76,10 +76,10 @@ pub enum DataRate {
     FiftyFour,
 }
 
-impl DataRate {
+impl WifiDataRate {
     /// Returns the rate in units of 100 kb/s.
     #[must_use]
-    pub const fn hundred_kilobits(self) -> u64 {
+    pub const fn rate_in_hundred_kilobits(self) -> u64 {
         match self {
             Self::One => 10,
             Self::Two => 20,
@@ -102,7 +102,7 @@ impl DataRate {
     }
     /// Returns the duration of octets by DSSS or CCK, rounded up to the nanosecond.
     const fn octets_duration(self, octets: u32) -> Duration {
-        Duration::from_nanos((octets as u64 * 80_000).div_ceil(self.hundred_kilobits()))
+        Duration::from_nanos((octets as u64 * 80_000).div_ceil(self.rate_in_hundred_kilobits()))
     }
     /// Returns the airtime of a frame with its preamble; by OFDM, with the OFDM preamble and the signal extension.
     #[must_use]
@@ -111,7 +111,7 @@ impl DataRate {
             return preamble.duration() + self.octets_duration(octets);
         }
         // A symbol of 4 µs holds 0.4 bits for each 100 kb/s: 24 at 6 Mb/s, 216 at 54 Mb/s (802.11a-1999, 17.3.2.2).
-        let per_symbol = self.hundred_kilobits() * 2 / 5;
+        let per_symbol = self.rate_in_hundred_kilobits() * 2 / 5;
         let symbols = (OFDM_BITS + 8 * u64::from(octets)).div_ceil(per_symbol);
         OFDM_PREAMBLE + OFDM_SYMBOL * symbols + SIGNAL_EXTENSION
     }
@@ -164,12 +164,12 @@ impl WifiFrame {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameTimes {
     preamble: PreambleLength,
-    rate: DataRate,
-    basic_rate: DataRate,
+    rate: WifiDataRate,
+    basic_rate: WifiDataRate,
 }
 
 impl FrameTimes {
-    pub(super) const fn new(preamble: PreambleLength, rate: DataRate, basic_rate: DataRate) -> Self {
+    pub(super) const fn new(preamble: PreambleLength, rate: WifiDataRate, basic_rate: WifiDataRate) -> Self {
         Self { preamble, rate, basic_rate }
     }
     /// Returns the duration of a frame, preamble included. Fixed fields of management frames are those of IEEE

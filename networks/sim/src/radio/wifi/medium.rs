@@ -24,7 +24,7 @@ pub(super) struct MediumContender {
 
 impl MediumContender {
     /// Inserts a frame before all packets and behind other such frames.
-    pub(super) fn push_first(&mut self, frame: WifiFrame) {
+    pub(super) fn push_management_frame(&mut self, frame: WifiFrame) {
         let skip = usize::from(self.sending);
         let rest = self.queue.iter().skip(skip).take_while(|f| !f.kind.is_data()).count();
         self.queue.insert(skip + rest, frame);
@@ -34,14 +34,14 @@ impl MediumContender {
         medium.free.max(self.from) + medium.gaps.slot * u64::from(self.backoff.unwrap_or(0))
     }
     /// Returns when it sends if the medium stays idle.
-    fn planned_start(&self, medium: &WirelessMedium) -> Option<Instant> {
+    fn planned_transmission_start(&self, medium: &WirelessMedium) -> Option<Instant> {
         (!self.queue.is_empty() && !self.silent).then(|| self.backoff_end(medium))
     }
 }
 
 /// Frames on the air at the same time.
 #[derive(Clone, Debug)]
-pub(super) struct FrameExchange {
+pub(super) struct FramesOnAir {
     /// The sender, or several whose frames collide.
     pub(super) senders: Vec<u32>,
     /// End of the last frame.
@@ -52,7 +52,7 @@ pub(super) struct FrameExchange {
 #[derive(Debug)]
 pub(super) struct WirelessMedium {
     pub(super) gaps: InterframeSpaces,
-    pub(super) on_air: Option<FrameExchange>,
+    pub(super) on_air: Option<FramesOnAir>,
     /// End of the last exchange, its acknowledgement included.
     pub(super) idle: Instant,
     /// When slots count again: DIFS or EIFS later.
@@ -70,7 +70,7 @@ impl WirelessMedium {
 
     /// Returns the time of the next transmission, and its sender.
     pub(super) fn earliest_start(&self, contenders: &[MediumContender]) -> Option<Instant> {
-        contenders.iter().filter_map(|c| c.planned_start(self)).min()
+        contenders.iter().filter_map(|c| c.planned_transmission_start(self)).min()
     }
     /// Returns all contenders that send at `first` or before they can detect its frame, which takes a slot; and the
     /// times.
@@ -79,8 +79,10 @@ impl WirelessMedium {
         contenders: &[MediumContender],
         first: Instant,
     ) -> impl Iterator<Item = (u32, Instant)> {
-        let plans =
-            contenders.iter().enumerate().filter_map(|(i, c)| Some((i as u32, c.planned_start(self)?)));
+        let plans = contenders
+            .iter()
+            .enumerate()
+            .filter_map(|(i, c)| Some((i as u32, c.planned_transmission_start(self)?)));
         plans.filter(move |(_, at)| *at < first + self.gaps.slot)
     }
 
@@ -128,7 +130,7 @@ mod tests {
             let mut contender = MediumContender { sending, ..MediumContender::default() };
             contender.queue.extend([data(1), data(2)]);
             for kind in [FrameKind::Beacon, FrameKind::ProbeResponse, FrameKind::AssociationResponse] {
-                contender.push_first(WifiFrame::new(kind, 0));
+                contender.push_management_frame(WifiFrame::new(kind, 0));
             }
             let of = |frame: &WifiFrame| matches!(frame.kind, FrameKind::Data { .. });
             let order: Vec<bool> = contender.queue.iter().map(of).collect();

@@ -10,7 +10,7 @@ use usher_core::timer::TimerQueue;
 
 /// A timer of a station. Timers of the same time expire in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum StationTimer {
+pub(super) enum WifiStationTimer {
     /// All stations report their initial state.
     Start,
     /// A station comes into reach.
@@ -43,7 +43,7 @@ enum WifiStationState {
 
 /// The phase of a station's scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ScanPhase {
+enum WifiScanPhase {
     /// On channels before the access point's.
     BeforeChannel,
     /// On the access point's channel since this time.
@@ -66,7 +66,7 @@ pub(super) struct WifiStation {
     detected: bool,
     /// Consecutive missed beacons without another frame.
     missed: u32,
-    scan: Option<ScanPhase>,
+    scan: Option<WifiScanPhase>,
     /// True if it associates after the scan.
     connects: bool,
 }
@@ -74,24 +74,25 @@ pub(super) struct WifiStation {
 impl WifiStation {
     pub(super) fn new(
         config: &WifiConfig,
-        timers: &mut TimerQueue<(StationTimer, u32)>,
+        timers: &mut TimerQueue<(WifiStationTimer, u32)>,
         access_point: Position,
         number: u32,
         way: &Trajectory,
     ) -> Self {
-        let mut crosses = |radius: f64, inward: StationTimer, outward: StationTimer| {
+        let mut crosses = |radius: f64, inward: WifiStationTimer, outward: WifiStationTimer| {
             let (enters, leaves) = way.circle_crossings(access_point, radius);
             for (at, timer) in [(enters, inward), (leaves, outward)] {
                 if let Some(at) = at {
                     timers.insert(at, (timer, number));
                 }
             }
-            // A station that leaves without entering starts inside; one that does neither never crosses the edge.
+            // A station that leaves the cell without entering it starts inside. A station that does neither never
+            // crosses the edge.
             let stays = way.distance_at(access_point, Instant::ZERO) <= radius;
             (enters.is_none() && (leaves.is_some() || stays), enters, leaves)
         };
-        let (in_reach, _, leaves) = crosses(config.radius, StationTimer::Enter, StationTimer::Leave);
-        let (near, nears, _) = crosses(config.going_down, StationTimer::Near, StationTimer::Far);
+        let (in_reach, _, leaves) = crosses(config.radius, WifiStationTimer::Enter, WifiStationTimer::Leave);
+        let (near, nears, _) = crosses(config.going_down, WifiStationTimer::Near, WifiStationTimer::Far);
         Self {
             state: if config.associated && in_reach {
                 WifiStationState::Associated
@@ -113,12 +114,12 @@ impl WifiStation {
         self.state == WifiStationState::Associated
     }
     /// True beyond the threshold.
-    pub(super) const fn is_far(&self) -> bool {
+    pub(super) const fn is_beyond_threshold(&self) -> bool {
         !self.near
     }
     /// True if it and the access point receive each other.
-    pub(super) const fn is_tuned(&self) -> bool {
-        self.in_reach && matches!(self.scan, None | Some(ScanPhase::Listening { .. }))
+    pub(super) const fn can_exchange_frames(&self) -> bool {
+        self.in_reach && matches!(self.scan, None | Some(WifiScanPhase::Listening { .. }))
     }
     /// Resets the count of missed beacons after a frame from the access point, even an acknowledgement.
     pub(super) const fn reset_missed_beacons(&mut self) {
@@ -138,7 +139,7 @@ impl WifiStation {
     /// True if a beacon, received or missed, changes its state.
     const fn awaits_beacon(&self) -> bool {
         match (self.state, self.scan) {
-            (_, Some(ScanPhase::Listening { has_heard_beacon: heard, .. })) => self.in_reach && !heard,
+            (_, Some(WifiScanPhase::Listening { has_heard_beacon: heard, .. })) => self.in_reach && !heard,
             (_, Some(_)) => false,
             (WifiStationState::Associated, None) => !self.in_reach,
             (_, None) => self.in_reach && !self.detected,
@@ -151,18 +152,18 @@ impl Bss {
     /// during a scan or an association, an association of an associated or associating station, a disconnection of an
     /// unconnected one. An association requested during a scan starts after it.
     pub fn command(&mut self, now: Instant, station: u32, command: LinkCommand) {
-        self.catch_up(now);
+        self.handle_due_wifi_events(now);
         let Some(s) = self.stations.get_mut(station as usize) else {
             self.counters.ignored_commands += 1;
             return;
         };
         match (command, s.state) {
             (LinkCommand::Scan, WifiStationState::Out | WifiStationState::Associated) if s.scan.is_none() => {
-                s.scan = Some(ScanPhase::BeforeChannel);
+                s.scan = Some(WifiScanPhase::BeforeChannel);
                 self.contenders[contender_index(station) as usize].silent = true;
                 let channels = u64::from(self.config.channel - 1);
                 self.timers
-                    .insert(now + self.config.min_channel_time * channels, (StationTimer::Scan, station));
+                    .insert(now + self.config.min_channel_time * channels, (WifiStationTimer::Scan, station));
             }
             (LinkCommand::Connect, WifiStationState::Out) if s.scan.is_some() && !s.connects => {
                 s.connects = true
@@ -178,31 +179,31 @@ impl Bss {
     }
 
     /// Handles a station's timer.
-    pub(super) fn handle_station_timer(&mut self, now: Instant, timer: StationTimer, station: u32) {
-        if timer == StationTimer::Start {
+    pub(super) fn handle_station_timer(&mut self, now: Instant, timer: WifiStationTimer, station: u32) {
+        if timer == WifiStationTimer::Start {
             return self.start_stations(now);
         }
         let s = &mut self.stations[station as usize];
         match timer {
-            StationTimer::Start => {}
-            StationTimer::Enter => {
+            WifiStationTimer::Start => {}
+            WifiStationTimer::Enter => {
                 s.in_reach = true;
                 self.detect_without_beacon(station);
             }
-            StationTimer::Near => s.near = true,
-            StationTimer::Far => {
+            WifiStationTimer::Near => s.near = true,
+            WifiStationTimer::Far => {
                 s.near = false;
                 self.report_going_down(now, station);
             }
-            StationTimer::Leave => {
+            WifiStationTimer::Leave => {
                 s.in_reach = false;
                 s.detected = false;
                 if self.config.beacons.is_none() && s.is_associated() {
                     self.take_link_down(station, LinkDownReason::OutOfReach);
                 }
             }
-            StationTimer::Scan => self.scan_on(now, station),
-            StationTimer::Entry => self.take_link_down(station, LinkDownReason::EntryFailed),
+            WifiStationTimer::Scan => self.continue_channel_scan(now, station),
+            WifiStationTimer::Entry => self.take_link_down(station, LinkDownReason::EntryFailed),
         }
     }
 
@@ -235,7 +236,8 @@ impl Bss {
     /// Reports the time left of an associated station beyond the threshold.
     fn report_going_down(&mut self, now: Instant, station: u32) {
         let s = &self.stations[station as usize];
-        let goes = s.is_associated() && s.in_reach && s.is_far() && s.nears.is_none_or(|at| at <= now);
+        let goes =
+            s.is_associated() && s.in_reach && s.is_beyond_threshold() && s.nears.is_none_or(|at| at <= now);
         if let Some(leaves) = s.leaves.filter(|_| goes) {
             self.events.push_back((station, LinkEvent::GoingDown { time_left: leaves.duration_since(now) }));
         }
@@ -246,7 +248,7 @@ impl Bss {
         let s = &mut self.stations[station as usize];
         if let WifiStationState::Authenticating { until } | WifiStationState::Associating { until } = s.state
         {
-            self.timers.remove(until, (StationTimer::Entry, station));
+            self.timers.remove(until, (WifiStationTimer::Entry, station));
         }
         s.state = WifiStationState::Out;
         s.connects = false;
@@ -260,7 +262,7 @@ impl Bss {
         let s = &mut self.stations[station as usize];
         s.connects = false;
         s.state = WifiStationState::Authenticating { until };
-        self.timers.insert(until, (StationTimer::Entry, station));
+        self.timers.insert(until, (WifiStationTimer::Entry, station));
         self.send_management(now, contender_index(station), FrameKind::AuthenticationRequest, station);
     }
 
@@ -268,7 +270,7 @@ impl Bss {
     fn send_management(&mut self, now: Instant, from: u32, kind: FrameKind, station: u32) {
         let contender = &mut self.contenders[from as usize];
         let waits = contender.queue.is_empty() && !contender.silent;
-        contender.push_first(WifiFrame::new(kind, station));
+        contender.push_management_frame(WifiFrame::new(kind, station));
         if waits {
             self.join_contention(now, from);
         }
@@ -282,7 +284,7 @@ impl Bss {
             (FrameKind::ProbeRequest, _) => {
                 self.send_management(now, ACCESS_POINT, FrameKind::ProbeResponse, station)
             }
-            (FrameKind::ProbeResponse, _) => self.note_access_point(station),
+            (FrameKind::ProbeResponse, _) => self.record_access_point_heard(station),
             (FrameKind::AuthenticationRequest, _) => {
                 self.send_management(now, ACCESS_POINT, FrameKind::AuthenticationResponse, station);
             }
@@ -294,7 +296,7 @@ impl Bss {
                 self.send_management(now, ACCESS_POINT, FrameKind::AssociationResponse, station);
             }
             (FrameKind::AssociationResponse, WifiStationState::Associating { until }) => {
-                self.timers.remove(until, (StationTimer::Entry, station));
+                self.timers.remove(until, (WifiStationTimer::Entry, station));
                 s.state = WifiStationState::Associated;
                 s.detected = true;
                 s.missed = 0;
@@ -307,8 +309,8 @@ impl Bss {
     }
 
     /// Records that a scanning station received a frame of the access point.
-    fn note_access_point(&mut self, station: u32) {
-        if let Some(ScanPhase::Listening { has_heard_beacon: heard, .. }) =
+    fn record_access_point_heard(&mut self, station: u32) {
+        if let Some(WifiScanPhase::Listening { has_heard_beacon: heard, .. }) =
             &mut self.stations[station as usize].scan
         {
             *heard = true;
@@ -316,23 +318,23 @@ impl Bss {
         }
     }
 
-    fn scan_on(&mut self, now: Instant, station: u32) {
+    fn continue_channel_scan(&mut self, now: Instant, station: u32) {
         let s = &mut self.stations[station as usize];
         let number = contender_index(station) as usize;
         match s.scan {
             None => {}
-            Some(ScanPhase::BeforeChannel) => {
-                s.scan = Some(ScanPhase::Listening { since: now, has_heard_beacon: false });
-                self.timers.insert(now + self.config.min_channel_time, (StationTimer::Scan, station));
+            Some(WifiScanPhase::BeforeChannel) => {
+                s.scan = Some(WifiScanPhase::Listening { since: now, has_heard_beacon: false });
+                self.timers.insert(now + self.config.min_channel_time, (WifiStationTimer::Scan, station));
                 self.send_probe(now, station);
             }
-            Some(ScanPhase::Listening { since, has_heard_beacon: heard }) => {
+            Some(WifiScanPhase::Listening { since, has_heard_beacon: heard }) => {
                 let longest = since + self.config.max_channel_time;
                 if heard && now < longest {
-                    self.timers.insert(longest, (StationTimer::Scan, station));
+                    self.timers.insert(longest, (WifiStationTimer::Scan, station));
                     return;
                 }
-                s.scan = Some(ScanPhase::AfterChannel { found: heard });
+                s.scan = Some(WifiScanPhase::AfterChannel { found: heard });
                 let contender = &mut self.contenders[number];
                 contender.silent = true;
                 let keep = usize::from(contender.sending);
@@ -343,9 +345,9 @@ impl Bss {
                 });
                 let channels = u64::from(self.config.channels - self.config.channel);
                 self.timers
-                    .insert(now + self.config.min_channel_time * channels, (StationTimer::Scan, station));
+                    .insert(now + self.config.min_channel_time * channels, (WifiStationTimer::Scan, station));
             }
-            Some(ScanPhase::AfterChannel { found }) => {
+            Some(WifiScanPhase::AfterChannel { found }) => {
                 s.scan = None;
                 self.events.push_back((station, LinkEvent::Scanned { found }));
                 let connects = s.connects;
@@ -366,7 +368,7 @@ impl Bss {
         let number = contender_index(station);
         let contender = &mut self.contenders[number as usize];
         contender.silent = false;
-        contender.push_first(WifiFrame::new(FrameKind::ProbeRequest, station));
+        contender.push_management_frame(WifiFrame::new(FrameKind::ProbeRequest, station));
         self.join_contention(now, number);
     }
 
@@ -386,23 +388,24 @@ impl Bss {
     }
 
     /// True if a station awaits the next beacon.
-    pub(super) fn beacon_matters(&self) -> bool {
+    pub(super) fn is_beacon_awaited(&self) -> bool {
         let noise = self.config.frame_loss > 0.0 && self.config.frame_loss_of == FrameLoss::All;
         self.stations.iter().any(|s| noise && s.is_associated() || s.awaits_beacon())
     }
 
     /// Handles a transmitted beacon, with or without collision.
-    pub(super) fn beacon_sent(&mut self, alone: bool) {
+    pub(super) fn handle_sent_beacon(&mut self, alone: bool) {
         for station in 0..self.stations.len() as u32 {
             let s = &self.stations[station as usize];
-            if !s.is_tuned() && s.scan.is_some() {
+            if !s.can_exchange_frames() && s.scan.is_some() {
                 continue;
             }
-            let hears = alone && s.is_tuned() && !self.is_lost_to_noise(station, FrameKind::Beacon);
+            let hears =
+                alone && s.can_exchange_frames() && !self.sample_noise_loss(station, FrameKind::Beacon);
             let s = &mut self.stations[station as usize];
             if hears {
                 s.reset_missed_beacons();
-                self.note_access_point(station);
+                self.record_access_point_heard(station);
                 self.report_detected(station);
             } else if s.is_associated() {
                 s.missed += 1;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::radio::motion::{Position, Trajectory};
-use crate::radio::{DropReason, LinkCommand, LinkDownReason, LinkEvent, StationDirection};
+use crate::radio::{DropReason, LinkCommand, LinkDownReason, LinkEvent, RadioDirection};
 use usher_core::{Duration, Instant, Seed};
 
 mod exchange;
@@ -50,8 +50,8 @@ fn eastward_walk(x: f64, speed: f64) -> Trajectory {
 /// An output of a set.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum BssOutput {
-    Arrived(StationDirection, u32),
-    Dropped(StationDirection, u32, DropReason),
+    Arrived(RadioDirection, u32),
+    Dropped(RadioDirection, u32, DropReason),
     Link(u32, LinkEvent),
 }
 

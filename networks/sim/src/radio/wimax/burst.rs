@@ -18,7 +18,7 @@ pub(super) const fn minimum_slots(modulation: Modulation) -> u32 {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct BurstPacket {
+struct WimaxQueuedPacket {
     handle: u32,
     /// Octets not sent yet.
     left: u32,
@@ -28,13 +28,13 @@ struct BurstPacket {
 
 /// Packets of one station and direction, first in, first out.
 #[derive(Debug, Default)]
-pub(super) struct BurstQueue {
-    packets: VecDeque<BurstPacket>,
+pub(super) struct WimaxPacketQueue {
+    packets: VecDeque<WimaxQueuedPacket>,
     /// Octets not sent yet, over all packets.
     left: u64,
 }
 
-impl BurstQueue {
+impl WimaxPacketQueue {
     pub(super) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -42,7 +42,7 @@ impl BurstQueue {
         self.packets.is_empty()
     }
     pub(super) fn push(&mut self, handle: u32, octets: u32) {
-        self.packets.push_back(BurstPacket { handle, left: octets, is_started: false });
+        self.packets.push_back(WimaxQueuedPacket { handle, left: octets, is_started: false });
         self.left += u64::from(octets);
     }
     /// Returns the octets of the PDUs for the whole queue.
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fill_and_record(queue: &mut BurstQueue, room: u32) -> (u32, Vec<(u32, u32)>) {
+    fn fill_and_record(queue: &mut WimaxPacketQueue, room: u32) -> (u32, Vec<(u32, u32)>) {
         let mut done = Vec::new();
         let used = queue.fill_burst(room, 0, |handle, end| done.push((handle, end)));
         (used, done)
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_does_not_fit_goes_in_pieces() {
-        let mut queue = BurstQueue::default();
+        let mut queue = WimaxPacketQueue::default();
         queue.push(7, 100);
         queue.push(8, 20);
         assert_eq!(queue.octets_needed(), 140);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_cannot_hold_an_octet_stays_empty() {
-        let mut queue = BurstQueue::default();
+        let mut queue = WimaxPacketQueue::default();
         queue.push(1, 40);
         assert_eq!(fill_and_record(&mut queue, 12), (0, vec![]));
         assert_eq!(fill_and_record(&mut queue, 13).0, 13);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_pdu_has_2047_octets_at_most() {
-        let mut queue = BurstQueue::default();
+        let mut queue = WimaxPacketQueue::default();
         queue.push(1, 5000);
         // 2035 octets twice, then the rest of 930.
         assert_eq!(fill_and_record(&mut queue, 6000), (5000 + 3 * 12, vec![(1, 5036)]));
@@ -126,7 +126,7 @@ mod tests {
         fn every_packet_ends_once_and_in_order(
             packets in prop::collection::vec(1u32..4000, 1..30), rooms in prop::collection::vec(0u32..3000, 1..10),
         ) {
-            let mut queue = BurstQueue::default();
+            let mut queue = WimaxPacketQueue::default();
             for (i, octets) in packets.iter().enumerate() {
                 queue.push(i as u32, *octets);
             }

@@ -1,32 +1,32 @@
 //! The machine of a cell.
 
-use super::burst::{self, BurstQueue, GRANT_MANAGEMENT};
-use super::config::{ConfigError, DOWN_SLOT, Modulation, NetworkEntry, WimaxConfig};
-use super::contention::{AttemptSeries, ContentionOutcome, ContentionQueue};
-use super::reach::{ReachTimer, StationReach};
+use super::burst::{self, GRANT_MANAGEMENT, WimaxPacketQueue};
+use super::config::{ConfigError, DOWN_SLOT, Modulation, NetworkEntryTrigger, WimaxConfig};
+use super::contention::{ContentionAttempts, ContentionOutcome, ContentionQueue};
+use super::coverage::{CoverageTimer, StationCoverage};
 use super::schedule::{SlotAllocation, divide_slots};
 use crate::radio::motion::{Position, Trajectory};
-use crate::radio::{DropReason, LinkDownReason, LinkEvent, StationDirection};
+use crate::radio::{DropReason, LinkDownReason, LinkEvent, RadioDirection};
 use std::collections::VecDeque;
 use usher_core::timer::TimerQueue;
-use usher_core::{Duration, Instant, ModelRng};
+use usher_core::{Duration, Instant, SimulationRng};
 
 usher_core::counters! {
-    /// What happened in a cell.
+    /// Counters of a cell.
     pub struct CellCounters {
         /// Frames whose maps announced a burst.
         frames,
-        /// Stations that came in.
+        /// Stations that entered the network.
         entered,
-        /// RNG-REQ said.
+        /// RNG-REQ sent.
         ranging_attempts,
-        /// Of them, said together with another's.
+        /// RNG-REQ lost in a collision.
         ranging_collisions,
-        /// Bandwidth requests said in an opportunity.
+        /// Bandwidth requests sent in an opportunity.
         requests,
-        /// Of them, said together with another's.
+        /// Bandwidth requests lost in a collision.
         request_collisions,
-        /// Requests on a burst.
+        /// Bandwidth requests sent on a burst.
         piggybacked,
         /// Uplink bursts granted.
         grants,
@@ -44,9 +44,9 @@ usher_core::counters! {
         queue_full,
         /// Dropped: lost on the air.
         lost,
-        /// Dropped: the station was not heard.
+        /// Dropped: the base station did not receive the station.
         gave_up,
-        /// Dropped: the station was out of reach, or not in and not to come in for a packet.
+        /// Dropped: the station was out of reach, or had not entered the network and does not enter it for a packet.
         out_of_reach,
         /// Scans begun.
         scans,
@@ -61,13 +61,13 @@ pub(super) enum WimaxStationState {
     /// Not in the cell.
     Outside,
     /// Ranging; with a time, waiting for RNG-RSP until then.
-    Ranging(AttemptSeries, Option<Instant>),
+    Ranging(ContentionAttempts, Option<Instant>),
     /// RNG-REQ was received; enters at this time.
     Entering(Instant),
     /// In the cell, with nothing to send.
     Idle,
     /// Requesting bandwidth; with a time, waiting for a grant until then.
-    Requesting(AttemptSeries, Option<Instant>),
+    Requesting(ContentionAttempts, Option<Instant>),
     /// Has a grant, and gets further ones while it has data.
     Served,
 }
@@ -82,9 +82,9 @@ impl WimaxStationState {
 pub(super) struct WimaxStation {
     modulation: (Modulation, Modulation),
     pub(super) state: WimaxStationState,
-    pub(super) reach: StationReach,
-    pub(super) down: BurstQueue,
-    pub(super) up: BurstQueue,
+    pub(super) reach: StationCoverage,
+    pub(super) down: WimaxPacketQueue,
+    pub(super) up: WimaxPacketQueue,
     /// True if it is in the downlink round.
     pub(super) in_round: bool,
     /// Octets requested beyond those granted.
@@ -105,7 +105,7 @@ pub(super) struct UplinkGrant {
 #[derive(Debug)]
 pub struct WimaxCell {
     pub(super) config: WimaxConfig,
-    rng: ModelRng,
+    rng: SimulationRng,
     pub(super) stations: Vec<WimaxStation>,
     /// Stations with queued downlink packets, in the order of their turns.
     pub(super) round: VecDeque<u32>,
@@ -117,15 +117,15 @@ pub struct WimaxCell {
     /// Expirations of T3, T16 and network entry.
     pub(super) timers: TimerQueue<u32>,
     /// Coverage changes and ends of searches.
-    pub(super) reaches: TimerQueue<(ReachTimer, u32)>,
+    pub(super) reaches: TimerQueue<(CoverageTimer, u32)>,
     /// Time of the first channel descriptors.
     pub(super) descriptor_phase: Duration,
     /// The first frame that is not built, and the first whose uplink is not.
     next_frame: u64,
     next_uplink: u64,
     /// Packets on the air or decoded, by time of arrival.
-    pub(super) arriving: VecDeque<(Instant, StationDirection, u32)>,
-    dropped: VecDeque<(StationDirection, u32, DropReason)>,
+    pub(super) arriving: VecDeque<(Instant, RadioDirection, u32)>,
+    dropped: VecDeque<(RadioDirection, u32, DropReason)>,
     pub(super) events: VecDeque<(u32, LinkEvent)>,
     pub(super) counters: CellCounters,
     shares: Vec<SlotAllocation>,
@@ -141,27 +141,27 @@ impl WimaxCell {
     /// The settings are invalid.
     pub fn new(
         config: WimaxConfig,
-        rng: ModelRng,
+        rng: SimulationRng,
         base_station: Position,
         stations: Vec<Trajectory>,
     ) -> Result<Self, ConfigError> {
         config.check()?;
         let mut reaches = TimerQueue::new();
-        if config.radius.is_some() && config.entry == NetworkEntry::Done {
-            reaches.insert(Instant::ZERO, (ReachTimer::Start, 0));
+        if config.radius.is_some() && config.entry == NetworkEntryTrigger::Done {
+            reaches.insert(Instant::ZERO, (CoverageTimer::Start, 0));
         }
         let mut station = |(i, way): (usize, &Trajectory)| {
-            let reach = StationReach::new(&config, &mut reaches, base_station, i as u32, way);
+            let reach = StationCoverage::new(&config, &mut reaches, base_station, i as u32, way);
             WimaxStation {
                 modulation: config.modulation,
-                state: if config.entry == NetworkEntry::Done && reach.is_in_range {
+                state: if config.entry == NetworkEntryTrigger::Done && reach.is_in_range {
                     WimaxStationState::Idle
                 } else {
                     WimaxStationState::Outside
                 },
                 reach,
-                down: BurstQueue::default(),
-                up: BurstQueue::default(),
+                down: WimaxPacketQueue::default(),
+                up: WimaxPacketQueue::default(),
                 in_round: false,
                 demand: 0,
                 granted: 0,
@@ -197,7 +197,7 @@ impl WimaxCell {
         }
     }
     /// Sets the time of the first channel descriptors; the default is zero.
-    pub fn describe_from(&mut self, phase: Duration) {
+    pub fn set_descriptor_phase(&mut self, phase: Duration) {
         self.descriptor_phase = phase;
     }
     /// Returns the counters.
@@ -214,30 +214,30 @@ impl WimaxCell {
     /// Sends a packet of `octets` with the caller's number `handle`, which returns by exactly one of
     /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not decrease. Packets of a station out of reach,
     /// of an unknown one, or of one outside a cell with entry by command are dropped.
-    pub fn send(&mut self, now: Instant, way: StationDirection, octets: u32, handle: u32) {
-        let (StationDirection::Down(number) | StationDirection::Up(number)) = way;
+    pub fn send(&mut self, now: Instant, way: RadioDirection, octets: u32, handle: u32) {
+        let (RadioDirection::Down(number) | RadioDirection::Up(number)) = way;
         let Some(station) = self.stations.get_mut(number as usize) else {
             self.drop_packet(way, handle, DropReason::RetriesExhausted);
             return;
         };
-        let lazily = self.config.entry == NetworkEntry::AtFirstPacket;
+        let lazily = self.config.entry == NetworkEntryTrigger::AtFirstPacket;
         if !(station.state.is_in() || lazily && station.reach.is_in_range) {
             self.drop_packet(way, handle, DropReason::OutOfReach);
             return;
         }
         let queue = match way {
-            StationDirection::Down(_) => &mut station.down,
-            StationDirection::Up(_) => &mut station.up,
+            RadioDirection::Down(_) => &mut station.down,
+            RadioDirection::Up(_) => &mut station.up,
         };
         if queue.len() >= self.config.queue {
             self.drop_packet(way, handle, DropReason::QueueFull);
             return;
         }
         queue.push(handle, octets);
-        self.look_after(now, number);
+        self.serve_waiting_station(now, number);
     }
 
-    pub(super) fn drop_packet(&mut self, way: StationDirection, handle: u32, why: DropReason) {
+    pub(super) fn drop_packet(&mut self, way: RadioDirection, handle: u32, why: DropReason) {
         *match why {
             DropReason::QueueFull => &mut self.counters.queue_full,
             DropReason::Lost => &mut self.counters.lost,
@@ -248,18 +248,18 @@ impl WimaxCell {
     }
 
     /// Starts the entry, request or turn of a station with packets.
-    fn look_after(&mut self, now: Instant, number: u32) {
+    fn serve_waiting_station(&mut self, now: Instant, number: u32) {
         let station = &mut self.stations[number as usize];
         match station.state {
             WimaxStationState::Outside if !(station.up.is_empty() && station.down.is_empty()) => {
-                self.attempt_ranging(now, number, AttemptSeries::default());
+                self.attempt_ranging(now, number, ContentionAttempts::default());
                 return;
             }
             WimaxStationState::Outside | WimaxStationState::Ranging(..) | WimaxStationState::Entering(_) => {
                 return;
             }
             WimaxStationState::Idle if !station.up.is_empty() => {
-                self.request_bandwidth(now, number, AttemptSeries::default())
+                self.request_bandwidth(now, number, ContentionAttempts::default())
             }
             WimaxStationState::Idle | WimaxStationState::Requesting(..) | WimaxStationState::Served => {}
         }
@@ -267,28 +267,28 @@ impl WimaxCell {
         if !station.in_round && !station.down.is_empty() {
             station.in_round = true;
             if self.round.is_empty() && self.wanting.is_empty() {
-                self.await_frame(now);
+                self.skip_to_next_frame(now);
             }
             self.round.push_back(number);
         }
     }
 
-    pub(super) fn attempt_ranging(&mut self, now: Instant, number: u32, series: AttemptSeries) {
+    pub(super) fn attempt_ranging(&mut self, now: Instant, number: u32, series: ContentionAttempts) {
         match series.next_attempt(&self.config.ranging, &mut self.rng) {
             Some(series) => {
                 self.stations[number as usize].state = WimaxStationState::Ranging(series, None);
-                self.await_uplink(now);
+                self.skip_to_next_uplink(now);
                 self.ranging.add_station(number, series);
             }
             None => self.take_link_down(number, DropReason::RetriesExhausted, LinkDownReason::EntryFailed),
         }
     }
 
-    fn request_bandwidth(&mut self, now: Instant, number: u32, series: AttemptSeries) {
+    fn request_bandwidth(&mut self, now: Instant, number: u32, series: ContentionAttempts) {
         match series.next_attempt(&self.config.request, &mut self.rng) {
             Some(series) => {
                 self.stations[number as usize].state = WimaxStationState::Requesting(series, None);
-                self.await_uplink(now);
+                self.skip_to_next_uplink(now);
                 self.requests.add_station(number, series);
             }
             None => {
@@ -297,7 +297,7 @@ impl WimaxCell {
                 for handle in station.up.drain() {
                     self.counters.gave_up += 1;
                     self.dropped.push_back((
-                        StationDirection::Up(number),
+                        RadioDirection::Up(number),
                         handle,
                         DropReason::RetriesExhausted,
                     ));
@@ -307,12 +307,12 @@ impl WimaxCell {
     }
 
     /// Skips to the first frame that begins at `now` or later.
-    fn await_frame(&mut self, now: Instant) {
+    fn skip_to_next_frame(&mut self, now: Instant) {
         let first = now.as_nanos().div_ceil(self.config.frame.as_nanos());
         self.next_frame = self.next_frame.max(first);
     }
     /// Skips to the first uplink that begins at `now` or later.
-    fn await_uplink(&mut self, now: Instant) {
+    fn skip_to_next_uplink(&mut self, now: Instant) {
         if self.ranging.is_empty() && self.requests.is_empty() {
             let since = now.as_nanos().saturating_sub(self.config.uplink_offset().as_nanos());
             self.next_uplink = self.next_uplink.max(since.div_ceil(self.config.frame.as_nanos()));
@@ -324,12 +324,12 @@ impl WimaxCell {
     fn uplink_start(&self, frame: u64) -> Instant {
         self.frame_start(frame) + self.config.uplink_offset()
     }
-    fn frame_due(&self) -> Option<Instant> {
+    fn next_due_frame_start(&self) -> Option<Instant> {
         let waits = !self.round.is_empty() || !self.wanting.is_empty();
         waits.then(|| self.frame_start(self.next_frame))
     }
     /// Returns the frame of the next uplink with a transmission.
-    fn uplink_due(&self) -> Option<u64> {
+    fn next_due_uplink_frame(&self) -> Option<u64> {
         let contended = (!self.ranging.is_empty() || !self.requests.is_empty()).then_some(self.next_uplink);
         let granted = self.grants.front().map(|g| g.frame);
         contended.into_iter().chain(granted).min()
@@ -339,27 +339,33 @@ impl WimaxCell {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
-        let uplink = self.uplink_due().map(|frame| self.uplink_start(frame));
-        [arriving, self.timers.next_deadline(), self.reaches.next_deadline(), self.frame_due(), uplink]
-            .into_iter()
-            .flatten()
-            .min()
+        let uplink = self.next_due_uplink_frame().map(|frame| self.uplink_start(frame));
+        [
+            arriving,
+            self.timers.next_deadline(),
+            self.reaches.next_deadline(),
+            self.next_due_frame_start(),
+            uplink,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Handles all events due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((_, (timer, number))) = self.reaches.pop_due(now) {
-            self.expire_reach(now, timer, number);
+            self.handle_coverage_timer(now, timer, number);
         }
         while let Some((_, number)) = self.timers.pop_due(now) {
             self.handle_station_timeout(now, number);
         }
-        if self.frame_due().is_some_and(|at| at <= now) {
+        if self.next_due_frame_start().is_some_and(|at| at <= now) {
             let frame = self.next_frame;
             self.next_frame += 1;
-            self.put_together(frame);
+            self.build_wimax_frame(frame);
         }
-        if let Some(frame) = self.uplink_due().filter(|frame| self.uplink_start(*frame) <= now) {
+        if let Some(frame) = self.next_due_uplink_frame().filter(|frame| self.uplink_start(*frame) <= now) {
             self.next_uplink = frame + 1;
             self.handle_uplink(now, frame);
         }
@@ -373,22 +379,22 @@ impl WimaxCell {
                 self.counters.entered += 1;
                 self.stations[number as usize].state = WimaxStationState::Idle;
                 self.report_link_up(now, number);
-                self.look_after(now, number);
+                self.serve_waiting_station(now, number);
             }
             _ => {}
         }
     }
 
     /// Builds a frame: grants and downlink bursts.
-    fn put_together(&mut self, frame: u64) {
+    fn build_wimax_frame(&mut self, frame: u64) {
         let up = self.grant_uplinks(frame);
-        let down = self.send_down(frame, up);
+        let down = self.send_downlink_bursts(frame, up);
         self.counters.frames += u64::from(up + down > 0);
     }
 
     fn grant_uplinks(&mut self, frame: u64) -> u32 {
         let (config, stations) = (&self.config, &self.stations);
-        // As many grants as the map can announce beside one downlink burst.
+        // Reduce the grants to those that the map can announce if the frame also has one downlink burst.
         let room = config.downlink_slots() - burst::minimum_slots(Modulation::Qpsk12);
         let most = config.uplink_slots() / burst::minimum_slots(Modulation::Qpsk12);
         let mut bursts = (self.wanting.len() as u32).min(most);
@@ -398,7 +404,7 @@ impl WimaxCell {
         let need = |number: u32| {
             let s = &stations[number as usize];
             let least = burst::minimum_slots(s.modulation.1);
-            // The rest of a packet needs a header again.
+            // The rest of a fragmented packet needs another header, so a grant has a minimum size.
             (slots_for(s.demand, s.modulation.1).max(least), least)
         };
         divide_slots(&mut self.wanting, bursts, config.uplink_slots(), need, &mut self.shares);
@@ -425,7 +431,7 @@ impl WimaxCell {
         self.shares.len() as u32
     }
 
-    fn send_down(&mut self, frame: u64, granted: u32) -> u32 {
+    fn send_downlink_bursts(&mut self, frame: u64, granted: u32) -> u32 {
         let (config, stations) = (&self.config, &self.stations);
         let total = config.downlink_slots();
         let least = burst::minimum_slots(Modulation::Qpsk12);
@@ -450,9 +456,9 @@ impl WimaxCell {
                 let at = data + self.config.symbols_duration(pairs * DOWN_SLOT);
                 if self.config.loss > 0.0 && self.rng.sample_bool(self.config.loss) {
                     self.counters.lost += 1;
-                    self.dropped.push_back((StationDirection::Down(share.station), handle, DropReason::Lost));
+                    self.dropped.push_back((RadioDirection::Down(share.station), handle, DropReason::Lost));
                 } else {
-                    self.arriving.push_back((at, StationDirection::Down(share.station), handle));
+                    self.arriving.push_back((at, RadioDirection::Down(share.station), handle));
                 }
             });
             first += share.slots;
@@ -470,10 +476,10 @@ impl WimaxCell {
     fn handle_uplink(&mut self, now: Instant, frame: u64) {
         let end = self.uplink_start(frame) + self.config.symbols_duration(self.config.uplink_symbols);
         while let Some(grant) = self.grants.pop_front_if(|g| g.frame <= frame) {
-            self.send_up(grant, end);
+            self.send_uplink_burst(grant, end);
         }
         let mut outcome = std::mem::take(&mut self.outcome);
-        self.ranging.pass_frame(self.config.ranging_opportunities, &mut outcome);
+        self.ranging.advance_contention_frame(self.config.ranging_opportunities, &mut outcome);
         self.counters.ranging_attempts += (outcome.successful.len() + outcome.collided.len()) as u64;
         self.counters.ranging_collisions += outcome.collided.len() as u64;
         for &(number, _) in &outcome.successful {
@@ -489,11 +495,11 @@ impl WimaxCell {
             self.stations[number as usize].state = WimaxStationState::Ranging(series, Some(until));
             self.timers.insert(until, number);
         }
-        self.requests.pass_frame(self.config.request_opportunities, &mut outcome);
+        self.requests.advance_contention_frame(self.config.request_opportunities, &mut outcome);
         self.counters.requests += (outcome.successful.len() + outcome.collided.len()) as u64;
         self.counters.request_collisions += outcome.collided.len() as u64;
         for &(number, _) in &outcome.successful {
-            self.update_demand(end, number);
+            self.update_bandwidth_demand(end, number);
         }
         for &(number, series) in outcome.successful.iter().chain(&outcome.collided) {
             let until = now + self.config.request_timeout;
@@ -504,13 +510,13 @@ impl WimaxCell {
     }
 
     /// Updates the base station's knowledge of a station's demand at `now`.
-    fn update_demand(&mut self, now: Instant, number: u32) {
+    fn update_bandwidth_demand(&mut self, now: Instant, number: u32) {
         let station = &mut self.stations[number as usize];
         let known = station.demand > 0;
         station.demand = station.up.octets_needed().saturating_sub(station.granted);
         if station.demand > 0 && !known {
             if self.round.is_empty() && self.wanting.is_empty() {
-                self.await_frame(now);
+                self.skip_to_next_frame(now);
             }
             self.wanting.push_back(number);
         } else if station.demand == 0 && known {
@@ -518,7 +524,7 @@ impl WimaxCell {
         }
     }
 
-    fn send_up(&mut self, grant: UplinkGrant, end: Instant) {
+    fn send_uplink_burst(&mut self, grant: UplinkGrant, end: Instant) {
         let number = grant.station;
         let station = &mut self.stations[number as usize];
         station.granted -= u64::from(grant.octets);
@@ -527,14 +533,14 @@ impl WimaxCell {
         let used = station.up.fill_burst(grant.octets, reserved, |handle, _| {
             if self.config.loss > 0.0 && self.rng.sample_bool(self.config.loss) {
                 self.counters.lost += 1;
-                self.dropped.push_back((StationDirection::Up(number), handle, DropReason::Lost));
+                self.dropped.push_back((RadioDirection::Up(number), handle, DropReason::Lost));
             } else {
-                self.arriving.push_back((end, StationDirection::Up(number), handle));
+                self.arriving.push_back((end, RadioDirection::Up(number), handle));
             }
         });
         self.counters.octets_up += u64::from(used);
         self.counters.piggybacked += u64::from(asks);
-        self.update_demand(end, number);
+        self.update_bandwidth_demand(end, number);
         let station = &mut self.stations[number as usize];
         if station.state == WimaxStationState::Served && station.demand == 0 && station.granted == 0 {
             station.state = WimaxStationState::Idle;
@@ -542,17 +548,17 @@ impl WimaxCell {
     }
 
     /// Returns the next packet that has arrived by `now`, with its direction.
-    pub fn poll_delivery(&mut self, now: Instant) -> Option<(StationDirection, u32)> {
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(RadioDirection, u32)> {
         let (_, way, handle) = self.arriving.pop_front_if(|(at, ..)| *at <= now)?;
         match way {
-            StationDirection::Down(_) => self.counters.packets_down += 1,
-            StationDirection::Up(_) => self.counters.packets_up += 1,
+            RadioDirection::Down(_) => self.counters.packets_down += 1,
+            RadioDirection::Up(_) => self.counters.packets_up += 1,
         }
         Some((way, handle))
     }
 
     /// Returns the next lost packet.
-    pub fn poll_drop(&mut self) -> Option<(StationDirection, u32, DropReason)> {
+    pub fn poll_drop(&mut self) -> Option<(RadioDirection, u32, DropReason)> {
         self.dropped.pop_front()
     }
 }

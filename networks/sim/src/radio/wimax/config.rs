@@ -1,6 +1,6 @@
 //! Settings of a cell.
 
-use super::contention::BackoffPolicy;
+use super::contention::ContentionBackoffConfig;
 use usher_core::{Duration, Instant};
 
 /// Octets of a slot with one bit on each of its 48 data carriers.
@@ -57,7 +57,7 @@ impl Modulation {
 
 /// The trigger of network entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum NetworkEntry {
+pub enum NetworkEntryTrigger {
     /// Stations in reach are in the cell from the start; later, by command.
     Done,
     /// The first packet in either direction, or a command.
@@ -77,19 +77,19 @@ pub enum ConfigError {
     #[error("the {0} has no room for a burst")]
     SubframeFull(&'static str),
     /// A frame has no opportunity for ranging or for requests.
-    #[error("a frame without an opportunity for {0}")]
+    #[error("a frame has no opportunity for {0}")]
     NoOpportunity(&'static str),
     /// Back-off windows that shrink, or exceed 2^15.
-    #[error("back-off exponents from {0} to {1}")]
+    #[error("back-off exponents from {0} to {1}; the second must be at least the first, and at most 15")]
     Exponents(u8, u8),
     /// A coverage that is not positive, or a threshold beyond it.
-    #[error("the radius is more than nothing, and the threshold of going down not beyond it")]
+    #[error("the radius must be above 0, and the threshold of going down must not exceed it")]
     Coverage,
     /// A scan without channels.
-    #[error("a scan of no channel")]
+    #[error("the scan has no channel")]
     Scan,
     /// A probability outside 0 to 1.
-    #[error("loss is a probability")]
+    #[error("loss must be a probability from 0 to 1")]
     Loss,
 }
 
@@ -125,17 +125,17 @@ pub struct WimaxConfig {
     /// The UL-MAP of frame n grants bursts in the uplink of frame n plus this number.
     pub uplink_lead: u32,
     /// Trigger of network entry.
-    pub entry: NetworkEntry,
+    pub entry: NetworkEntryTrigger,
     /// Frames from a received RNG-REQ until packets flow: RNG-RSP, SBC-REQ, SBC-RSP.
     pub entry_frames: u32,
     /// Further frames of network entry by command: REG-REQ, REG-RSP.
     pub registration_frames: u32,
     /// Back-off of initial ranging.
-    pub ranging: BackoffPolicy,
+    pub ranging: ContentionBackoffConfig,
     /// Timeout of RNG-RSP (T3).
     pub ranging_timeout: Duration,
     /// Back-off of bandwidth requests.
-    pub request: BackoffPolicy,
+    pub request: ContentionBackoffConfig,
     /// Timeout of a grant (T16).
     pub request_timeout: Duration,
     /// Maximum queued packets per station and direction.
@@ -159,9 +159,9 @@ pub struct WimaxConfig {
 impl Default for WimaxConfig {
     /// Returns Mobile WiMAX on 10 MHz: frames of 5 ms with 47 symbols of 102.857 µs, 29 of them down (one is the
     /// preamble) and 18 up, gaps of 105.714 and 60 µs; 30 and 35 subchannels, so 420 slots down and 175 up beside 3
-    /// symbols of contention. Assumed, since operators choose them: 8 opportunities per frame of each kind, windows
-    /// of 2³ to 2¹⁰, 16 tries, T3 of 200 ms, T16 of 50 ms, maps repeated 4 times, grants for the next frame's uplink,
-    /// 3 frames of network entry, 100 queued packets, no loss, QPSK 1/2 both ways, unlimited range.
+    /// symbols of contention. Assumed, since operators choose them: 8 opportunities per frame of each kind, windows of
+    /// 2³ to 2¹⁰, 16 tries, T3 of 200 ms, T16 of 50 ms; maps repeated 4 times, grants for the next frame's uplink, 3
+    /// frames of network entry; 100 queued packets, no loss, QPSK 1/2 both ways, unlimited range.
     ///
     /// Scenarios for NIST's mobility modules for ns-2 set 20 ms per channel for a preamble and 5 s between
     /// descriptors (the standard's maximum is 10). Two channels and two frames of registration are guesses.
@@ -181,12 +181,12 @@ impl Default for WimaxConfig {
             fch_slots: 4,
             map_repetition: 4,
             uplink_lead: 1,
-            entry: NetworkEntry::AtFirstPacket,
+            entry: NetworkEntryTrigger::AtFirstPacket,
             entry_frames: 3,
             registration_frames: 2,
-            ranging: BackoffPolicy { start: 3, end: 10, tries: 16 },
+            ranging: ContentionBackoffConfig { start: 3, end: 10, tries: 16 },
             ranging_timeout: Duration::from_millis(200),
-            request: BackoffPolicy { start: 3, end: 10, tries: 16 },
+            request: ContentionBackoffConfig { start: 3, end: 10, tries: 16 },
             request_timeout: Duration::from_millis(50),
             queue: 100,
             loss: 0.0,
@@ -274,7 +274,7 @@ impl WimaxConfig {
         let tuned = now + self.scan_dwell * u64::from(self.scan_channels - 1);
         let preamble = tuned.as_nanos().div_ceil(frame);
         let interval = self.descriptor_interval.as_nanos();
-        // The first interval that begins after the previous frame.
+        // The station needs the first descriptor interval that begins after the frame before this preamble.
         let phase = phase.as_nanos();
         let before = preamble.checked_sub(1).map(|before| before.saturating_mul(frame));
         let described = match (before, interval) {

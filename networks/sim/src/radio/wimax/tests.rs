@@ -17,8 +17,13 @@ fn at_nanos(nanos: u64) -> Instant {
 
 /// Stations in the cell, which request in the first opportunity.
 fn calm_config() -> WimaxConfig {
-    let at_once = BackoffPolicy { start: 0, end: 10, tries: 16 };
-    WimaxConfig { entry: NetworkEntry::Done, request: at_once, ranging: at_once, ..WimaxConfig::default() }
+    let at_once = ContentionBackoffConfig { start: 0, end: 10, tries: 16 };
+    WimaxConfig {
+        entry: NetworkEntryTrigger::Done,
+        request: at_once,
+        ranging: at_once,
+        ..WimaxConfig::default()
+    }
 }
 
 fn test_cell(config: WimaxConfig, stations: u32) -> WimaxCell {
@@ -27,7 +32,7 @@ fn test_cell(config: WimaxConfig, stations: u32) -> WimaxCell {
 }
 
 /// Runs until no event is left; returns arrivals and their times.
-fn run_to_rest(cell: &mut WimaxCell) -> Vec<(u64, StationDirection, u32)> {
+fn run_to_rest(cell: &mut WimaxCell) -> Vec<(u64, RadioDirection, u32)> {
     let mut arrived = Vec::new();
     let mut before = Instant::ZERO;
     for _ in 0..1_000_000 {
@@ -46,13 +51,13 @@ fn run_to_rest(cell: &mut WimaxCell) -> Vec<(u64, StationDirection, u32)> {
 fn a_packet_goes_down_in_the_next_frame() {
     let mut cell = test_cell(calm_config(), 2);
     assert_eq!(cell.poll_timeout(), None, "an idle cell has no events");
-    cell.send(at_nanos(1_000_000), StationDirection::Down(1), 100, 7);
+    cell.send(at_nanos(1_000_000), RadioDirection::Down(1), 100, 7);
     assert_eq!(cell.poll_timeout(), Some(at_nanos(FRAME)));
     // FCH: 4 slots. DL-MAP: 10 + 13 octets and 60 bits, four times at 48 bits a slot: 21. UL-MAP: 10 + 8 octets and
     // 104 bits: 21.
     assert_eq!(calm_config().map_overhead(1, 0), 46);
     // 110 octets take 19 slots, 46 to 64; slot 64 is in the third pair of symbols after the preamble.
-    assert_eq!(run_to_rest(&mut cell), [(FRAME + 7 * SYMBOL, StationDirection::Down(1), 7)]);
+    assert_eq!(run_to_rest(&mut cell), [(FRAME + 7 * SYMBOL, RadioDirection::Down(1), 7)]);
     let c = cell.counters();
     assert_eq!((c.frames, c.downlink_bursts, c.packets_down, c.octets_down), (1, 1, 1, 110));
     assert_eq!(cell.poll_timeout(), None);
@@ -61,35 +66,35 @@ fn a_packet_goes_down_in_the_next_frame() {
 #[test]
 fn a_packet_goes_up_after_a_request_and_a_grant() {
     let mut cell = test_cell(calm_config(), 1);
-    cell.send(at_nanos(1_000_000), StationDirection::Up(0), 100, 7);
+    cell.send(at_nanos(1_000_000), RadioDirection::Up(0), 100, 7);
     assert_eq!(cell.poll_timeout(), Some(at_nanos(UPLINK)));
     // Asked in frame 0's uplink, granted by frame 1's map for frame 2's uplink.
-    assert_eq!(run_to_rest(&mut cell), [(2 * FRAME + UPLINK_END, StationDirection::Up(0), 7)]);
+    assert_eq!(run_to_rest(&mut cell), [(2 * FRAME + UPLINK_END, RadioDirection::Up(0), 7)]);
     let c = cell.counters();
     assert_eq!((c.requests, c.grants, c.piggybacked, c.packets_up, c.octets_up), (1, 1, 0, 1, 110));
     let mut soon = self::test_cell(WimaxConfig { uplink_lead: 0, ..calm_config() }, 1);
     // After frame 8's uplink began.
-    soon.send(at_nanos(8 * FRAME + UPLINK + 1), StationDirection::Up(0), 100, 8);
-    assert_eq!(run_to_rest(&mut soon), [(10 * FRAME + UPLINK_END, StationDirection::Up(0), 8)]);
+    soon.send(at_nanos(8 * FRAME + UPLINK + 1), RadioDirection::Up(0), 100, 8);
+    assert_eq!(run_to_rest(&mut soon), [(10 * FRAME + UPLINK_END, RadioDirection::Up(0), 8)]);
 }
 
 #[test]
 fn a_burst_carries_the_request_for_the_next() {
     let mut cell = test_cell(calm_config(), 1);
-    cell.send(at_nanos(0), StationDirection::Up(0), 100, 1);
+    cell.send(at_nanos(0), RadioDirection::Up(0), 100, 1);
     while cell.counters().requests == 0 {
         let now = cell.poll_timeout().unwrap();
         cell.handle_timeout(now);
     }
     // Not part of the request.
-    cell.send(at_nanos(UPLINK + 1), StationDirection::Up(0), 50, 2);
+    cell.send(at_nanos(UPLINK + 1), RadioDirection::Up(0), 50, 2);
     let arrived = run_to_rest(&mut cell);
     // The second packet begins in the rest of the first one's burst: 114 octets in 19 slots, 2 of them the request.
     assert_eq!(
         arrived,
         [
-            (2 * FRAME + UPLINK_END, StationDirection::Up(0), 1),
-            (4 * FRAME + UPLINK_END, StationDirection::Up(0), 2)
+            (2 * FRAME + UPLINK_END, RadioDirection::Up(0), 1),
+            (4 * FRAME + UPLINK_END, RadioDirection::Up(0), 2)
         ]
     );
     let c = cell.counters();
@@ -98,16 +103,16 @@ fn a_burst_carries_the_request_for_the_next() {
 
 #[test]
 fn a_station_ranges_before_its_first_packet() {
-    let mut cell = test_cell(WimaxConfig { entry: NetworkEntry::AtFirstPacket, ..calm_config() }, 2);
-    cell.send(at_nanos(0), StationDirection::Up(0), 100, 1);
+    let mut cell = test_cell(WimaxConfig { entry: NetworkEntryTrigger::AtFirstPacket, ..calm_config() }, 2);
+    cell.send(at_nanos(0), RadioDirection::Up(0), 100, 1);
     let arrived = run_to_rest(&mut cell);
     // RNG-REQ received in frame 0, in the cell from frame 3 on: requests there, granted in 4 for 5.
-    assert_eq!(arrived, [(5 * FRAME + UPLINK_END, StationDirection::Up(0), 1)]);
-    cell.send(at_nanos(10 * FRAME), StationDirection::Up(0), 100, 2);
-    assert_eq!(run_to_rest(&mut cell), [(12 * FRAME + UPLINK_END, StationDirection::Up(0), 2)]);
+    assert_eq!(arrived, [(5 * FRAME + UPLINK_END, RadioDirection::Up(0), 1)]);
+    cell.send(at_nanos(10 * FRAME), RadioDirection::Up(0), 100, 2);
+    assert_eq!(run_to_rest(&mut cell), [(12 * FRAME + UPLINK_END, RadioDirection::Up(0), 2)]);
     // A downlink packet starts network entry.
-    cell.send(at_nanos(20 * FRAME), StationDirection::Down(1), 100, 3);
-    assert_eq!(run_to_rest(&mut cell), [(23 * FRAME + 7 * SYMBOL, StationDirection::Down(1), 3)]);
+    cell.send(at_nanos(20 * FRAME), RadioDirection::Down(1), 100, 3);
+    assert_eq!(run_to_rest(&mut cell), [(23 * FRAME + 7 * SYMBOL, RadioDirection::Down(1), 3)]);
     let c = cell.counters();
     assert_eq!((c.entered, c.ranging_attempts, c.ranging_collisions), (2, 2, 0));
 }
@@ -116,8 +121,8 @@ fn a_station_ranges_before_its_first_packet() {
 fn who_meets_another_waits_and_tries_again() {
     let config = WimaxConfig { request_opportunities: 1, ..calm_config() };
     let mut cell = test_cell(config, 2);
-    cell.send(at_nanos(0), StationDirection::Up(0), 10, 0);
-    cell.send(at_nanos(0), StationDirection::Up(1), 10, 1);
+    cell.send(at_nanos(0), RadioDirection::Up(0), 10, 0);
+    cell.send(at_nanos(0), RadioDirection::Up(1), 10, 1);
     let arrived = run_to_rest(&mut cell);
     let c = cell.counters();
     assert!(c.request_collisions >= 2 && c.requests == c.request_collisions + 2);
@@ -127,18 +132,18 @@ fn who_meets_another_waits_and_tries_again() {
 
 #[test]
 fn who_is_never_heard_gives_up() {
-    let never = BackoffPolicy { start: 0, end: 0, tries: 3 };
+    let never = ContentionBackoffConfig { start: 0, end: 0, tries: 3 };
     let config = WimaxConfig { request: never, ..calm_config() };
     let mut requests = test_cell(config, 2);
     let mut ranging =
-        test_cell(WimaxConfig { entry: NetworkEntry::AtFirstPacket, ranging: never, ..config }, 2);
+        test_cell(WimaxConfig { entry: NetworkEntryTrigger::AtFirstPacket, ranging: never, ..config }, 2);
     for cell in [&mut requests, &mut ranging] {
         for station in [0, 1] {
-            cell.send(at_nanos(0), StationDirection::Up(station), 10, station);
+            cell.send(at_nanos(0), RadioDirection::Up(station), 10, station);
         }
         assert_eq!(run_to_rest(cell), []);
         let dropped: Vec<_> = std::iter::from_fn(|| cell.poll_drop()).collect();
-        let gave_up = |station| (StationDirection::Up(station), station, DropReason::RetriesExhausted);
+        let gave_up = |station| (RadioDirection::Up(station), station, DropReason::RetriesExhausted);
         assert_eq!(dropped, [gave_up(0), gave_up(1)]);
         assert_eq!(cell.counters().gave_up, 2);
     }
@@ -149,7 +154,7 @@ fn who_is_never_heard_gives_up() {
 fn a_hundred_at_once_are_all_served() {
     let mut cell = test_cell(WimaxConfig::default(), 100);
     for station in 0..100 {
-        cell.send(at_nanos(0), StationDirection::Up(station), 60, station);
+        cell.send(at_nanos(0), RadioDirection::Up(station), 60, station);
     }
     let arrived = run_to_rest(&mut cell);
     assert_eq!(arrived.len(), 100);
@@ -162,12 +167,12 @@ fn a_hundred_at_once_are_all_served() {
 fn stations_share_the_downlink_evenly() {
     let mut cell = test_cell(calm_config(), 4);
     for i in 0..400 {
-        cell.send(at_nanos(0), StationDirection::Down(i % 4), 1000, i);
+        cell.send(at_nanos(0), RadioDirection::Down(i % 4), 1000, i);
     }
     let arrived = run_to_rest(&mut cell);
     for quarter in arrived.chunks(100) {
         for station in 0..4 {
-            let own = quarter.iter().filter(|(_, way, _)| *way == StationDirection::Down(station)).count();
+            let own = quarter.iter().filter(|(_, way, _)| *way == RadioDirection::Down(station)).count();
             assert!((23..=27).contains(&own), "{own} of 100");
         }
     }
@@ -186,7 +191,7 @@ fn narrow_config() -> WimaxConfig {
 fn a_frame_has_no_more_downlink_bursts_than_its_map_can_list() {
     let mut cell = test_cell(narrow_config(), 10);
     for station in 0..10 {
-        cell.send(at_nanos(0), StationDirection::Down(station), 5, station);
+        cell.send(at_nanos(0), RadioDirection::Down(station), 5, station);
     }
     // Six bursts of three slots beside 4 slots of FCH, 46 of DL-MAP and 21 of UL-MAP; with seven it would be 97.
     assert_eq!((narrow_config().map_overhead(6, 0), narrow_config().map_overhead(7, 0)), (71, 76));
@@ -199,10 +204,10 @@ fn a_frame_has_no_more_downlink_bursts_than_its_map_can_list() {
 #[test]
 fn a_frame_grants_no_more_than_its_map_has_room_for() {
     // More requests in the first frame than grants in the next.
-    let request = BackoffPolicy { start: 6, ..calm_config().request };
+    let request = ContentionBackoffConfig { start: 6, ..calm_config().request };
     let mut cell = test_cell(WimaxConfig { request, request_opportunities: 64, ..narrow_config() }, 40);
     for station in 0..40 {
-        cell.send(at_nanos(0), StationDirection::Up(station), 5, station);
+        cell.send(at_nanos(0), RadioDirection::Up(station), 5, station);
     }
     // Beside a downlink burst of three slots: 4 slots of FCH, 21 of DL-MAP, 61 of UL-MAP.
     assert_eq!((narrow_config().map_overhead(1, 15), narrow_config().map_overhead(1, 16)), (86, 89));
@@ -225,7 +230,7 @@ fn a_better_modulation_takes_fewer_frames() {
         let mut cell = test_cell(calm_config(), 1);
         cell.set_modulation(0, (modulation, modulation));
         for i in 0..90 {
-            cell.send(at_nanos(0), StationDirection::Up(0), 1400, i);
+            cell.send(at_nanos(0), RadioDirection::Up(0), 1400, i);
         }
         run_to_rest(&mut cell).last().unwrap().0 / FRAME
     };
@@ -241,12 +246,12 @@ fn a_better_modulation_takes_fewer_frames() {
 fn queues_are_bounded() {
     let mut cell = test_cell(WimaxConfig { queue: 3, ..calm_config() }, 1);
     for i in 0..5 {
-        cell.send(at_nanos(0), StationDirection::Up(0), 10, i);
+        cell.send(at_nanos(0), RadioDirection::Up(0), 10, i);
     }
-    cell.send(at_nanos(0), StationDirection::Up(9), 10, 5);
+    cell.send(at_nanos(0), RadioDirection::Up(9), 10, 5);
     let dropped: Vec<_> = std::iter::from_fn(|| cell.poll_drop()).collect();
-    let full = |handle| (StationDirection::Up(0), handle, DropReason::QueueFull);
-    assert_eq!(dropped, [full(3), full(4), (StationDirection::Up(9), 5, DropReason::RetriesExhausted)]);
+    let full = |handle| (RadioDirection::Up(0), handle, DropReason::QueueFull);
+    assert_eq!(dropped, [full(3), full(4), (RadioDirection::Up(9), 5, DropReason::RetriesExhausted)]);
     assert_eq!(run_to_rest(&mut cell).len(), 3);
 }
 
@@ -256,7 +261,7 @@ fn packets_are_lost_as_often_as_is_set() {
     for i in 0..10_000 {
         cell.send(
             at_nanos(0),
-            if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) },
+            if i % 2 == 0 { RadioDirection::Up(0) } else { RadioDirection::Down(0) },
             20,
             i,
         );
@@ -304,7 +309,7 @@ fn run_packets(
         };
         if due == Some(now) {
             let (i, (_, up, station, octets)) = next.next().unwrap();
-            let way = if *up { StationDirection::Up(*station) } else { StationDirection::Down(*station) };
+            let way = if *up { RadioDirection::Up(*station) } else { RadioDirection::Down(*station) };
             cell.send(now, way, *octets, i as u32);
         } else {
             cell.handle_timeout(now);
@@ -325,11 +330,11 @@ proptest! {
         entry: bool, lead in 0u32..3, loss in 0.0..0.2f64, start in 0u8..4, t16 in 6u64..40,
     ) {
         let config = WimaxConfig {
-            entry: if entry { NetworkEntry::AtFirstPacket } else { NetworkEntry::Done },
+            entry: if entry { NetworkEntryTrigger::AtFirstPacket } else { NetworkEntryTrigger::Done },
             uplink_lead: lead,
             loss,
             queue: 10,
-            request: BackoffPolicy { start, end: 6, tries: 8 },
+            request: ContentionBackoffConfig { start, end: 6, tries: 8 },
             request_timeout: Duration::from_millis(t16),
             ..WimaxConfig::default()
         };

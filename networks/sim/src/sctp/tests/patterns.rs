@@ -99,7 +99,7 @@ fn run_plan(plan: TransferPlan, heartbeats: bool) {
     }
     for end in w.ends.iter().flatten() {
         assert_eq!(end.bytes_outstanding(), 0);
-        assert_eq!(end.state(), SctpState::Established);
+        assert_eq!(end.state(), SctpAssociationState::Established);
     }
     if !heartbeats {
         w.is_idle();

@@ -198,7 +198,7 @@ fn data_on_an_unnegotiated_stream_gets_an_error_and_a_sack() {
     w.expect_sent(&["200 B0 ERROR [InvalidStream(10)]", "400 B0 SACK 1"]);
     assert_eq!(w.end_b().stats().invalid_stream, 1);
     w.expect_events(B, &[]);
-    assert_eq!(w.end_b().state(), SctpState::Established);
+    assert_eq!(w.end_b().state(), SctpAssociationState::Established);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_window_that_was_closed_is_announced_when_it_opens() {
     // The application does not read.
     b.handle_packet(now, 0, to_b(vec![chunk(1, 800)]));
     b.handle_packet(now, 0, to_b(vec![chunk(2, 700)]));
-    let window = |t: Option<OutgoingPacket>| match &t.unwrap().packet.chunks[0] {
+    let window = |t: Option<OutgoingSctpPacket>| match &t.unwrap().packet.chunks[0] {
         Chunk::Sack(sack) => sack.window,
         other => panic!("{other:?}"),
     };

@@ -1,7 +1,7 @@
 //! The four-way setup, its losses and its collisions (RFC 9260 §5).
 
 use super::*;
-use crate::sctp::setup::{COOKIE_ECHOES, CookieAction, TagMatch, TieTagMatch, cookie_action};
+use crate::sctp::setup::{COOKIE_ECHOES, CookieAction, TieTagMatch, VerificationTagMatch, cookie_action};
 
 #[test]
 fn four_packets_set_it_up() {
@@ -105,7 +105,7 @@ fn without_a_limit_init_is_never_given_up() {
     let mut w = SctpTestNetwork::new(unlimited, test_config(), 1).with_loss(|_, _, _, _| true);
     w.connect_end(A);
     w.run_to(secs_as_millis(403));
-    assert_eq!(w.end_a().state(), SctpState::CookieWait);
+    assert_eq!(w.end_a().state(), SctpAssociationState::CookieWait);
     assert_eq!(w.end_a().stats().packets_sent, 3 + 100);
 }
 
@@ -121,7 +121,7 @@ fn init_tries_the_paths_in_turn() {
 fn nobody_listening_refuses() {
     let mut w = SctpTestNetwork::new(test_config(), test_config(), 1);
     w.connect_end(A);
-    let answer = out_of_the_blue(&w.end_a().init_packet()).unwrap();
+    let answer = reply_out_of_the_blue(&w.end_a().init_packet()).unwrap();
     assert_eq!(answer.vtag, 10);
     w.inject_packet(A, 0, answer);
     w.expect_events(A, &["0 down Refused"]);
@@ -156,15 +156,21 @@ fn both_sides_may_begin_at_once() {
 #[test]
 fn the_table_of_cookie_echoes() {
     use CookieAction::*;
-    let tags = [TagMatch::Matches, TagMatch::Differs, TagMatch::Unknown];
+    let tags = [VerificationTagMatch::Matches, VerificationTagMatch::Differs, VerificationTagMatch::Unknown];
     let ties = [TieTagMatch::Match, TieTagMatch::None, TieTagMatch::Differ];
     for local in tags {
         for peer in tags {
             for tie in ties {
                 let expected = match (local, peer, tie) {
-                    (TagMatch::Differs, TagMatch::Differs, TieTagMatch::Match) => Restart,
-                    (TagMatch::Matches, TagMatch::Differs | TagMatch::Unknown, _) => Collide,
-                    (TagMatch::Matches, TagMatch::Matches, _) => Confirm,
+                    (VerificationTagMatch::Differs, VerificationTagMatch::Differs, TieTagMatch::Match) => {
+                        Restart
+                    }
+                    (
+                        VerificationTagMatch::Matches,
+                        VerificationTagMatch::Differs | VerificationTagMatch::Unknown,
+                        _,
+                    ) => Collide,
+                    (VerificationTagMatch::Matches, VerificationTagMatch::Matches, _) => Confirm,
                     _ => Discard,
                 };
                 assert_eq!(cookie_action(local, peer, tie), expected, "{local:?} {peer:?} {tie:?}");
@@ -191,7 +197,7 @@ fn a_peer_that_lost_its_memory_begins_anew() {
     w.send_message(B, 0, 44);
     w.run_to(3000);
     assert_eq!(w.messages[A].last(), Some(&test_message(0, 44)), "stream sequence numbers begin anew too");
-    assert_eq!(w.end_a().state(), SctpState::Established);
+    assert_eq!(w.end_a().state(), SctpAssociationState::Established);
     w.is_idle();
 }
 
@@ -200,7 +206,7 @@ fn a_late_cookie_of_an_older_attempt_is_discarded() {
     let mut w = SctpTestNetwork::new(test_config(), test_config(), 1);
     let mut old = SctpAssociation::connect(Arc::new(test_config()), w.now, test_initial_values(10, 1), 1);
     let init = old.poll_transmit(w.now).unwrap().packet;
-    let ListenerAction::Reply(ack) = handle_listener_packet(
+    let SctpListenerAction::Reply(ack) = handle_listener_packet(
         &Arc::new(test_config()),
         w.now,
         test_initial_values(99, 9),
@@ -217,17 +223,17 @@ fn a_late_cookie_of_an_older_attempt_is_discarded() {
     w.connect_end(B);
     w.ends[A] = Some(old);
     w.run_to(100);
-    assert_eq!(w.end_b().state(), SctpState::CookieEchoed);
+    assert_eq!(w.end_b().state(), SctpAssociationState::CookieEchoed);
     let unexpected = w.end_b().stats().unexpected;
     w.inject_packet(B, 0, echo);
     assert_eq!(w.end_b().stats().unexpected, unexpected + 1);
-    assert_eq!(w.end_b().state(), SctpState::CookieEchoed);
+    assert_eq!(w.end_b().state(), SctpAssociationState::CookieEchoed);
 }
 
 fn cookie_echo(w: &mut SctpTestNetwork) -> SctpPacket {
     w.connect_end(A);
     let init = w.end_a().init_packet();
-    let ListenerAction::Reply(ack) = handle_listener_packet(
+    let SctpListenerAction::Reply(ack) = handle_listener_packet(
         &Arc::new(test_config()),
         at_millis(0),
         test_initial_values(11, 1001),
@@ -262,15 +268,15 @@ fn a_cookie_that_was_tampered_with_is_discarded() {
         let mut bad = cookie.clone();
         bad[at] ^= 1;
         let bad = SctpPacket { vtag: 11, chunks: vec![Chunk::CookieEcho(bad)] };
-        assert!(matches!(answer(bad, (3868, 40_000)), ListenerAction::Discard), "byte {at}");
+        assert!(matches!(answer(bad, (3868, 40_000)), SctpListenerAction::Discard), "byte {at}");
     }
     let short = SctpPacket { vtag: 11, chunks: vec![Chunk::CookieEcho(cookie[..20].to_vec())] };
-    assert!(matches!(answer(short, (3868, 40_000)), ListenerAction::Discard));
-    assert!(matches!(answer(good.clone(), (3868, 40_001)), ListenerAction::Discard), "another port");
+    assert!(matches!(answer(short, (3868, 40_000)), SctpListenerAction::Discard));
+    assert!(matches!(answer(good.clone(), (3868, 40_001)), SctpListenerAction::Discard), "another port");
     let other_tag = SctpPacket { vtag: 12, ..good.clone() };
-    assert!(matches!(answer(other_tag, (3868, 40_000)), ListenerAction::Discard));
-    let ListenerAction::Accept(a) = answer(good, (3868, 40_000)) else { panic!("the cookie is good") };
-    assert_eq!(a.state(), SctpState::Established);
+    assert!(matches!(answer(other_tag, (3868, 40_000)), SctpListenerAction::Discard));
+    let SctpListenerAction::Accept(a) = answer(good, (3868, 40_000)) else { panic!("the cookie is good") };
+    assert_eq!(a.state(), SctpAssociationState::Established);
 }
 
 #[test]
@@ -320,18 +326,18 @@ fn bad_fields_of_init_are_refused() {
             packet,
         )
     };
-    let aborts = |answer: ListenerAction| match answer {
-        ListenerAction::Reply(p) => {
+    let aborts = |answer: SctpListenerAction| match answer {
+        SctpListenerAction::Reply(p) => {
             p.vtag == 3 && matches!(p.chunks[0], Chunk::Abort { reflected: false, .. })
         }
         _ => false,
     };
-    assert!(matches!(answer(InitChunk { tag: 0, ..good.clone() }), ListenerAction::Discard));
+    assert!(matches!(answer(InitChunk { tag: 0, ..good.clone() }), SctpListenerAction::Discard));
     assert!(aborts(answer(InitChunk { window: 1499, ..good.clone() })));
     assert!(aborts(answer(InitChunk { outbound: 0, ..good.clone() })));
     assert!(aborts(answer(InitChunk { inbound: 0, ..good.clone() })));
     let unknown = vec![ChunkParameter { kind: 0xc000, value: vec![1] }];
-    let ListenerAction::Reply(ack) = answer(InitChunk { unknown: unknown.clone(), ..good }) else {
+    let SctpListenerAction::Reply(ack) = answer(InitChunk { unknown: unknown.clone(), ..good }) else {
         panic!("an answer")
     };
     let Chunk::InitAck(ack) = &ack.chunks[0] else { panic!("INIT ACK") };
@@ -369,19 +375,19 @@ fn messages_on_ungranted_streams_are_dropped_and_counted() {
 fn what_comes_out_of_the_blue() {
     let of = |chunk| SctpPacket { vtag: 9, chunks: vec![chunk] };
     let t_abort = Some(of(Chunk::Abort { reflected: true, causes: vec![] }));
-    assert_eq!(out_of_the_blue(&of(Chunk::Data(DataChunk::default()))), t_abort);
-    assert_eq!(out_of_the_blue(&of(Chunk::Shutdown { cumulative: 1 })), t_abort);
+    assert_eq!(reply_out_of_the_blue(&of(Chunk::Data(DataChunk::default()))), t_abort);
+    assert_eq!(reply_out_of_the_blue(&of(Chunk::Shutdown { cumulative: 1 })), t_abort);
     let complete = Some(of(Chunk::ShutdownComplete { reflected: true }));
-    assert_eq!(out_of_the_blue(&of(Chunk::ShutdownAck)), complete);
+    assert_eq!(reply_out_of_the_blue(&of(Chunk::ShutdownAck)), complete);
     for quiet in [
         Chunk::Abort { reflected: false, causes: vec![] },
         Chunk::ShutdownComplete { reflected: false },
         Chunk::CookieAck,
         Chunk::Error(vec![ErrorCause::StaleCookie(1)]),
     ] {
-        assert_eq!(out_of_the_blue(&of(quiet)), None);
+        assert_eq!(reply_out_of_the_blue(&of(quiet)), None);
     }
-    assert_eq!(out_of_the_blue(&SctpPacket { vtag: 9, chunks: vec![] }), None);
+    assert_eq!(reply_out_of_the_blue(&SctpPacket { vtag: 9, chunks: vec![] }), None);
 }
 
 /// §12.3: "The receiver of an INIT chunk MUST silently discard the INIT chunk and all further chunks if the INIT chunk
@@ -391,7 +397,7 @@ fn init_with_other_chunks_is_discarded_in_silence() {
     let init = InitChunk { tag: 3, window: 1500, outbound: 1, inbound: 1, tsn: 0, ..InitChunk::default() };
     let chunks = vec![Chunk::Init(Box::new(init)), Chunk::Data(DataChunk::default())];
     let packet = SctpPacket { vtag: 0, chunks };
-    assert_eq!(out_of_the_blue(&packet), None);
+    assert_eq!(reply_out_of_the_blue(&packet), None);
     let answer = handle_listener_packet(
         &Arc::new(test_config()),
         at_millis(0),
@@ -401,7 +407,7 @@ fn init_with_other_chunks_is_discarded_in_silence() {
         1,
         packet,
     );
-    assert!(matches!(answer, ListenerAction::Discard), "{answer:?}");
+    assert!(matches!(answer, SctpListenerAction::Discard), "{answer:?}");
 }
 
 /// §3.3.2.1.4: a chunk with a host name MUST be answered by ABORT, also an INIT ACK.
@@ -421,7 +427,7 @@ fn a_host_name_is_refused() {
         1,
         packet,
     );
-    let ListenerAction::Reply(reply) = answer else { panic!("{answer:?}") };
+    let SctpListenerAction::Reply(reply) = answer else { panic!("{answer:?}") };
     let abort = Chunk::Abort { reflected: false, causes: vec![cause] };
     assert_eq!(reply, SctpPacket { vtag: 3, chunks: vec![abort] });
 
@@ -463,10 +469,10 @@ fn init_with_new_addresses_does_not_restart() {
     let hear = |packet| {
         handle_listener_packet(&config, at_millis(0), test_initial_values(5, 5), (1, 2), 0, 1, packet)
     };
-    let ListenerAction::Reply(ack) = hear(init(3, &[[10, 0, 0, 1]])) else { panic!("INIT ACK") };
+    let SctpListenerAction::Reply(ack) = hear(init(3, &[[10, 0, 0, 1]])) else { panic!("INIT ACK") };
     let Chunk::InitAck(ack) = &ack.chunks[0] else { panic!("INIT ACK") };
     let echo = Chunk::CookieEcho(ack.cookie.clone().unwrap_or_default());
-    let ListenerAction::Accept(mut a) = hear(SctpPacket { vtag: ack.tag, chunks: vec![echo] }) else {
+    let SctpListenerAction::Accept(mut a) = hear(SctpPacket { vtag: ack.tag, chunks: vec![echo] }) else {
         panic!("a cookie")
     };
     let mut answer = |packet| {
@@ -480,7 +486,7 @@ fn init_with_new_addresses_does_not_restart() {
     assert_eq!(answer(both), Some(SctpPacket { vtag: 4, chunks: vec![abort] }));
     let known = answer(init(4, &[[10, 0, 0, 1]]));
     assert!(known.is_some_and(|p| matches!(p.chunks[0], Chunk::InitAck(_))));
-    assert_eq!(a.state(), SctpState::Established);
+    assert_eq!(a.state(), SctpAssociationState::Established);
 }
 
 /// §5.1.1: an end uses no more streams than the peer accepts, and states so.
@@ -498,6 +504,6 @@ fn init_ack_asks_for_no_more_streams_than_init_takes() {
         1,
         packet,
     );
-    let ListenerAction::Reply(ack) = answer else { panic!("INIT ACK") };
+    let SctpListenerAction::Reply(ack) = answer else { panic!("INIT ACK") };
     assert!(matches!(&ack.chunks[0], Chunk::InitAck(ack) if ack.outbound == 1), "{ack:?}");
 }

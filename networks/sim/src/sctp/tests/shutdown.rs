@@ -18,7 +18,7 @@ fn what_was_sent_is_acknowledged_first() {
     let mut w = SctpTestNetwork::established(test_config(), test_config(), 1);
     w.send_message(A, 0, 100);
     w.with_end(A, |a, now| a.shutdown(now));
-    assert_eq!(w.end_a().state(), SctpState::ShutdownPending);
+    assert_eq!(w.end_a().state(), SctpAssociationState::ShutdownPending);
     w.run_to(2000);
     w.expect_sent(&[
         "200 A0 DATA 1 0:0 100",
@@ -176,7 +176,7 @@ fn a_shutdown_takes_back_no_gap_report() {
     w.run_to(260);
     w.with_end(B, |b, now| b.shutdown(now));
     w.run_to(1199);
-    assert_eq!(w.end_a().state(), SctpState::ShutdownReceived);
+    assert_eq!(w.end_a().state(), SctpAssociationState::ShutdownReceived);
     assert_eq!(w.end_a().stats().fast_retransmits, 0);
     assert_eq!(w.end_a().paths[0].flight, 516, "the first chunk alone");
     w.clear_log();
@@ -228,7 +228,7 @@ fn a_shutdown_starts_no_retransmission_timer() {
     let before = w.end_a().poll_timeout();
     assert_eq!(before, Some(at_millis(2200)));
     w.run_to(1261);
-    assert_eq!(w.end_a().state(), SctpState::ShutdownReceived);
+    assert_eq!(w.end_a().state(), SctpAssociationState::ShutdownReceived);
     assert_eq!(w.end_a().poll_timeout(), before);
     assert_eq!(w.end_a().paths[0].t3_at, Instant::FAR_FUTURE);
     assert_eq!(w.end_a().paths[0].flight, 0);
@@ -243,7 +243,7 @@ fn shutdown_complete_with_other_chunks_ends_nothing() {
     let complete = Chunk::ShutdownComplete { reflected: false };
     let data = Chunk::Data(DataChunk { tsn: 1001, ..DataChunk::default() });
     w.inject_packet(A, 0, SctpPacket { vtag: 10, chunks: vec![complete.clone(), data] });
-    assert_eq!(w.end_a().state(), SctpState::ShutdownAckSent);
+    assert_eq!(w.end_a().state(), SctpAssociationState::ShutdownAckSent);
     w.inject_packet(A, 0, SctpPacket { vtag: 10, chunks: vec![complete] });
-    assert_eq!(w.end_a().state(), SctpState::Closed);
+    assert_eq!(w.end_a().state(), SctpAssociationState::Closed);
 }

@@ -54,7 +54,7 @@ fn an_init_ack_with_too_small_a_window_is_refused_harmlessly() {
     let small = InitChunk { window: 1499, cookie: Some(vec![1]), ..good_init() };
     w.inject_packet(A, 0, packet_with(10, Chunk::InitAck(Box::new(small))));
     w.expect_sent(&["0 A0 INIT 10", "0 A0 ABORT [InvalidParameter]"]);
-    assert_eq!(w.end_a().state(), SctpState::CookieWait);
+    assert_eq!(w.end_a().state(), SctpAssociationState::CookieWait);
     w.run_to(1000);
     w.expect_events(A, &["200 up 10 10"]);
 }
@@ -76,7 +76,7 @@ fn an_init_ack_without_tag_or_streams_aborts_the_attempt() {
         let mut w = SctpTestNetwork::established(test_config(), test_config(), 1);
         w.inject_packet(A, 0, packet_with(10, ack));
         w.expect_sent(&[]);
-        assert_eq!((w.end_a().state(), w.end_a().stats().unexpected), (SctpState::Established, 1));
+        assert_eq!((w.end_a().state(), w.end_a().stats().unexpected), (SctpAssociationState::Established, 1));
     }
 }
 
@@ -99,7 +99,7 @@ fn init_ack_offers_no_more_streams_than_init_takes() {
             1,
             asks(inbound),
         ) {
-            ListenerAction::Reply(packet) => assert_eq!(outbound(&packet), offered),
+            SctpListenerAction::Reply(packet) => assert_eq!(outbound(&packet), offered),
             other => panic!("{other:?}"),
         }
     }
@@ -114,7 +114,7 @@ fn init_ack_offers_no_more_streams_than_init_takes() {
 
 #[test]
 fn the_order_of_rules_for_what_comes_out_of_the_blue() {
-    let together = |vtag, chunks| out_of_the_blue(&SctpPacket { vtag, chunks });
+    let together = |vtag, chunks| reply_out_of_the_blue(&SctpPacket { vtag, chunks });
     let init = || Chunk::Init(Box::new(good_init()));
     let complete = Some(packet_with(9, Chunk::ShutdownComplete { reflected: true }));
     let abort = |vtag, reflected| Some(packet_with(vtag, Chunk::Abort { reflected, causes: vec![] }));
@@ -174,7 +174,7 @@ fn a_heartbeat_is_answered_before_the_cookie_is() {
     w.connect_end(A);
     w.inject_packet(A, 0, packet_with(10, Chunk::Heartbeat(vec![1])));
     w.run_to(120);
-    assert_eq!(w.end_a().state(), SctpState::CookieEchoed);
+    assert_eq!(w.end_a().state(), SctpAssociationState::CookieEchoed);
     w.clear_log();
     w.inject_packet(A, 0, packet_with(10, Chunk::Heartbeat(vec![1])));
     w.expect_sent(&["120 A0 HEARTBEAT-ACK"]);
@@ -442,9 +442,9 @@ fn a_restart_while_shutting_down_is_told_so() {
     let ack = w.end_b().poll_transmit(now).unwrap().packet;
     again.handle_packet(now, 0, ack);
     w.inject_packet(B, 0, packet_with(11, Chunk::Shutdown { cumulative: 1000 }));
-    assert_eq!(w.end_b().state(), SctpState::ShutdownAckSent);
+    assert_eq!(w.end_b().state(), SctpAssociationState::ShutdownAckSent);
     w.clear_log();
     w.inject_packet(B, 0, again.poll_transmit(now).unwrap().packet);
     w.expect_sent(&["200 B0 SHUTDOWN-ACK | ERROR [CookieWhileShuttingDown]"]);
-    assert_eq!(w.end_b().state(), SctpState::ShutdownAckSent);
+    assert_eq!(w.end_b().state(), SctpAssociationState::ShutdownAckSent);
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn linux_config() -> TcpConfig {
-    let delayed = DelayedAck { timeout: Duration::from_millis(40), every: AckEvery::LargestSeen(2) };
+    let delayed = DelayedAck { timeout: Duration::from_millis(40), every: AckThreshold::LargestSeen(2) };
     TcpConfig { delayed_ack: Some(delayed), quick_ack: true, ..test_config() }
 }
 

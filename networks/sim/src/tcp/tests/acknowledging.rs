@@ -29,13 +29,13 @@ fn every_second_segment_is_acknowledged_at_once() {
 fn the_count_can_be_another_or_that_of_full_segments() {
     let every =
         |every| TcpConfig { delayed_ack: Some(DelayedAck { every, ..Default::default() }), ..test_config() };
-    let mut s = ScriptedConnection::established(every(AckEvery::Segments(3)));
+    let mut s = ScriptedConnection::established(every(AckThreshold::Segments(3)));
     for seq in [1, 201, 401] {
         s.inject_segment(&format!("P. {seq}:0(200) ack 1"));
     }
     s.expect_sent(&["0 . 1:1(0) ack 601"]);
 
-    let mut s = ScriptedConnection::established(every(AckEvery::FullSized(2)));
+    let mut s = ScriptedConnection::established(every(AckThreshold::FullSized(2)));
     for seq in [1, 201, 401] {
         s.inject_segment(&format!("P. {seq}:0(200) ack 1"));
     }
@@ -48,7 +48,7 @@ fn the_count_can_be_another_or_that_of_full_segments() {
 
 #[test]
 fn linux_acks_more_than_the_largest_segment_received() {
-    let delayed_ack = Some(DelayedAck { every: AckEvery::LargestSeen(2), ..Default::default() });
+    let delayed_ack = Some(DelayedAck { every: AckThreshold::LargestSeen(2), ..Default::default() });
     let mut s = ScriptedConnection::established(TcpConfig { delayed_ack, ..test_config() });
     // Before a larger segment it is 536 octets: 400 are not more, 600 are.
     for seq in [1, 201, 401] {

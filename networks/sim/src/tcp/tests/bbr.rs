@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeMap;
 use usher_core::Seed;
-use usher_core::impair::{Channel, ChannelConfig, LossModel, PacketFate, QueueLimit};
+use usher_core::impair::{Channel, ChannelConfig, LossModel, PacketOutcome, QueueLimit};
 
 /// A bulk sender, its receiver and the path between them.
 struct BulkTransfer {
@@ -22,7 +22,7 @@ impl BulkTransfer {
     fn new(congestion: CongestionControl, queue: usize, loss: f64) -> Self {
         let config = Arc::new(TcpConfig {
             congestion,
-            recovery: RecoveryAlgorithm::Sack,
+            recovery: LossRecoveryAlgorithm::Sack,
             window_scale: Some(8),
             receive_buffer: 10_000_000,
             delayed_ack: None,
@@ -69,7 +69,7 @@ impl BulkTransfer {
             if i == 0 && s.len > 0 {
                 self.departures.push((self.now, s.len));
             }
-            if let PacketFate::Delivered { arrives, .. } =
+            if let PacketOutcome::Delivered { arrives, .. } =
                 self.out[i].offer_packet(self.now, s.wire_len() + 20)
             {
                 self.order += 1;
@@ -120,7 +120,7 @@ fn it_fills_the_bottleneck_and_not_its_queue() {
     let mut bbr = BulkTransfer::start_bulk(CongestionControl::Bbr, 500, 0.0);
     let goodput = bbr.measure_goodput(2, 9);
     assert!(goodput > 0.95 * ALL, "{goodput}");
-    // Of 40 ms of path and at most 400 ms of queue.
+    // The path has 40 ms, and the queue at most 400 ms.
     let srtt = bbr.sides[0].srtt().unwrap();
     assert!(srtt < Duration::from_millis(60), "{srtt}");
     assert_eq!(bbr.sides[0].stats().retransmitted, 0);
@@ -221,7 +221,7 @@ fn a_shallow_queue_costs_retransmissions_but_not_the_rate() {
 fn retransmissions_are_paced_even_without_new_data() {
     let mut s = ScriptedConnection::connect(TcpConfig {
         congestion: CongestionControl::Bbr,
-        recovery: RecoveryAlgorithm::Sack,
+        recovery: LossRecoveryAlgorithm::Sack,
         initial_window: InitialWindow::Segments(8),
         ..test_config()
     });

@@ -86,7 +86,7 @@ proptest! {
         };
         let mut expected = segment.clone();
         if let Some(o) = &mut expected.options {
-            let fitting = o.sack_fitting();
+            let fitting = o.fitting_sack_block_count();
             o.sack.truncate(fitting);
         }
         let bytes = encoded_segment(&segment);

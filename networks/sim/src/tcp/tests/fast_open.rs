@@ -18,7 +18,7 @@ fn open_with_answer(cache: &mut FastOpenCache, answer: &str) -> ScriptedConnecti
     c.write(StreamData::Count(100)).unwrap();
     let mut s = ScriptedConnection::from_connection(c);
     s.inject_segment(answer);
-    cache.learn_from(&s.c);
+    cache.update_fast_open_cache(&s.c);
     s
 }
 

@@ -4,7 +4,7 @@
 use super::*;
 
 /// An initial window of `segments`, and the settings of the ns-2 preset that matter here.
-fn open_full_tcp(recovery: RecoveryAlgorithm, segments: u32) -> ScriptedConnection {
+fn open_full_tcp(recovery: LossRecoveryAlgorithm, segments: u32) -> ScriptedConnection {
     let config = TcpConfig {
         recovery,
         loss_recovery: LossRecovery::Ns2,
@@ -20,7 +20,7 @@ fn open_full_tcp(recovery: RecoveryAlgorithm, segments: u32) -> ScriptedConnecti
 
 #[test]
 fn after_a_timeout_duplicates_neither_send_nor_move_the_window() {
-    let mut s = open_full_tcp(RecoveryAlgorithm::Sack, 8);
+    let mut s = open_full_tcp(LossRecoveryAlgorithm::Sack, 8);
     s.write(12_000);
     s.run_to(1000);
     s.expect_sent(&[
@@ -49,7 +49,7 @@ fn after_a_timeout_duplicates_neither_send_nor_move_the_window() {
 
 #[test]
 fn sack_recovery_halves_the_window_even_below_the_threshold() {
-    let mut s = open_full_tcp(RecoveryAlgorithm::Sack, 3);
+    let mut s = open_full_tcp(LossRecoveryAlgorithm::Sack, 3);
     s.write(10_000);
     s.sent.clear();
     for end in [2001, 3001] {
@@ -67,7 +67,7 @@ fn sack_recovery_halves_the_window_even_below_the_threshold() {
 
 #[test]
 fn a_fast_retransmission_leaves_alone_until_the_next_ack() {
-    let mut s = open_full_tcp(RecoveryAlgorithm::Reno, 4);
+    let mut s = open_full_tcp(LossRecoveryAlgorithm::Reno, 4);
     s.write(20_000);
     s.sent.clear();
     for _ in 0..3 {
@@ -90,7 +90,7 @@ fn a_fast_retransmission_leaves_alone_until_the_next_ack() {
 
 #[test]
 fn a_partial_ack_retransmits_at_once_and_sends_at_most_two_more() {
-    let mut s = open_full_tcp(RecoveryAlgorithm::NewReno, 8);
+    let mut s = open_full_tcp(LossRecoveryAlgorithm::NewReno, 8);
     s.write(20_000);
     s.sent.clear();
     for _ in 0..8 {
@@ -106,10 +106,10 @@ fn a_partial_ack_retransmits_at_once_and_sends_at_most_two_more() {
     ]);
     s.inject_segment(". 1:1(0) ack 5001");
     s.expect_sent(&["0 . 5001:6001(1000) ack 1"]);
-    // Data sent by then is acknowledged now. The next segment's data is not acknowledged at once. Of a window of
-    // four segments, two more may be sent at a time.
+    // Data sent by then is acknowledged now. The next segment's data is not acknowledged at once. The window of
+    // four segments permits two more at a time.
     s.feed_segment("P. 1:101(100) ack 11001");
-    s.c.all_delivered();
+    s.c.report_all_delivered();
     s.collect_output();
     s.expect_sent(&[
         "0 . 11001:12001(1000) ack 1",
@@ -120,24 +120,24 @@ fn a_partial_ack_retransmits_at_once_and_sends_at_most_two_more() {
 
 #[test]
 fn a_filled_gap_is_acknowledged_again_after_the_answer() {
-    let mut s = open_full_tcp(RecoveryAlgorithm::Sack, 8);
+    let mut s = open_full_tcp(LossRecoveryAlgorithm::Sack, 8);
     s.inject_segment("P. 201:301(100) ack 1");
-    s.c.all_delivered();
+    s.c.report_all_delivered();
     s.collect_output();
     s.expect_sent(&["0 . 1:1(0) ack 1 <sack 201:301>"]);
     s.feed_segment("P. 1:201(200) ack 1");
     s.write(50);
-    s.c.all_delivered();
+    s.c.report_all_delivered();
     s.collect_output();
     s.expect_sent(&["0 P. 1:51(50) ack 301", "0 . 51:51(0) ack 301"]);
 }
 
 #[test]
 fn a_block_that_grows_keeps_its_place_and_three_are_told() {
-    let mut s = open_full_tcp(RecoveryAlgorithm::Sack, 8);
+    let mut s = open_full_tcp(LossRecoveryAlgorithm::Sack, 8);
     for start in [1001, 3001, 5001, 7001, 2001] {
         s.feed_segment(&format!(". {start}:{}(1000) ack 1", start + 1000));
-        s.c.all_delivered();
+        s.c.report_all_delivered();
         s.collect_output();
     }
     // The last joins the first two to one block, which stays the oldest.

@@ -142,7 +142,7 @@ fn options_hold_only_where_both_sides_want_them() {
     let all = || TcpConfig {
         window_scale: Some(7),
         timestamps: true,
-        recovery: RecoveryAlgorithm::Sack,
+        recovery: LossRecoveryAlgorithm::Sack,
         ..test_config()
     };
     let mut s = ScriptedConnection::connect(all());

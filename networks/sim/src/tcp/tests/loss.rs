@@ -3,7 +3,7 @@
 use super::*;
 
 /// Eight segments of 1000 octets in flight, four more pending.
-fn eight_in_flight(recovery: RecoveryAlgorithm, limited_transmit: bool) -> ScriptedConnection {
+fn eight_in_flight(recovery: LossRecoveryAlgorithm, limited_transmit: bool) -> ScriptedConnection {
     let initial_window = InitialWindow::Segments(8);
     let mut s = ScriptedConnection::established(TcpConfig {
         recovery,
@@ -112,7 +112,7 @@ fn a_timeout_goes_back_and_starts_slowly() {
 
 #[test]
 fn third_duplicate_retransmits_and_later_ones_release_new_data() {
-    for recovery in [RecoveryAlgorithm::Reno, RecoveryAlgorithm::NewReno] {
+    for recovery in [LossRecoveryAlgorithm::Reno, LossRecoveryAlgorithm::NewReno] {
         let mut s = eight_in_flight(recovery, false);
         inject_acks(&mut s, 1, 2);
         s.expect_sent(&[]);
@@ -135,7 +135,7 @@ fn third_duplicate_retransmits_and_later_ones_release_new_data() {
 
 #[test]
 fn new_reno_repairs_a_second_loss_on_the_partial_ack() {
-    let mut s = eight_in_flight(RecoveryAlgorithm::NewReno, false);
+    let mut s = eight_in_flight(LossRecoveryAlgorithm::NewReno, false);
     inject_acks(&mut s, 1, 6);
     s.expect_sent(&["0 . 1:1001(1000) ack 1", "0 . 8001:9001(1000) ack 1", "0 . 9001:10001(1000) ack 1"]);
     inject_acks(&mut s, 2001, 1);
@@ -150,7 +150,7 @@ fn new_reno_repairs_a_second_loss_on_the_partial_ack() {
 
 #[test]
 fn only_the_first_partial_acknowledgement_restarts_the_timer() {
-    let mut s = eight_in_flight(RecoveryAlgorithm::NewReno, false);
+    let mut s = eight_in_flight(LossRecoveryAlgorithm::NewReno, false);
     inject_acks(&mut s, 1, 3);
     s.run_to(100);
     inject_acks(&mut s, 1001, 1);
@@ -162,7 +162,7 @@ fn only_the_first_partial_acknowledgement_restarts_the_timer() {
 
 #[test]
 fn reno_waits_for_the_timer_at_a_second_loss() {
-    let mut s = eight_in_flight(RecoveryAlgorithm::Reno, false);
+    let mut s = eight_in_flight(LossRecoveryAlgorithm::Reno, false);
     inject_acks(&mut s, 1, 6);
     s.sent.clear();
     inject_acks(&mut s, 2001, 3);
@@ -174,7 +174,7 @@ fn reno_waits_for_the_timer_at_a_second_loss() {
 
 #[test]
 fn limited_transmit_sends_on_the_first_two_duplicates() {
-    let mut s = eight_in_flight(RecoveryAlgorithm::NewReno, true);
+    let mut s = eight_in_flight(LossRecoveryAlgorithm::NewReno, true);
     inject_acks(&mut s, 1, 1);
     s.expect_sent(&["0 . 8001:9001(1000) ack 1"]);
     inject_acks(&mut s, 1, 1);
@@ -188,7 +188,7 @@ fn limited_transmit_sends_on_the_first_two_duplicates() {
 
 #[test]
 fn duplicates_after_a_timeout_do_not_retransmit_again() {
-    for (recovery, fast) in [(RecoveryAlgorithm::NewReno, 0), (RecoveryAlgorithm::Reno, 1)] {
+    for (recovery, fast) in [(LossRecoveryAlgorithm::NewReno, 0), (LossRecoveryAlgorithm::Reno, 1)] {
         let mut s = eight_in_flight(recovery, true);
         s.run_to(1000);
         inject_acks(&mut s, 1001, 4);
@@ -198,7 +198,7 @@ fn duplicates_after_a_timeout_do_not_retransmit_again() {
 
 #[test]
 fn what_carries_data_or_changes_the_window_is_no_duplicate() {
-    let mut s = eight_in_flight(RecoveryAlgorithm::NewReno, false);
+    let mut s = eight_in_flight(LossRecoveryAlgorithm::NewReno, false);
     for text in [". 1:101(100) ack 1", ". 101:201(100) ack 1", ". 201:301(100) ack 1"] {
         s.inject_segment(text);
     }

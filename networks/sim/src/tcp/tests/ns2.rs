@@ -19,7 +19,7 @@ fn the_window_grows_by_bytes_or_by_acknowledgements() {
         s.inject_segment(". 1:1(0) ack 201");
         assert_eq!(s.c.cwnd(), after, "{window_growth:?}");
         s.write(9000);
-        // Of two and a half segments two are sent.
+        // A window of two and a half segments sends two.
         assert_eq!(s.c.bytes_in_flight(), segments * 1000, "{window_growth:?}");
     }
 }
@@ -85,7 +85,7 @@ fn an_ack_of_new_data_may_restart_the_duplicate_count() {
         let initial_window = InitialWindow::Segments(8);
         let config = TcpConfig {
             advancing_duplicates,
-            recovery: RecoveryAlgorithm::Sack,
+            recovery: LossRecoveryAlgorithm::Sack,
             initial_window,
             ..test_config()
         };

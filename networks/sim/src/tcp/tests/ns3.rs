@@ -71,7 +71,7 @@ fn an_ack_clears_the_backoff_before_it_restarts_the_timer() {
 
 fn ns3_config() -> TcpConfig {
     TcpConfig {
-        recovery: RecoveryAlgorithm::Sack,
+        recovery: LossRecoveryAlgorithm::Sack,
         congestion: CongestionControl::Cubic,
         loss_recovery: LossRecovery::Ns3,
         initial_window: InitialWindow::Segments(10),

@@ -4,7 +4,7 @@ use super::*;
 
 fn by_time() -> TcpConfig {
     let least = Duration::from_millis(200);
-    let recovery = RecoveryAlgorithm::Sack;
+    let recovery = LossRecoveryAlgorithm::Sack;
     TcpConfig {
         recovery,
         min_rto: least,

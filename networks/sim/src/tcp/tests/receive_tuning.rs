@@ -14,7 +14,7 @@ const MOST: u32 = 3_145_728;
 fn linux_config(receive_buffer_max: Option<u32>) -> Arc<TcpConfig> {
     Arc::new(TcpConfig {
         mss: 1448,
-        recovery: RecoveryAlgorithm::Sack,
+        recovery: LossRecoveryAlgorithm::Sack,
         congestion: CongestionControl::Cubic,
         initial_window: InitialWindow::Rfc6928,
         window_scale: Some(7),

@@ -157,8 +157,12 @@ fn unanswered_probes_do_not_count_as_retransmissions() {
 /// Eight segments of 1000 octets in flight to a peer with SACK, with `waiting` octets more.
 fn eight_in_flight(waiting: u32, limited_transmit: bool) -> ScriptedConnection {
     let initial_window = InitialWindow::Segments(8);
-    let config =
-        TcpConfig { recovery: RecoveryAlgorithm::Sack, limited_transmit, initial_window, ..test_config() };
+    let config = TcpConfig {
+        recovery: LossRecoveryAlgorithm::Sack,
+        limited_transmit,
+        initial_window,
+        ..test_config()
+    };
     let mut s = ScriptedConnection::open_to(config, "S. 0:0(0) ack 1 <mss 1000,sackOK>");
     s.write(8000 + waiting);
     s.sent.clear();
@@ -312,7 +316,7 @@ fn timestamps_are_echoed_as_in_the_standards_examples() {
         let config = TcpConfig { timestamps: true, delayed_ack, ..test_config() };
         ScriptedConnection::open_to(config, "S. 0:0(0) ack 1 <mss 1000,ts 1:0>")
     };
-    let every = |n| Some(DelayedAck { every: AckEvery::Segments(n), ..Default::default() });
+    let every = |n| Some(DelayedAck { every: AckThreshold::Segments(n), ..Default::default() });
     let mut s = open(every(3));
     for (seq, val) in [(1, 1), (101, 2), (201, 3)] {
         s.inject_segment(&format!("P. {seq}:0(100) ack 1 <ts {val}:0>"));

@@ -3,7 +3,7 @@
 use super::*;
 
 fn sack_config() -> TcpConfig {
-    TcpConfig { recovery: RecoveryAlgorithm::Sack, limited_transmit: false, ..test_config() }
+    TcpConfig { recovery: LossRecoveryAlgorithm::Sack, limited_transmit: false, ..test_config() }
 }
 /// Segments in flight to a peer with SACK, with `waiting` octets more.
 fn open_in_flight(segments: u32, waiting: u32) -> ScriptedConnection {

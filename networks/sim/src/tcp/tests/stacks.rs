@@ -142,7 +142,7 @@ fn small_segments_wait_for_the_tick_where_bytes_are_counted() {
     // ns-2's FullTcp with segsperack_ 1 and interval_ 0.1: a message of 200 octets is less than a segment of 1000
     // and waits. The octet that completes one is acknowledged at once.
     let timeout = Duration::from_millis(100);
-    let delayed_ack = Some(DelayedAck { timeout, every: AckEvery::FullSized(1) });
+    let delayed_ack = Some(DelayedAck { timeout, every: AckThreshold::FullSized(1) });
     let mut s = ScriptedConnection::established(TcpConfig {
         delayed_ack,
         ack_timer: AckTimer::Tick,
@@ -161,7 +161,7 @@ fn reno_may_ignore_duplicates_of_timeout_retransmissions() {
     for (reno_recover, entered) in [(false, 1), (true, 0)] {
         let initial_window = InitialWindow::Segments(8);
         let config = TcpConfig {
-            recovery: RecoveryAlgorithm::Reno,
+            recovery: LossRecoveryAlgorithm::Reno,
             limited_transmit: false,
             reno_recover,
             initial_window,

@@ -1,12 +1,12 @@
 //! Whole connections over impaired channels, and invalid input.
 
 use super::codec::any_options;
-use super::connection::ConnectionExtras;
+use super::connection::RareTcpEventState;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use usher_core::impair::{Channel, ChannelConfig, LossModel, PacketFate};
-use usher_core::{ModelRng, Seed};
+use usher_core::impair::{Channel, ChannelConfig, LossModel, PacketOutcome};
+use usher_core::{Seed, SimulationRng};
 
 /// An end: its connection, its data to write, its data read.
 struct StreamSide {
@@ -31,7 +31,7 @@ struct ConnectionPair {
     now: Instant,
     queue: BTreeMap<(Instant, u64), StreamEvent>,
     order: u64,
-    rng: ModelRng,
+    rng: SimulationRng,
 }
 
 impl ConnectionPair {
@@ -85,7 +85,7 @@ impl ConnectionPair {
             let mut bytes = Vec::new();
             s.encode_into(1, 2, &mut bytes);
             let s = Segment::parse(&bytes).unwrap().2;
-            if let PacketFate::Delivered { arrives, corrupted: false, duplicate_arrives: again, .. } =
+            if let PacketOutcome::Delivered { arrives, corrupted: false, duplicate_arrives: again, .. } =
                 self.sides[i].out.offer_packet(now, s.wire_len() + 20)
             {
                 if let Some(again) = again {
@@ -148,14 +148,14 @@ impl ConnectionPair {
 
 fn any_config() -> impl Strategy<Value = TcpConfig> {
     let recovery = prop_oneof![
-        Just(RecoveryAlgorithm::Reno),
-        Just(RecoveryAlgorithm::NewReno),
-        Just(RecoveryAlgorithm::Sack)
+        Just(LossRecoveryAlgorithm::Reno),
+        Just(LossRecoveryAlgorithm::NewReno),
+        Just(LossRecoveryAlgorithm::Sack)
     ];
     let delayed = prop_oneof![
         Just(None),
         Just(Some(DelayedAck::default())),
-        Just(Some(DelayedAck { every: AckEvery::FullSized(2), ..Default::default() }))
+        Just(Some(DelayedAck { every: AckThreshold::FullSized(2), ..Default::default() }))
     ];
     let congestion = prop_oneof![
         Just(CongestionControl::Reno),
@@ -322,7 +322,7 @@ proptest! {
 fn an_idle_connection_is_small() {
     let size = std::mem::size_of::<TcpConnection>();
     assert!(size <= TcpConnection::CONTROL_BLOCK as usize, "{size} bytes");
-    let seldom = std::mem::size_of::<ConnectionExtras>();
+    let seldom = std::mem::size_of::<RareTcpEventState>();
     assert!(
         size + seldom > TcpConnection::CONTROL_BLOCK as usize,
         "{size} bytes are what counts for its state"

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn config_with(set: impl FnOnce(&mut StackVariants)) -> TcpConfig {
+fn config_with(set: impl FnOnce(&mut TcpStackVariants)) -> TcpConfig {
     let mut config = TcpConfig { challenge_ack_interval: Duration::ZERO, ..test_config() };
     set(&mut config.variants);
     config
@@ -73,7 +73,7 @@ fn a_fin_that_crossed_ours_is_acknowledged_alone_or_with_ours() {
 fn what_came_twice_is_told_by_the_first_block() {
     let sack = |duplicate_sack| {
         let mut config = config_with(|v| v.duplicate_sack = duplicate_sack);
-        config.recovery = RecoveryAlgorithm::Sack;
+        config.recovery = LossRecoveryAlgorithm::Sack;
         config.delayed_ack = None;
         ScriptedConnection::open_to(config, "S. 0:0(0) ack 1 <mss 1000,sackOK>")
     };
@@ -103,7 +103,7 @@ fn what_came_twice_is_told_by_the_first_block() {
 #[test]
 fn a_partly_old_segment_gets_a_duplicate_sack_at_once() {
     let mut config = config_with(|v| v.duplicate_sack = true);
-    config.recovery = RecoveryAlgorithm::Sack;
+    config.recovery = LossRecoveryAlgorithm::Sack;
     let mut s = ScriptedConnection::open_to(config, "S. 0:0(0) ack 1 <mss 1000,sackOK>");
     s.inject_segment("P. 1:101(100) ack 1");
     s.expect_sent(&[]);
@@ -127,15 +127,16 @@ fn the_window_grows_by_segments_or_at_every_segment() {
         s
     };
     // 900 bytes are less than a segment: the edge stays at 10 001.
-    unread(WindowUpdate::Rfc9293)
+    unread(ReceiveWindowUpdateRule::Rfc9293)
         .expect_sent(&["0 . 1:1(0) ack 1001 win 9000", "0 . 1:1(0) ack 1011 win 8990"]);
     // 110 octets are unread.
-    unread(WindowUpdate::Bsd).expect_sent(&["0 . 1:1(0) ack 1001 win 9000", "0 . 1:1(0) ack 1011 win 9890"]);
+    unread(ReceiveWindowUpdateRule::Bsd)
+        .expect_sent(&["0 . 1:1(0) ack 1001 win 9000", "0 . 1:1(0) ack 1011 win 9890"]);
 }
 
 #[test]
 fn room_for_one_segment_is_not_silly() {
-    let mut config = config_with(|v| v.window_update = WindowUpdate::Bsd);
+    let mut config = config_with(|v| v.window_update = ReceiveWindowUpdateRule::Bsd);
     config.receive_buffer = 10_000;
     config.delayed_ack = None;
     let last = |read: u32| {
@@ -157,7 +158,7 @@ fn room_for_one_segment_is_not_silly() {
 
 #[test]
 fn a_buffer_beyond_the_windows_reach_is_used_once_it_is_set() {
-    let config = config_with(|v| v.window_update = WindowUpdate::Bsd);
+    let config = config_with(|v| v.window_update = ReceiveWindowUpdateRule::Bsd);
     let mut s = ScriptedConnection::established(config.clone());
     s.c.set_auto_read(false);
     s.c.reconfigure(Arc::new(TcpConfig { receive_buffer: 65_700, ..config }));
@@ -171,7 +172,7 @@ fn a_buffer_beyond_the_windows_reach_is_used_once_it_is_set() {
 
 #[test]
 fn buffer_beyond_the_window_counts_only_on_an_open_connection() {
-    let mut config = config_with(|v| v.window_update = WindowUpdate::Bsd);
+    let mut config = config_with(|v| v.window_update = ReceiveWindowUpdateRule::Bsd);
     config.receive_buffer = 70_000;
     // The window ends at 65 536, the buffer at 70 001.
     let beyond = |s: &mut ScriptedConnection| {

@@ -10,8 +10,8 @@
 //! If one of these would change a result, the import stops.
 
 use super::super::ImportIssue;
-use super::items::control_part;
-use super::{EntryState, FilePosition, TURNS_AWAY, UserEntry, UsersFile, UsersImport, is_one_of};
+use super::items::control_attribute_name;
+use super::{EntryImportState, FilePosition, TURNS_AWAY, UserEntry, UsersFile, UsersImport, is_one_of};
 use std::collections::{BTreeMap, BTreeSet};
 use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 
@@ -26,17 +26,17 @@ struct ImportedUser {
 
 /// The attributes that entries set, by subject: the settings of the server and the reply attributes.
 #[derive(Clone, Default, Debug)]
-struct EntryContent {
+struct UserEntryAttributes {
     settings: BTreeMap<&'static str, BTreeSet<String>>,
     replies: BTreeSet<String>,
     doubled: BTreeSet<String>,
 }
 
-impl EntryContent {
+impl UserEntryAttributes {
     fn from_entry(entry: &UserEntry) -> Self {
         let mut content = Self::default();
         for row in &entry.check {
-            if let Some(part) = control_part(&row.attribute) {
+            if let Some(part) = control_attribute_name(&row.attribute) {
                 content.settings.entry(part).or_default().insert(row.attribute.to_ascii_lowercase());
             }
         }
@@ -46,7 +46,7 @@ impl EntryContent {
     }
 
     /// Returns a subject that two entries share.
-    fn find_shared(&self, other: &Self) -> Option<String> {
+    fn find_shared_subject(&self, other: &Self) -> Option<String> {
         let setting = self.settings.keys().find(|part| other.settings.contains_key(*part));
         let reply = || self.replies.intersection(&other.replies).next();
         setting.map(|part| (*part).to_owned()).or_else(|| reply().cloned())
@@ -57,8 +57,9 @@ impl EntryContent {
         let differs = |(part, by): (&&'static str, &BTreeSet<String>)| {
             other.settings.get(*part).is_some_and(|their| their != by).then(|| (*part).to_owned())
         };
-        // The effective value depends on earlier entries. `other` is one entry, `self` may be many.
-        let says = |content: &Self, key: &str| match control_part(key) {
+        // Entries conflict where the effective value depends on earlier entries. `other` is a single entry, while
+        // `self` may combine many.
+        let says = |content: &Self, key: &str| match control_attribute_name(key) {
             Some(part) => content.settings.contains_key(part),
             None => content.replies.contains(key),
         };
@@ -93,21 +94,22 @@ struct DefaultEntries {
 
 impl DefaultEntries {
     fn from_entries(entries: &[UserEntry]) -> Self {
-        let usable =
-            |entry: &UserEntry| entry.is_default() && entry.state == EntryState::Usable && !entry.rejects;
+        let usable = |entry: &UserEntry| {
+            entry.is_default() && entry.state == EntryImportState::Usable && !entry.rejects
+        };
         let all: Vec<usize> = (0..entries.len()).filter(|n| usable(&entries[*n])).collect();
-        let falling_through = all.iter().copied().filter(|n| entries[*n].falls_through()).collect();
+        let falling_through = all.iter().copied().filter(|n| entries[*n].does_fall_through()).collect();
         Self { all, falling_through }
     }
 
     /// The entries that a user reaches, in order: first those above the user's own entry.
-    fn entries_reached(&self, user: ImportedUser) -> impl Iterator<Item = usize> + '_ {
-        let [above, from, to] = self.path_bounds(user);
+    fn default_entries_reached(&self, user: ImportedUser) -> impl Iterator<Item = usize> + '_ {
+        let [above, from, to] = self.default_entry_path_bounds(user);
         self.falling_through[..above].iter().chain(&self.all[from..to]).copied()
     }
 
     /// Returns the bounds of a user's path: the count in `falling_through`, then the start and end in `all`.
-    fn path_bounds(&self, user: ImportedUser) -> [usize; 3] {
+    fn default_entry_path_bounds(&self, user: ImportedUser) -> [usize; 3] {
         let above = self.falling_through.partition_point(|n| *n < user.entry);
         let from = self.all.partition_point(|n| *n <= user.entry);
         [above, from, self.all.partition_point(|n| *n < user.end).max(from)]
@@ -123,7 +125,7 @@ fn is_mac_address(name: &str) -> bool {
     usher_aaa::name_spellings(name).len() > 1
 }
 
-struct UserGatherer<'a> {
+struct ImportedUserCollector<'a> {
     import: UsersImport<'a>,
     entries: Vec<UserEntry>,
     complaints: Vec<ImportIssue>,
@@ -142,17 +144,17 @@ pub(super) fn gather_users(
     complaints: Vec<ImportIssue>,
 ) -> (UsersFile, Vec<ImportIssue>) {
     let (users, by_name, reached) = (Vec::new(), BTreeMap::new(), Vec::new());
-    let mut this = UserGatherer { import, entries, complaints, users, by_name, reached };
+    let mut this = ImportedUserCollector { import, entries, complaints, users, by_name, reached };
     this.find_users();
-    this.find_reached();
+    this.find_reached_entries();
     for n in 0..this.entries.len() {
-        this.judge_entry(n);
+        this.check_user_entry(n);
     }
     let defaults = DefaultEntries::from_entries(&this.entries);
     let file = match this.is_too_much(&defaults) {
         true => UsersFile::default(),
         false => {
-            this.judge_paths(&defaults);
+            this.check_user_paths(&defaults);
             this.build_file(&defaults)
         }
     };
@@ -161,7 +163,7 @@ pub(super) fn gather_users(
     (file, this.complaints)
 }
 
-impl UserGatherer<'_> {
+impl ImportedUserCollector<'_> {
     fn report_issue(&mut self, at: &FilePosition, stops: bool, what: impl Into<String>) {
         self.complaints.push(ImportIssue {
             file: at.file.clone(),
@@ -173,7 +175,7 @@ impl UserGatherer<'_> {
 
     fn find_users(&mut self) {
         for (n, entry) in self.entries.iter().enumerate() {
-            if entry.is_default() || entry.state != EntryState::Usable {
+            if entry.is_default() || entry.state != EntryImportState::Usable {
                 continue;
             }
             let place = self.users.len();
@@ -184,12 +186,12 @@ impl UserGatherer<'_> {
                 self.users.push(ImportedUser { entry: n, end: n + 1 });
             }
         }
-        // A DEFAULT that matches every request without Fall-Through ends the search for all users.
+        // A DEFAULT that matches every request and has no Fall-Through ends the search for all users.
         let ends = |entry: &UserEntry| {
             entry.is_default()
-                && entry.state == EntryState::Usable
+                && entry.state == EntryImportState::Usable
                 && !entry.is_conditional()
-                && !entry.falls_through()
+                && !entry.does_fall_through()
         };
         let mut end = self.entries.len();
         let mut below = vec![end; self.entries.len()];
@@ -200,13 +202,13 @@ impl UserGatherer<'_> {
             }
         }
         for user in &mut self.users {
-            if self.entries[user.entry].falls_through() {
+            if self.entries[user.entry].does_fall_through() {
                 user.end = below[user.entry];
             }
         }
     }
 
-    fn find_reached(&mut self) {
+    fn find_reached_entries(&mut self) {
         let last = self.users.last().map_or(0, |user| user.entry);
         let (mut users, mut end) = (self.users.iter().peekable(), 0);
         for n in 0..self.entries.len() {
@@ -217,70 +219,79 @@ impl UserGatherer<'_> {
         }
     }
 
-    fn is_above_users(&self, n: usize) -> bool {
+    fn is_above_last_user_entry(&self, n: usize) -> bool {
         self.users.last().is_some_and(|last| last.entry > n)
     }
 
-    fn judge_entry(&mut self, n: usize) {
+    fn check_user_entry(&mut self, n: usize) {
         let is_taken = self.users.binary_search_by_key(&n, |user| user.entry).is_ok();
         let reached = self.entries[n].is_default() && self.reached[n];
         let lost = std::mem::take(&mut self.entries[n].lost_replies);
         for lost in lost {
-            let usable = self.entries[n].state == EntryState::Usable;
+            let usable = self.entries[n].state == EntryImportState::Usable;
             let stops = usable && (is_taken || reached) && !lost.is_message && !self.import.leave_out;
             let why = match stops {
                 true => {
-                    "; what it limits would be missing, so that the file was not taken over: write it as it can be read, take it \
-                         away, or say --leave-out"
+                    "; its restriction would be missing, so the file was not imported: correct the row, remove it, or \
+                     use --leave-out"
                 }
                 false => "",
             };
             self.report_issue(&lost.position, stops, format!("{}{why}", lost.row_text));
         }
-        if is_taken || self.entries[n].state == EntryState::Never {
+        if is_taken || self.entries[n].state == EntryImportState::Never {
             return;
         }
         match self.entries[n].is_default() {
-            true => self.judge_default(n, reached),
+            true => self.check_default_entry(n, reached),
             false => self.report_named_entry(n),
         }
     }
 
-    fn judge_default(&mut self, n: usize, reached: bool) {
+    fn check_default_entry(&mut self, n: usize, reached: bool) {
         let entry = &self.entries[n];
         let at = entry.position.clone();
         if entry.rejects && !reached {
-            return self.report_issue(&at, false, "this DEFAULT turns away those alone who have no entry, and nobody lets them in here: it was left out");
+            return self.report_issue(
+                &at,
+                false,
+                "this DEFAULT was left out: it rejects only users without an entry, and this server rejects them \
+                 anyway",
+            );
         }
         if entry.rejects {
-            // A group applies only to its members.
-            return self.report_issue(&at, true, "this DEFAULT turns away whoever it fits, whoever that is, which no row here says: the file was not taken over, since \
-                           without it more would be let in; give each user the check that keeps it out, as Calling-Station-Id != \
-                           02-00-5E-10-00-01, and take this entry away");
+            // A group cannot replace this DEFAULT, because a group applies only to its members.
+            return self.report_issue(&at, true, "this DEFAULT rejects every user that it matches, which no row can \
+                                                 express here: the file was not imported, since more users would be \
+                                                 accepted; give each rejected user a check, such as \
+                                                 Calling-Station-Id != 02-00-5E-10-00-01, and remove this entry");
         }
-        if entry.state == EntryState::Lost {
+        if entry.state == EntryImportState::Lost {
             if reached && !is_hint_entry(entry) {
-                self.report_issue(&at, true, "this DEFAULT was left out, and users come to it there: the file was not taken over, since without its end of the search, \
-                           its settings and its reply more would be let in; write it as it can be read, or take it away");
+                self.report_issue(&at, true, "this DEFAULT was left out, but users reach it in FreeRADIUS: the file \
+                                              was not imported, since more users would be accepted without it; \
+                                              correct or remove the entry");
             }
             return;
         }
-        if !entry.falls_through() && self.is_above_users(n) {
-            return self.report_issue(&at, true, "this DEFAULT stands above entries of users, who would not come to their own where it matches; \
-                           here their own entry comes first: the file was not taken over, since they would be let in; move it below them, \
-                           or give it Fall-Through = Yes");
+        if !entry.does_fall_through() && self.is_above_last_user_entry(n) {
+            return self.report_issue(&at, true, "this DEFAULT stands above entries of users and hides them where it \
+                                                 matches; here a user's own entry comes first: the file was not \
+                                                 imported, since those users would be accepted; move it below them, \
+                                                 or give it Fall-Through = Yes");
         }
-        let sets_password = |row: &AttributeRow| control_part(&row.attribute) == Some("password");
+        let sets_password = |row: &AttributeRow| control_attribute_name(&row.attribute) == Some("password");
         if reached && (entry.accepts || entry.check.iter().any(sets_password)) {
-            let what = "this DEFAULT lets in whoever has no entry, too; here it holds for those who have one";
+            let what = "in FreeRADIUS this DEFAULT also accepts users without an entry; here it applies to users with \
+                        an entry only";
             return self.report_issue(&at, false, what);
         }
         if !reached {
             self.report_issue(
                 &at,
                 false,
-                "no entry of this file comes to this DEFAULT, and names that are in no file are not let in \
-                           here: it was left out; make a group of it and put users into it",
+                "this DEFAULT was left out: no entry of this file reaches it, and this server rejects unknown names; \
+                 make a group of it and add users to the group",
             );
         }
     }
@@ -289,10 +300,10 @@ impl UserGatherer<'_> {
     fn report_named_entry(&mut self, n: usize) {
         let entry = &self.entries[n];
         let (at, name) = (entry.position.clone(), entry.name.clone());
-        let lost = entry.state == EntryState::Lost;
+        let lost = entry.state == EntryImportState::Lost;
         let user = self.by_name.get(&canonical_name(&name)).map(|place| self.users[*place]);
         let Some(user) = user else {
-            // The user of this name may be imported from another file.
+            // A rejecting entry that is left out is reported, because another file may bring a user of this name.
             if entry.rejects {
                 self.report_issue(&at, true, format!("the entry of {name:?} was left out{TURNS_AWAY}"));
             }
@@ -302,25 +313,27 @@ impl UserGatherer<'_> {
         let (first_at, first_name) = (first.position.clone(), first.name.clone());
         if first_name != name {
             let what = format!(
-                "{name:?} is the MAC address of {first_name:?} at {first_at}, which is one user here, and two there with rows of their own: \
-                 the file was not taken over; leave one of them"
+                "{name:?} and {first_name:?} at {first_at} are one MAC address: one user here, but two with separate \
+                 rows in FreeRADIUS; the file was not imported: keep one of them"
             );
             return self.report_issue(&at, true, what);
         }
         if n < user.entry {
             let what = format!(
-                "this entry of {name:?} was left out, and FreeRADIUS comes to it before that at {first_at}: the file was not taken over, \
-                 since without it more would be let in"
+                "this entry of {name:?} was left out, but FreeRADIUS reaches it before the one at {first_at}: the \
+                 file was not imported, since more users would be accepted"
             );
             return self.report_issue(&at, true, what);
         }
         let comes = n < user.end;
         let what = format!(
-            "{name:?} has an entry at {first_at} already: only that one was taken over; put the rows of this one into a group with its conditions"
+            "{name:?} already has an entry at {first_at}: only that one was imported; put the rows of this one into a \
+             group with its conditions"
         );
         match (comes, lost) {
             (true, _) => {
-                let why = "; FreeRADIUS comes to it, so that the file was not taken over: without it more would be let in";
+                let why = "; FreeRADIUS reaches this one too, so the file was not imported: more users would be \
+                           accepted";
                 self.report_issue(&at, true, format!("{what}{why}"));
             }
             (false, false) => self.report_issue(&at, false, what),
@@ -342,7 +355,7 @@ impl UserGatherer<'_> {
         let (all, through) = (sums(&defaults.all), sums(&defaults.falling_through));
         let (mut memberships, mut compared) = (0_usize, 0_usize);
         let first = self.users.iter().find(|user| {
-            let [above, from, to] = defaults.path_bounds(**user);
+            let [above, from, to] = defaults.default_entry_path_bounds(**user);
             memberships += above + to - from;
             compared = compared.saturating_add(through[above] + all[to] - all[from]);
             memberships > MAX_MEMBERSHIPS || compared > MAX_COMPARED
@@ -350,39 +363,39 @@ impl UserGatherer<'_> {
         let Some(first) = first else { return false };
         let at = self.entries[first.entry].position.clone();
         let what = format!(
-            "up to here users come to DEFAULT entries more than {MAX_MEMBERSHIPS} times, or to more than {MAX_COMPARED} rows of them: the \
-             file was not taken over; give most users no Fall-Through = Yes, put DEFAULT entries of one purpose together, or import the \
-             file in parts"
+            "up to this line users reach DEFAULT entries more than {MAX_MEMBERSHIPS} times, or more than \
+             {MAX_COMPARED} rows of them: the file was not imported; give fewer users Fall-Through = Yes, merge \
+             DEFAULT entries of one purpose, or import the file in parts"
         );
         self.report_issue(&at, true, what);
         true
     }
 
     /// Checks that each user's rows and groups combine to the same result as the entries.
-    fn judge_paths(&mut self, defaults: &DefaultEntries) {
-        let contents: BTreeMap<usize, EntryContent> =
-            defaults.all.iter().map(|n| (*n, EntryContent::from_entry(&self.entries[*n]))).collect();
+    fn check_user_paths(&mut self, defaults: &DefaultEntries) {
+        let contents: BTreeMap<usize, UserEntryAttributes> =
+            defaults.all.iter().map(|n| (*n, UserEntryAttributes::from_entry(&self.entries[*n]))).collect();
         let mut reported = BTreeSet::new();
         for user in self.users.clone() {
-            let path: Vec<usize> = defaults.entries_reached(user).collect();
-            let own = EntryContent::from_entry(&self.entries[user.entry]);
+            let path: Vec<usize> = defaults.default_entries_reached(user).collect();
+            let own = UserEntryAttributes::from_entry(&self.entries[user.entry]);
             let name = self.entries[user.entry].name.clone();
             let mut so_far = own.clone();
             for n in &path {
                 let content = &contents[n];
-                let earlier = (*n < user.entry).then(|| own.find_shared(content)).flatten();
+                let earlier = (*n < user.entry).then(|| own.find_shared_subject(content)).flatten();
                 let conflict = earlier.or_else(|| so_far.find_conflict(content));
                 so_far.merge_content(content);
                 let Some(what) = conflict.filter(|_| reported.insert(*n)) else { continue };
                 let what = self.attribute_name(&what);
                 let at = self.entries[*n].position.clone();
                 let text = format!(
-                    "this DEFAULT and the entry of {name:?} both say {what}, which here is put together otherwise than there: the file was not taken over; \
-                     leave one of them"
+                    "this DEFAULT and the entry of {name:?} both set {what}, which FreeRADIUS combines differently: \
+                     the file was not imported; keep one of them"
                 );
                 self.report_issue(&at, true, text);
             }
-            self.judge_device(user, &path, &contents);
+            self.check_passwordless_device(user, &path, &contents);
         }
     }
 
@@ -394,17 +407,23 @@ impl UserGatherer<'_> {
     }
 
     /// Checks a device without a password. Here its address alone admits it; in FreeRADIUS only a certificate does.
-    fn judge_device(&mut self, user: ImportedUser, path: &[usize], contents: &BTreeMap<usize, EntryContent>) {
+    fn check_passwordless_device(
+        &mut self,
+        user: ImportedUser,
+        path: &[usize],
+        contents: &BTreeMap<usize, UserEntryAttributes>,
+    ) {
         let entry = &self.entries[user.entry];
-        let sets = |part: &str| entry.check.iter().any(|row| control_part(&row.attribute) == Some(part));
+        let sets =
+            |part: &str| entry.check.iter().any(|row| control_attribute_name(&row.attribute) == Some(part));
         if !is_mac_address(&entry.name) || entry.rejects || sets("password") || sets("method") {
             return;
         }
         let (at, name) = (entry.position.clone(), entry.name.clone());
         if path.iter().any(|n| contents[n].settings.contains_key("password")) {
             let what = format!(
-                "{name:?} has its password by a DEFAULT, and would be let in by its address alone where that does not match: the file was not \
-                 taken over; give it the password"
+                "{name:?} gets its password from a DEFAULT; where that does not match, its address alone would be \
+                 accepted: the file was not imported; give the entry the password"
             );
             return self.report_issue(&at, true, what);
         }
@@ -414,31 +433,32 @@ impl UserGatherer<'_> {
             value: "EAP".to_owned(),
         };
         self.entries[user.entry].check.push(row);
-        self.report_issue(&at, false, format!("{name:?} has neither a password nor an Auth-Type, and gets in there by a certificate at most: so that its address alone does not let it in \
-                                           here, it has Auth-Type := EAP; write Auth-Type := Accept where the address is enough"));
+        self.report_issue(&at, false, format!("{name:?} has neither a password nor an Auth-Type, so FreeRADIUS \
+                                               accepts it by a certificate only; it was imported with Auth-Type := \
+                                               EAP; write Auth-Type := Accept if the address is enough"));
     }
 
     fn build_file(&mut self, defaults: &DefaultEntries) -> UsersFile {
         let names: BTreeMap<usize, String> =
-            defaults.all.iter().map(|n| (*n, group_name(&self.import, &self.entries[*n]))).collect();
+            defaults.all.iter().map(|n| (*n, unique_group_name(&self.import, &self.entries[*n]))).collect();
         let mut used = BTreeSet::new();
         let mut file = UsersFile::default();
         for user in &self.users {
-            used.extend(defaults.entries_reached(*user));
+            used.extend(defaults.default_entries_reached(*user));
             let entry = &mut self.entries[user.entry];
             let member = |n: usize| GroupRows { name: names[&n].clone(), ..GroupRows::default() };
             let rows = UserRows {
                 check: std::mem::take(&mut entry.check),
                 reply: std::mem::take(&mut entry.reply),
-                groups: defaults.entries_reached(*user).map(member).collect(),
+                groups: defaults.default_entries_reached(*user).map(member).collect(),
             };
             file.users.push((std::mem::take(&mut entry.name), rows));
         }
         for n in used {
             let entry = &mut self.entries[n];
             let mut reply = std::mem::take(&mut entry.reply);
-            if entry.falls_through() {
-                // With this row, later groups of the user are examined too.
+            if entry.does_fall_through() {
+                // With Fall-Through = Yes, the user's later groups are examined too.
                 let yes = "Yes".to_owned();
                 reply.push(AttributeRow {
                     attribute: "Fall-Through".to_owned(),
@@ -464,7 +484,7 @@ fn is_hint_entry(entry: &UserEntry) -> bool {
 
 /// Makes a unique name for the group of an entry, across files. The digest leaves out password values, so that it
 /// reveals nothing about them.
-fn group_name(import: &UsersImport<'_>, entry: &UserEntry) -> String {
+fn unique_group_name(import: &UsersImport<'_>, entry: &UserEntry) -> String {
     // FNV-1a.
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |text: &str| {

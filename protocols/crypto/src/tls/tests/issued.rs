@@ -92,14 +92,14 @@ fn test_pki() -> TestPki {
 
 fn pki_configs(
     pki: &TestPki,
-    client_versions: VersionRange,
-    server_versions: VersionRange,
+    client_versions: TlsVersionRange,
+    server_versions: TlsVersionRange,
     crls: Vec<Vec<u8>>,
 ) -> Result<(ClientConfig, ServerConfig), TlsError> {
     let roots = || TrustRoots::from_der([&pki.root.der[..]]);
     let listed = roots().with_revocation_lists(crls.iter().map(Vec::as_slice))?;
-    let clock = || WallClock::from_time(fixtures::WALL_TIME);
-    let client = ClientConfig::new(ClientOptions {
+    let clock = || SharedWallClock::from_time(fixtures::WALL_TIME);
+    let client = ClientConfig::new(TlsClientOptions {
         versions: client_versions,
         credentials: Some(pki.client.clone()),
         roots: roots(),
@@ -108,7 +108,7 @@ fn pki_configs(
         clock: clock(),
         key_log: None,
     })?;
-    let server = ServerConfig::new(ServerOptions {
+    let server = ServerConfig::new(TlsServerOptions {
         versions: server_versions,
         credentials: pki.server.clone(),
         client_roots: Some(listed),
@@ -123,8 +123,8 @@ fn pki_configs(
 /// others.
 pub(super) fn short_lived_client(
     version: TlsVersion,
-    resumption: Option<ResumptionConfig>,
-    clock: &WallClock,
+    resumption: Option<TlsResumptionConfig>,
+    clock: &SharedWallClock,
 ) -> (ClientConfig, ServerConfig) {
     let root = TestAuthority::new("Root", 1, None);
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
@@ -166,7 +166,7 @@ fn agreed_version((client, server): &(ClientConfig, ServerConfig)) -> Option<Tls
 #[test]
 fn the_highest_common_version_is_agreed_on() {
     let pki = test_pki();
-    let (v12, v13, both) = (TlsVersion::Tls12.into(), TlsVersion::Tls13.into(), VersionRange::default());
+    let (v12, v13, both) = (TlsVersion::Tls12.into(), TlsVersion::Tls13.into(), TlsVersionRange::default());
     for (client, server, expected) in [
         (both, both, Some(TlsVersion::Tls13)),
         (both, v12, Some(TlsVersion::Tls12)),
@@ -180,9 +180,9 @@ fn the_highest_common_version_is_agreed_on() {
         let fault = expected.is_none().then_some(TlsFault::NoCommonVersion);
         assert_eq!(refusal_fault(&configs), fault, "{client:?} {server:?}");
     }
-    let reversed = VersionRange { min: TlsVersion::Tls13, max: TlsVersion::Tls12 };
+    let reversed = TlsVersionRange { min: TlsVersion::Tls13, max: TlsVersion::Tls12 };
     let error = pki_configs(&pki, both, reversed, Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("versions"), "{error}");
+    assert!(error.contains("the lowest version is above the highest"), "{error}");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_revoked_client_or_an_outdated_list_is_refused() {
     let pki = test_pki();
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
         // A single version, TLS 1.2, has no suite for these keys.
-        let client = if version == TlsVersion::Tls12 { VersionRange::default() } else { version.into() };
+        let client = if version == TlsVersion::Tls12 { TlsVersionRange::default() } else { version.into() };
         let revoked = Some(CertificateFault::Revoked);
         for (what, crls, fault) in [
             ("no list", vec![], None),
@@ -221,7 +221,7 @@ fn a_list_is_of_its_issuer_and_of_its_time() {
     for (secs, of_now) in
         [(1_769_990_099, false), (1_769_990_100, true), (1_803_859_199, true), (1_803_859_200, false)]
     {
-        assert_eq!(list.is_of_now(WallTime::from_unix_secs(secs)), of_now, "{secs}");
+        assert_eq!(list.is_list_current(WallTime::from_unix_secs(secs)), of_now, "{secs}");
     }
 }
 
@@ -245,7 +245,7 @@ fn what_is_on_a_list_is_named_as_certificates_are() {
 #[test]
 fn what_is_no_list_is_refused_when_configured() {
     let error =
-        pki_configs(&test_pki(), VersionRange::default(), VersionRange::default(), vec![vec![1, 2, 3]])
+        pki_configs(&test_pki(), TlsVersionRange::default(), TlsVersionRange::default(), vec![vec![1, 2, 3]])
             .unwrap_err()
             .to_string();
     assert!(error.contains("revocation lists"), "{error}");
@@ -255,7 +255,7 @@ fn what_is_no_list_is_refused_when_configured() {
 fn a_server_on_a_list_is_refused() {
     let pki = test_pki();
     let (client, server) =
-        pki_configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
+        pki_configs(&pki, TlsVersionRange::default(), TlsVersionRange::default(), Vec::new()).unwrap();
     assert!(agreed_version(&(client, server.clone())).is_some());
     for (what, lists, good) in [
         ("others on it", vec![pki.below.issue_crl(&[8], 2027)], true),
@@ -266,13 +266,13 @@ fn a_server_on_a_list_is_refused() {
         let roots = TrustRoots::from_der([&pki.root.der[..]])
             .with_revocation_lists(lists.iter().map(Vec::as_slice))
             .unwrap();
-        let client = ClientConfig::new(ClientOptions {
-            versions: VersionRange::default(),
+        let client = ClientConfig::new(TlsClientOptions {
+            versions: TlsVersionRange::default(),
             credentials: Some(pki.client.clone()),
             roots,
             server_name: None,
             resumption: None,
-            clock: WallClock::from_time(fixtures::WALL_TIME),
+            clock: SharedWallClock::from_time(fixtures::WALL_TIME),
             key_log: None,
         })
         .unwrap();
@@ -286,7 +286,7 @@ fn a_server_on_a_list_is_refused() {
 fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
     let pki = test_pki();
     let (client, server) =
-        pki_configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
+        pki_configs(&pki, TlsVersionRange::default(), TlsVersionRange::default(), Vec::new()).unwrap();
     let (leaf, below, root) = (pki.client.leaf_certificate(), &pki.below.der[..], &pki.root.der[..]);
     // An authority of the same name with another key: self-signed, and below another root of the same name.
     let alone = TestAuthority::new("Below", 7, None);
@@ -297,28 +297,34 @@ fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
         vec![leaf, &alone.der, below],
         vec![leaf, &other.der, &alone.der, root, below],
     ] {
-        assert_eq!(server.client_path(&chain).unwrap(), [leaf, below, root]);
+        assert_eq!(server.verified_client_path(&chain).unwrap(), [leaf, below, root]);
     }
     for chain in [vec![leaf], vec![leaf, &alone.der], vec![leaf, &other.der, root], vec![]] {
-        assert!(server.client_path(&chain).is_err());
+        assert!(server.verified_client_path(&chain).is_err());
     }
-    assert!(server.client_path(&[pki.server.leaf_certificate(), below]).is_err(), "it is for servers");
+    assert!(
+        server.verified_client_path(&[pki.server.leaf_certificate(), below]).is_err(),
+        "it is for servers"
+    );
     assert!(
         client.check_server_chain(&[leaf, below]).is_err()
             && client.check_server_chain(&[pki.server.leaf_certificate(), below]).is_ok()
     );
     let (responder, _) = pki.below.issue_leaf("responder", 10, ExtendedKeyUsagePurpose::OcspSigning);
-    assert_eq!(server.path_for_any_purpose(&[&responder[..], below]).unwrap(), [&responder[..], below, root]);
-    assert!(server.client_path(&[&responder[..], below]).is_err());
-    assert!(server.path_for_any_purpose(&[&responder[..], &alone.der]).is_err());
+    assert_eq!(
+        server.verified_path_for_any_purpose(&[&responder[..], below]).unwrap(),
+        [&responder[..], below, root]
+    );
+    assert!(server.verified_client_path(&[&responder[..], below]).is_err());
+    assert!(server.verified_path_for_any_purpose(&[&responder[..], &alone.der]).is_err());
     let (_, anonymous) = HandshakeSetup::new(TlsVersion::Tls13, 1).into_configs();
-    assert!(anonymous.client_path(&[leaf, below]).is_err(), "another root");
+    assert!(anonymous.verified_client_path(&[leaf, below]).is_err(), "another root");
 }
 
 /// Returns the reason why the server rejects a client with these certificates besides `leaf`, and the number of
 /// signatures verified.
 fn refusal_of(pki: &TestPki, (leaf, key): &(Vec<u8>, Vec<u8>), shown: &[&[u8]]) -> (Option<TlsFault>, u32) {
-    let both = VersionRange::default();
+    let both = TlsVersionRange::default();
     let client = TlsCredentials::from_der([&leaf[..]].into_iter().chain(shown.iter().copied()), key);
     let pki =
         TestPki { root: pki.root.clone(), below: pki.below.clone(), client, server: pki.server.clone() };
@@ -402,9 +408,9 @@ fn who_may_not_sign_certificates_is_no_authority() {
 }
 
 /// Returns a server that caches verified signatures.
-fn caching_server(pki: &TestPki, roots: &TrustRoots, clock: &WallClock) -> ServerConfig {
-    ServerConfig::new(ServerOptions {
-        versions: VersionRange::default(),
+fn caching_server(pki: &TestPki, roots: &TrustRoots, clock: &SharedWallClock) -> ServerConfig {
+    ServerConfig::new(TlsServerOptions {
+        versions: TlsVersionRange::default(),
         credentials: pki.server.clone(),
         client_roots: Some(roots.clone()),
         resumption: None,
@@ -425,14 +431,14 @@ fn count_verifications(client: &ClientConfig, server: &ServerConfig) -> (bool, u
 #[test]
 fn the_cache_verifies_a_certificate_signature_only_once() {
     let pki = test_pki();
-    let both = VersionRange::default();
+    let both = TlsVersionRange::default();
     let (client, forgetful) = pki_configs(&pki, both, both, Vec::new()).unwrap();
     // The handshake, the client's certificate and the authority's.
     assert_eq!(
         [count_verifications(&client, &forgetful), count_verifications(&client, &forgetful)],
         [(true, 3); 2]
     );
-    let clock = WallClock::from_time(fixtures::WALL_TIME);
+    let clock = SharedWallClock::from_time(fixtures::WALL_TIME);
     let roots = TrustRoots::from_der([&pki.root.der[..]]);
     let server = caching_server(&pki, &roots.clone().with_signature_cache(), &clock);
     assert_eq!(count_verifications(&client, &server), (true, 3));
@@ -464,7 +470,7 @@ fn a_cached_authority_is_refused_once_revoked_or_expired() {
     let client = TlsCredentials::from_der([&client[..], &below.der], &client_key);
     let server = TlsCredentials::from_der([&server[..], &below.der], &server_key);
     let pki = TestPki { root, below, client, server };
-    let (both, clock) = (VersionRange::default(), WallClock::from_time(fixtures::WALL_TIME));
+    let (both, clock) = (TlsVersionRange::default(), SharedWallClock::from_time(fixtures::WALL_TIME));
     let (client, _) = pki_configs(&pki, both, both, Vec::new()).unwrap();
     let roots = TrustRoots::from_der([&pki.root.der[..]]).with_signature_cache();
     let server = caching_server(&pki, &roots, &clock);
@@ -488,7 +494,7 @@ fn a_cached_authority_is_refused_once_revoked_or_expired() {
 #[test]
 fn a_cached_peer_is_refused_if_revoked_or_of_another_authority() {
     let pki = test_pki();
-    let (both, clock) = (VersionRange::default(), WallClock::from_time(fixtures::WALL_TIME));
+    let (both, clock) = (TlsVersionRange::default(), SharedWallClock::from_time(fixtures::WALL_TIME));
     let (client, _) = pki_configs(&pki, both, both, Vec::new()).unwrap();
     let roots = TrustRoots::from_der([&pki.root.der[..]]).with_signature_cache();
     let server = caching_server(&pki, &roots, &clock);

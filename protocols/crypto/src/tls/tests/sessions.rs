@@ -6,16 +6,16 @@ use usher_core::{Duration, WallTime};
 
 const HOUR: u64 = 60 * 60;
 
-fn test_note(subject: &[u8]) -> SessionNote {
-    SessionNote { subject: subject.to_vec(), credential: [7; 32], data: b"data".to_vec() }
+fn test_note(subject: &[u8]) -> TlsSessionMetadata {
+    TlsSessionMetadata { subject: subject.to_vec(), credential: [7; 32], data: b"data".to_vec() }
 }
 
 /// Returns configurations with a clock and this number of tickets per login.
 fn resuming_configs(
     version: TlsVersion,
-    resumption: ResumptionConfig,
-) -> (ClientConfig, ServerConfig, WallClock) {
-    let clock = WallClock::from_time(fixtures::WALL_TIME);
+    resumption: TlsResumptionConfig,
+) -> (ClientConfig, ServerConfig, SharedWallClock) {
+    let clock = SharedWallClock::from_time(fixtures::WALL_TIME);
     let setup = HandshakeSetup {
         resumption: Some(resumption),
         clock: clock.clone(),
@@ -25,7 +25,7 @@ fn resuming_configs(
     (client, server, clock)
 }
 
-fn advance_clock(clock: &WallClock, seconds: u64) {
+fn advance_clock(clock: &SharedWallClock, seconds: u64) {
     clock.set(WallTime::from_unix_secs(fixtures::WALL_TIME.unix_secs() + seconds));
 }
 
@@ -37,7 +37,7 @@ fn connect_pair(
 ) -> (TlsClientEngine, TlsServerEngine) {
     let (mut client, mut server) = (
         TlsClientEngine::new(client).expect("client"),
-        TlsServerEngine::for_purpose(server, purpose).expect("server"),
+        TlsServerEngine::new_for_session_purpose(server, purpose).expect("server"),
     );
     run_handshake(&mut client, &mut server);
     assert!(!client.is_handshaking() && !server.is_handshaking(), "{:?}", server.error());
@@ -58,7 +58,7 @@ const VERSIONS: [TlsVersion; 2] = TlsVersion::ALL;
 #[test]
 fn a_session_is_taken_up_once_its_host_has_let_somebody_in() {
     for version in VERSIONS {
-        let (client, server, _) = resuming_configs(version, ResumptionConfig::default());
+        let (client, server, _) = resuming_configs(version, TlsResumptionConfig::default());
         assert!(!connect_pair(&client, &server, 1).1.is_resumed());
         assert!(!connect_pair(&client, &server, 1).1.is_resumed(), "nobody was let in");
         assert!(!log_in(&client, &server, 1, b"ann"));
@@ -70,12 +70,15 @@ fn a_session_is_taken_up_once_its_host_has_let_somebody_in() {
 fn who_proves_nothing_pushes_out_nobodys_session() {
     for version in VERSIONS {
         let (client, server, _) =
-            resuming_configs(version, ResumptionConfig { sessions: 2, ..ResumptionConfig::default() });
+            resuming_configs(version, TlsResumptionConfig { sessions: 2, ..TlsResumptionConfig::default() });
         log_in(&client, &server, 1, b"ann");
-        let (others, ..) = resuming_configs(version, ResumptionConfig::default());
+        let (others, ..) = resuming_configs(version, TlsResumptionConfig::default());
         for holder in 1..=5 {
-            let mut other = TlsClientEngine::for_holder(&others, holder).expect("client");
-            run_handshake(&mut other, &mut TlsServerEngine::for_purpose(&server, 1).expect("server"));
+            let mut other = TlsClientEngine::new_for_session_holder(&others, holder).expect("client");
+            run_handshake(
+                &mut other,
+                &mut TlsServerEngine::new_for_session_purpose(&server, 1).expect("server"),
+            );
             assert!(!other.is_handshaking());
         }
         assert!(log_in(&client, &server, 1, b"ann"));
@@ -85,7 +88,7 @@ fn who_proves_nothing_pushes_out_nobodys_session() {
 #[test]
 fn a_session_is_for_one_purpose() {
     for version in VERSIONS {
-        let (client, server, _) = resuming_configs(version, ResumptionConfig::default());
+        let (client, server, _) = resuming_configs(version, TlsResumptionConfig::default());
         log_in(&client, &server, 21, b"ann");
         assert!(!connect_pair(&client, &server, 25).1.is_resumed());
     }
@@ -96,7 +99,7 @@ fn a_session_ends_a_fixed_time_after_the_full_handshake() {
     for version in VERSIONS {
         let lifetime = Duration::from_secs(3 * HOUR);
         let (client, server, clock) =
-            resuming_configs(version, ResumptionConfig { lifetime, ..ResumptionConfig::default() });
+            resuming_configs(version, TlsResumptionConfig { lifetime, ..TlsResumptionConfig::default() });
         log_in(&client, &server, 1, b"ann");
         // Tickets derived from it live no longer.
         for hour in [1, 2] {
@@ -117,9 +120,9 @@ fn a_session_ends_a_fixed_time_after_the_full_handshake() {
 fn a_session_ends_with_the_client_certificate() {
     let day = 24 * HOUR;
     for version in VERSIONS {
-        let clock = WallClock::from_time(fixtures::WALL_TIME);
+        let clock = SharedWallClock::from_time(fixtures::WALL_TIME);
         let lifetime = Duration::from_secs(7 * day);
-        let resumption = Some(ResumptionConfig { lifetime, ..ResumptionConfig::default() });
+        let resumption = Some(TlsResumptionConfig { lifetime, ..TlsResumptionConfig::default() });
         let (client, server) = short_lived_client(version, resumption, &clock);
         log_in(&client, &server, 1, b"ann");
         advance_clock(&clock, day - 1);
@@ -127,7 +130,7 @@ fn a_session_ends_with_the_client_certificate() {
         advance_clock(&clock, day + 1);
         let (mut client, mut server) = (
             TlsClientEngine::new(&client).expect("client"),
-            TlsServerEngine::for_purpose(&server, 1).expect("server"),
+            TlsServerEngine::new_for_session_purpose(&server, 1).expect("server"),
         );
         run_handshake(&mut client, &mut server);
         let error = server.error().expect("the certificate has ended").to_string();
@@ -139,7 +142,7 @@ fn a_session_ends_with_the_client_certificate() {
 fn a_subjects_sessions_can_be_ended() {
     for version in VERSIONS {
         let (client, server, _) =
-            resuming_configs(version, ResumptionConfig { tickets: 2, ..ResumptionConfig::default() });
+            resuming_configs(version, TlsResumptionConfig { tickets: 2, ..TlsResumptionConfig::default() });
         log_in(&client, &server, 1, b"ann");
         assert_eq!(server.end_sessions(|subject| subject == b"bob"), 0);
         let of_one_login = if version == TlsVersion::Tls13 { 2 } else { 1 };
@@ -164,7 +167,7 @@ fn without_resumption_nothing_is_kept() {
 
 #[test]
 fn a_note_does_not_print_its_credential() {
-    assert_eq!(format!("{:?}", test_note(b"ann")), "SessionNote(ann)");
+    assert_eq!(format!("{:?}", test_note(b"ann")), "TlsSessionMetadata(ann)");
 }
 
 /// Returns a TLS 1.2 ClientHello (RFC 5246 §7.4.1.2), with or without extended_master_secret (RFC 7627 §5.1).

@@ -25,8 +25,8 @@ fn exchange_octets(client: &mut TlsStream, server: &mut TlsStream, mut octets: V
 fn stream_pair(setup: HandshakeSetup) -> (TlsStream, TlsStream) {
     let (client, server) = setup.into_configs();
     (
-        TlsStream::new(TrustConfig::Client(client)).unwrap(),
-        TlsStream::new(TrustConfig::Server(server)).unwrap(),
+        TlsStream::new(TlsTrustConfig::Client(client)).unwrap(),
+        TlsStream::new(TlsTrustConfig::Server(server)).unwrap(),
     )
 }
 
@@ -42,11 +42,12 @@ fn what_is_said_before_the_handshake_is_heard_after_it() {
         let heard = exchange_octets(&mut client, &mut server, out);
         assert_eq!(heard, [(b"too".to_vec(), 1), (b"early".to_vec(), 1)], "{version:?}");
         assert!(client.is_up() && client.pending_octets() == 0 && !client.is_resumed());
-        assert!(client.take_work() != TlsWork::default());
+        assert!(client.take_work() != TlsOperationCounts::default());
         for (side, name) in [(&server, fixtures::CLIENT_NAME), (&client, fixtures::SERVER_NAME)] {
             let shown = side.peer_certificate().unwrap();
             assert!(
-                crate::certificate::CertificateMatch::Name(name.to_owned()).matches_certificate(shown),
+                crate::certificate::PeerCertificateCondition::Name(name.to_owned())
+                    .matches_certificate(shown),
                 "{name}"
             );
         }
@@ -60,15 +61,15 @@ fn a_peer_who_is_not_trusted_any_more_is_told_of() {
     let other = |roots: TrustRoots| {
         let (_, server) = HandshakeSetup { client_roots: roots, ..HandshakeSetup::new(TlsVersion::Tls13, 2) }
             .into_configs();
-        TrustConfig::Server(server)
+        TlsTrustConfig::Server(server)
     };
     let (same, foreign) = (TrustRoots::from_der([fixtures::root_certificate()]), issued::unrelated_root());
-    assert_eq!(server.replace_trust(other(same)), Ok(()));
+    assert_eq!(server.replace_trust_config(other(same)), Ok(()));
     let mut out = Vec::new();
     client.start_handshake(&mut out);
     exchange_octets(&mut client, &mut server, out);
     assert!(server.is_up());
-    assert!(server.replace_trust(other(foreign)).is_err());
+    assert!(server.replace_trust_config(other(foreign)).is_err());
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn data_of_a_peer_distrusted_in_the_handshake_is_dropped() {
     client.start_handshake(&mut octets);
     server.receive_tls(&octets, &mut data, &mut answer).unwrap();
     // The configuration changes during the handshake, and the client sends as soon as its own handshake is complete.
-    assert_eq!(server.replace_trust(TrustConfig::Server(other)), Ok(()));
+    assert_eq!(server.replace_trust_config(TlsTrustConfig::Server(other)), Ok(()));
     let mut last = Vec::new();
     assert_eq!(client.receive_tls(&answer, &mut data, &mut last), Ok(true));
     client.send_application(b"let me in", &mut last);

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::node::*;
 use crate::peer::automaton::State;
-use usher_crypto::certificate::CertificateMatch;
+use usher_crypto::certificate::PeerCertificateCondition;
 use usher_crypto::fingerprint::sha256_fingerprint;
 
 /// Has the DNS name `aaa.usher.test`.
@@ -23,7 +23,7 @@ fn connect_with_certificate(
         NodeTestNetwork::new(vec![test_config(client).connect_to("s.example", node_address(1)), server]);
     w[0].config.reconnect = usher_core::Duration::from_secs(1000);
     if let Some(certificate) = shows {
-        let pinned = CertificateMatch::Fingerprint(sha256_fingerprint(STATION));
+        let pinned = PeerCertificateCondition::Fingerprint(sha256_fingerprint(STATION));
         w[0].peers[0].authentication.certificates.push(pinned);
         w.set_certificates([(0, certificate), (1, STATION)]);
     }
@@ -56,10 +56,10 @@ fn a_certificate_bears_the_peers_identity() {
 #[test]
 fn a_certificate_may_be_named_instead() {
     let of = |certificates| PeerAuthentication { certificates, ..PeerAuthentication::default() };
-    let named = of(vec![CertificateMatch::Name("station@usher.test".into())]);
+    let named = of(vec![PeerCertificateCondition::Name("station@usher.test".into())]);
     assert_accepted(&connect_with_certificate("c.example", Some(STATION), named.clone()));
     assert_refused(&connect_with_certificate("c.example", Some(AAA), named));
-    let pinned = of(vec![CertificateMatch::Fingerprint(sha256_fingerprint(AAA))]);
+    let pinned = of(vec![PeerCertificateCondition::Fingerprint(sha256_fingerprint(AAA))]);
     assert_accepted(&connect_with_certificate("c.example", Some(AAA), pinned.clone()));
     assert_refused(&connect_with_certificate("aaa.usher.test", Some(STATION), pinned));
 }
@@ -86,7 +86,7 @@ fn a_peer_of_tls_is_not_taken_without() {
     assert_refused(&connect_with_certificate("aaa.usher.test", None, tls));
     // A pinned certificate is required.
     let pinned = PeerAuthentication {
-        certificates: vec![CertificateMatch::Fingerprint(sha256_fingerprint(AAA))],
+        certificates: vec![PeerCertificateCondition::Fingerprint(sha256_fingerprint(AAA))],
         ..PeerAuthentication::default()
     };
     assert_accepted(&connect_with_certificate("aaa.usher.test", Some(AAA), pinned.clone()));
@@ -100,7 +100,7 @@ fn a_stranger_too_bears_its_identity() {
         server.accept_unknown = true;
         let mut w =
             NodeTestNetwork::new(vec![test_config(host).connect_to("s.example", node_address(1)), server]);
-        let pinned = CertificateMatch::Fingerprint(sha256_fingerprint(STATION));
+        let pinned = PeerCertificateCondition::Fingerprint(sha256_fingerprint(STATION));
         w[0].peers[0].authentication.certificates.push(pinned);
         w.set_certificates([(0, shows), (1, STATION)]);
         w.run_secs(1);
@@ -117,7 +117,7 @@ fn whom_we_connect_to_shows_who_it_is() {
         client.peers[0].authentication.tls = tls;
         let mut known = test_config(server).accept_from("c.example");
         if shows.is_some() {
-            let pinned = CertificateMatch::Fingerprint(sha256_fingerprint(STATION));
+            let pinned = PeerCertificateCondition::Fingerprint(sha256_fingerprint(STATION));
             known.peers[0].authentication.certificates.push(pinned);
         }
         let mut w = NodeTestNetwork::new(vec![client, known]);

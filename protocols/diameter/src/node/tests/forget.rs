@@ -75,7 +75,7 @@ fn peers_that_came_unasked_are_forgotten_once_gone() {
     let client = |i| test_config(&format!("c{i}.example")).connect_to("s.example", node_address(0));
     let mut w = NodeTestNetwork::new([vec![server], (0..2).map(client).collect()].concat());
     w.run_secs(1);
-    assert_eq!((w[0].known_peers(), w[0].connection_count()), (3, 2));
+    assert_eq!((w[0].known_peer_count(), w[0].connection_count()), (3, 2));
     // More peers than the limit, in sequence. Some disconnect by DPR and some do not.
     for round in 0..200u64 {
         w.run_until(Duration::from_secs(1 + round));
@@ -88,13 +88,13 @@ fn peers_that_came_unasked_are_forgotten_once_gone() {
             }
         }
         w.run_until(Duration::from_millis(1000 * (1 + round) + 500));
-        assert_eq!((w[0].known_peers(), w[0].connection_count()), (1, 0));
+        assert_eq!((w[0].known_peer_count(), w[0].connection_count()), (1, 0));
         for i in [1, 2] {
             w.send_command(i, DiameterNodeCommand::Connect { peer: PeerId(0) });
         }
     }
     w.run_secs(201);
-    assert_eq!(w[0].known_peers(), 3);
+    assert_eq!(w[0].known_peer_count(), 3);
     assert_eq!(w[0].counters().unknown_peer, 0);
     // Each connection has a new peer number.
     let mut ups: Vec<_> = w
@@ -137,7 +137,7 @@ proptest::proptest! {
             PeerTransportConfig::Stream
         };
         let client = |i| {
-            let mut c = test_config(&format!("c{i}.example")).connect_over("s.example", node_address(0), transport);
+            let mut c = test_config(&format!("c{i}.example")).with_outbound_peer("s.example", node_address(0), transport);
             c.watchdog = Some(Duration::from_secs(6));
             c
         };
@@ -163,7 +163,7 @@ proptest::proptest! {
             }
             t += Duration::from_millis(wait);
             w.run_until(t);
-            proptest::prop_assert!(w[0].known_peers() <= 3);
+            proptest::prop_assert!(w[0].known_peer_count() <= 3);
         }
         for node in 1..4 {
             w.set_dead(node, false);
@@ -171,6 +171,6 @@ proptest::proptest! {
             w.send_command(node, DiameterNodeCommand::Disconnect { peer: PeerId(0), cause: DisconnectCause::Busy });
         }
         w.run_until(t + Duration::from_secs(60));
-        proptest::prop_assert_eq!((w[0].known_peers(), w[0].connection_count()), (1, 0));
+        proptest::prop_assert_eq!((w[0].known_peer_count(), w[0].connection_count()), (1, 0));
     }
 }

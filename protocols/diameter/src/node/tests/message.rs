@@ -9,7 +9,7 @@ use crate::node::*;
 use crate::peer::automaton::State;
 use crate::stream::StreamPolicy;
 use usher_core::bench::TestMachine;
-use usher_core::{Duration, ListenerId, MessageEvent, MessageOp, Seed, Transmit};
+use usher_core::{Duration, ListenerId, MessageAssociationEvent, MessageAssociationOp, Seed, Transmit};
 
 fn associated_pair(streams: u16, policy: StreamPolicy) -> NodeTestNetwork {
     let transport = PeerTransportConfig::Message { streams, policy };
@@ -18,7 +18,7 @@ fn associated_pair(streams: u16, policy: StreamPolicy) -> NodeTestNetwork {
         server.accept_policy = policy;
     }
     NodeTestNetwork::new(vec![
-        test_config("c.example").connect_over("s.example", node_address(1), transport),
+        test_config("c.example").with_outbound_peer("s.example", node_address(1), transport),
         server,
     ])
 }
@@ -120,7 +120,7 @@ fn an_answer_goes_by_a_stream_that_there_is() {
     w.send_command(0, session_request(1, 1));
     let bytes = w.sent_messages().last().unwrap().1.to_vec();
     w.net.drop_in_flight();
-    w.feed_message(1, theirs, MessageEvent::Data { stream: 21, ppid: 46, data: &bytes });
+    w.feed_message(1, theirs, MessageAssociationEvent::Data { stream: 21, ppid: 46, data: &bytes });
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 1);
     assert_eq!(w.sent_user_messages().last().map(|m| (m.from, m.stream)), Some((1, 5)));
 }
@@ -130,7 +130,7 @@ fn unordered_messages_overtake_each_other_and_all_arrive() {
     let mut w = associated_pair(1, StreamPolicy::Unordered);
     // The first messages are the slowest, so that all arrive in reverse.
     w.net.intercept_transmits(|n, sent| match sent.transmit {
-        Transmit::Message { op: MessageOp::Data { unordered: true, .. }, .. } => {
+        Transmit::Message { op: MessageAssociationOp::Data { unordered: true, .. }, .. } => {
             vec![Duration::from_millis(300 - n as u64)]
         }
         _ => vec![Duration::ZERO],
@@ -170,7 +170,7 @@ fn a_responder_lets_nothing_overtake_its_cea() {
         let mut server = test_config("s.example").accept_from("c.example");
         server.accept_policy = policy;
         let mut w = NodeTestNetwork::new(vec![
-            test_config("c.example").connect_over("s.example", node_address(1), transport),
+            test_config("c.example").with_outbound_peer("s.example", node_address(1), transport),
             server,
         ]);
         w.send_command(1, session_request(1, 3));
@@ -194,8 +194,8 @@ fn a_responder_lets_nothing_overtake_its_cea() {
 fn a_lost_association_sends_its_requests_again_with_the_t_flag() {
     let transport = PeerTransportConfig::Message { streams: 4, policy: StreamPolicy::BySession };
     let client = test_config("c.example")
-        .connect_over("s1.example", node_address(1), transport)
-        .connect_over("s2.example", node_address(2), transport);
+        .with_outbound_peer("s1.example", node_address(1), transport)
+        .with_outbound_peer("s2.example", node_address(2), transport);
     let servers = ["s1.example", "s2.example"].map(|s| test_config(s).accept_from("c.example"));
     let mut w = NodeTestNetwork::new([vec![client], servers.to_vec()].concat());
     w.run_secs(1);
@@ -221,8 +221,8 @@ fn a_lost_association_sends_its_requests_again_with_the_t_flag() {
 fn election_keeps_the_association_accepted_by_the_higher_name() {
     let transport = PeerTransportConfig::Message { streams: 4, policy: StreamPolicy::Unordered };
     let mut w = NodeTestNetwork::new(vec![
-        test_config("a.example").connect_over("b.example", node_address(1), transport),
-        test_config("b.example").connect_over("a.example", node_address(0), transport),
+        test_config("a.example").with_outbound_peer("b.example", node_address(1), transport),
+        test_config("b.example").with_outbound_peer("a.example", node_address(0), transport),
     ]);
     w.run_secs(5);
     assert_eq!((w.first_peer_state(0), w.first_peer_state(1)), (State::IOpen, State::ROpen));
@@ -257,7 +257,7 @@ fn a_malformed_user_message_is_counted_and_ends_no_association() {
     for (malformed, data) in
         [(1, &good[..good.len() - 4]), (2, &two), (3, b""), (4, b"GET / HTTP/1.1"), (5, &long)]
     {
-        w.feed_message(1, theirs, MessageEvent::Data { stream: 3, ppid: 46, data });
+        w.feed_message(1, theirs, MessageAssociationEvent::Data { stream: 3, ppid: 46, data });
         assert_eq!(w[1].counters().malformed, malformed);
     }
     // A request's header suffices for an answer, which goes on the request's stream.
@@ -265,11 +265,11 @@ fn a_malformed_user_message_is_counted_and_ends_no_association() {
     assert_eq!(said.len(), answered + 2);
     assert_eq!(w.sent_user_messages().last().map(|m| m.stream), Some(3));
     for ppid in [47, 3, u32::MAX] {
-        w.feed_message(1, theirs, MessageEvent::Data { stream: 0, ppid, data: &good });
+        w.feed_message(1, theirs, MessageAssociationEvent::Data { stream: 0, ppid, data: &good });
     }
     assert_eq!((w[1].counters().foreign_payload, w.take_events(1).len()), (3, 0));
     for ppid in [46, 0] {
-        w.feed_message(1, theirs, MessageEvent::Data { stream: 0, ppid, data: &good });
+        w.feed_message(1, theirs, MessageAssociationEvent::Data { stream: 0, ppid, data: &good });
     }
     assert_eq!(answer_all(&mut w, 1, ResultCode::SUCCESS), 2);
     assert_eq!(w.first_peer_state(1), State::ROpen);
@@ -279,13 +279,17 @@ fn a_malformed_user_message_is_counted_and_ends_no_association() {
 fn early_garbage_ends_no_association_but_silence_does() {
     let mut w = associated_pair(8, StreamPolicy::SingleStream);
     w.run_secs(1);
-    let assoc = ConnId::new_accepted(99);
+    let assoc = ConnId::nth_accepted_connection(99);
     w.feed_message(
         1,
         assoc,
-        MessageEvent::Accepted { listener: ListenerId::from_number(0), remote: node_address(0), streams: 2 },
+        MessageAssociationEvent::Accepted {
+            listener: ListenerId::from_number(0),
+            remote: node_address(0),
+            streams: 2,
+        },
     );
-    w.feed_message(1, assoc, MessageEvent::Data { stream: 1, ppid: 46, data: &[7; 40] });
+    w.feed_message(1, assoc, MessageAssociationEvent::Data { stream: 1, ppid: 46, data: &[7; 40] });
     assert_eq!((w[1].counters().malformed, w[1].connection_count()), (1, 2));
     w.run_secs(20);
     assert_eq!((w[1].counters().not_a_cer, w[1].connection_count()), (1, 1));
@@ -297,10 +301,10 @@ fn events_of_the_wrong_transport_are_counted_as_out_of_state() {
     w.run_secs(1);
     let theirs = w.connections(1)[0];
     w.feed_stream(1, theirs, StreamEvent::Data(b"bytes"));
-    let stream = ConnId::new_accepted(99);
+    let stream = ConnId::nth_accepted_connection(99);
     w.feed_stream(1, stream, accepted_event(0));
-    w.feed_message(1, stream, MessageEvent::Data { stream: 0, ppid: 46, data: b"message" });
-    w.feed_message(1, stream, MessageEvent::Up { remote: node_address(0), streams: 4 });
+    w.feed_message(1, stream, MessageAssociationEvent::Data { stream: 0, ppid: 46, data: b"message" });
+    w.feed_message(1, stream, MessageAssociationEvent::Up { remote: node_address(0), streams: 4 });
     assert_eq!(w[1].counters().out_of_state, 3);
     assert_eq!((w.first_peer_state(1), w[1].counters().malformed), (State::ROpen, 0));
 }
@@ -308,7 +312,7 @@ fn events_of_the_wrong_transport_are_counted_as_out_of_state() {
 #[test]
 fn a_stream_and_an_association_have_different_numbers() {
     let transport = PeerTransportConfig::Message { streams: 4, policy: StreamPolicy::BySession };
-    let config = test_config("c.example").connect_to("s1.example", node_address(1)).connect_over(
+    let config = test_config("c.example").connect_to("s1.example", node_address(1)).with_outbound_peer(
         "s2.example",
         node_address(2),
         transport,
@@ -324,7 +328,7 @@ fn a_stream_and_an_association_have_different_numbers() {
             other => panic!("{other:?}"),
         });
     }
-    assert_eq!(ids, [ConnId::new_opened(0), ConnId::new_opened(1)]);
+    assert_eq!(ids, [ConnId::nth_opened_connection(0), ConnId::nth_opened_connection(1)]);
 }
 
 #[test]
@@ -363,8 +367,8 @@ proptest::proptest! {
         if command == DISCONNECT_PEER {
             bytes[7] = 0;
         }
-        w.feed_message(1, theirs, MessageEvent::Data { stream, ppid: 46, data: &bytes });
-        w.feed_message(1, theirs, MessageEvent::Data { stream, ppid: 46, data: &data });
+        w.feed_message(1, theirs, MessageAssociationEvent::Data { stream, ppid: 46, data: &bytes });
+        w.feed_message(1, theirs, MessageAssociationEvent::Data { stream, ppid: 46, data: &data });
         w.run_secs(2);
         proptest::prop_assert_eq!(w.first_peer_state(1), State::ROpen);
     }

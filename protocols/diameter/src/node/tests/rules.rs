@@ -225,7 +225,7 @@ fn exchange_capabilities(
         application: 0,
         ..HEADER
     };
-    let conn = ConnId::new_accepted(9);
+    let conn = ConnId::nth_accepted_connection(9);
     let listener = usher_core::ListenerId::from_number(0);
     w.feed_stream(
         1,
@@ -252,7 +252,7 @@ fn a_cea_that_opens_nothing_is_counted() {
         ]);
         // Wait for the CER before the other node answers.
         while w.sent_by(0, CAPABILITIES_EXCHANGE).is_empty() {
-            w.net.run_next();
+            w.net.run_next_arrival_or_timer();
         }
         let cer = w.sent_by(0, CAPABILITIES_EXCHANGE)[0];
         let mut avps = AvpBuf::new();
@@ -410,7 +410,7 @@ fn what_cannot_be_followed_is_reset() {
             Instant::ZERO,
             test_rng(),
         ));
-        let conn = ConnId::new_accepted(1);
+        let conn = ConnId::nth_accepted_connection(1);
         let up = accepted_event(0);
         node.handle_input(Instant::ZERO, MachineInput::Stream { conn, event: up });
         node.handle_input(Instant::ZERO, MachineInput::Stream { conn, event: StreamEvent::Data(bytes) });
@@ -430,7 +430,7 @@ fn a_second_connection_of_an_open_peer_is_refused() {
     let mut w = connected_pair();
     w.run_secs(1);
     let cer = w.sent_messages().iter().find(|(from, _)| *from == 0).unwrap().1.to_vec();
-    let conn = ConnId::new_accepted(9);
+    let conn = ConnId::nth_accepted_connection(9);
     w.feed_stream(1, conn, accepted_event(0));
     let before = w.sent_messages().len();
     w.feed_stream(1, conn, StreamEvent::Data(&cer));

@@ -273,11 +273,11 @@ fn a_service_rejects_with_failed_avp() {
 fn garbage_ends_a_connection_and_is_counted() {
     let mut w = connected_pair();
     w.run_secs(1);
-    let conn = ConnId::new_accepted(99);
+    let conn = ConnId::nth_accepted_connection(99);
     w.feed_stream(1, conn, accepted_event(0));
     w.feed_stream(1, conn, StreamEvent::Data(b"GET / HTTP/1.1\r\n\r\n"));
     assert_eq!(w[1].counters().unframable, 1);
-    let silent = ConnId::new_accepted(100);
+    let silent = ConnId::nth_accepted_connection(100);
     w.feed_stream(1, silent, accepted_event(0));
     w.run_secs(20);
     assert_eq!(w[1].counters().not_a_cer, 1);

@@ -7,7 +7,7 @@ use crate::message::{CommandFlags, MessageHeader};
 use crate::node::peers::PeerEntry;
 use crate::node::*;
 use crate::peer::automaton::{Action, Event as On, PeerAutomaton, State};
-use crate::peer::watchdog::{WatchdogAutomaton, tests::run_every_row};
+use crate::peer::watchdog::{WatchdogAutomaton, tests::run_all_watchdog_rows};
 use usher_core::CloseReason;
 
 /// A step of the peer or of the node's host.
@@ -63,13 +63,13 @@ fn run_steps(host: &str, does: &[TestStep]) -> Vec<State> {
         let ours = w.connections(0).into_iter().find(|conn| !conn.is_accepted());
         let connected =
             |i| StreamEvent::Connected { remote: node_address(i), local: None, certificate: None };
-        let theirs = ConnId::new_accepted(0);
+        let theirs = ConnId::nth_accepted_connection(0);
         match *does {
             Call => w.send_command(0, DiameterNodeCommand::Connect { peer: PeerId(0) }),
             Up => w.feed_stream(0, ours.unwrap(), connected(1)),
             Lost => w.feed_stream(0, ours.unwrap(), StreamEvent::Closed(CloseReason::Reset)),
             Cer => {
-                let conn = ConnId::new_accepted(calls);
+                let conn = ConnId::nth_accepted_connection(calls);
                 calls += 1;
                 w.feed_stream(0, conn, accepted_event(1));
                 w.feed_stream(
@@ -142,9 +142,9 @@ fn every_row_is_taken() {
         assert_eq!(run_steps("o.example", &[Call, Up, Cer]), [WaitConnAck, WaitICea, ROpen]);
         // Application messages take the connection in the rows of Send-Message.
         for state in State::ALL {
-            let mut peer = PeerEntry::new_guest("n.example".into());
+            let mut peer = PeerEntry::new_unconfigured_peer("n.example".into());
             (peer.state, peer.ours, peer.theirs) =
-                (*state, Some(ConnId::new_opened(0)), Some(ConnId::new_accepted(0)));
+                (*state, Some(ConnId::nth_opened_connection(0)), Some(ConnId::nth_accepted_connection(0)));
             let by = match PeerAutomaton::step(*state, On::SendMessage).map(|row| row.actions) {
                 Some([Action::ISndMessage]) => peer.ours,
                 Some([Action::RSndMessage]) => peer.theirs,
@@ -158,7 +158,7 @@ fn every_row_is_taken() {
 #[test]
 fn no_watchdog_meets_what_cannot_be() {
     WatchdogAutomaton::cover(|| {
-        run_every_row();
+        run_all_watchdog_rows();
         courses_of_peers();
         super::stream::a_silent_peer_is_left_for_the_alternate_with_the_t_flag();
         super::stream::a_lost_connection_comes_back_after_tc_with_its_requests();

@@ -7,11 +7,11 @@ use crate::nasreq::{AuthRequestType, NasInfo};
 use crate::node::*;
 use crate::peer::automaton::State;
 use crate::peer::capabilities::DiameterApplication;
-use crate::session::SessionIds;
+use crate::session::SessionIdGenerator;
 use std::net::SocketAddr;
-use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TransmitRecord};
 use usher_core::impair::ChannelConfig;
-use usher_core::{Duration, ListenerId, MessageOp, Seed, StreamOp, Transmit};
+use usher_core::{Duration, ListenerId, MessageAssociationOp, Seed, StreamOp, Transmit};
 
 pub(super) const DELAY: Duration = Duration::from_millis(5);
 
@@ -29,7 +29,7 @@ pub(super) struct SentMessage {
 /// Nodes, each listening on 10.0.0.(its index).
 pub(super) struct NodeTestNetwork {
     pub(super) net: MachineNetwork,
-    pub(super) nodes: Vec<HostHandle<DiameterNode>>,
+    pub(super) nodes: Vec<NetworkHostHandle<DiameterNode>>,
 }
 
 pub(super) fn node_address(i: usize) -> SocketAddr {
@@ -72,7 +72,7 @@ impl NodeTestNetwork {
     /// Makes a node answer nothing and refuse connections, or undoes that.
     pub(super) fn set_dead(&mut self, i: usize, dead: bool) {
         self.net.set_silent(self.nodes[i], dead);
-        self.net.set_refusing(self.nodes[i], dead);
+        self.net.set_refusing_connections(self.nodes[i], dead);
     }
     /// Sets the TLS certificates (DER) of nodes; other nodes have none.
     pub(super) fn set_certificates<const N: usize>(&mut self, certificates: [(usize, &'static [u8]); N]) {
@@ -85,7 +85,7 @@ impl NodeTestNetwork {
     pub(super) fn feed_stream(&mut self, i: usize, conn: ConnId, event: StreamEvent<'_>) {
         self.net.inject_input(self.nodes[i], MachineInput::Stream { conn, event });
     }
-    pub(super) fn feed_message(&mut self, i: usize, assoc: ConnId, event: MessageEvent<'_>) {
+    pub(super) fn feed_message(&mut self, i: usize, assoc: ConnId, event: MessageAssociationEvent<'_>) {
         self.net.inject_input(self.nodes[i], MachineInput::Message { assoc, event });
     }
     pub(super) fn run_until(&mut self, until: Duration) {
@@ -107,19 +107,20 @@ impl NodeTestNetwork {
     }
     /// Each sent message: sender, bytes.
     pub(super) fn sent_messages(&self) -> Vec<(usize, &[u8])> {
-        let message = |sent: &&SentTransmit| {
+        let message = |sent: &&TransmitRecord| {
             matches!(
                 sent.transmit,
                 Transmit::Stream { op: StreamOp::Data, .. }
-                    | Transmit::Message { op: MessageOp::Data { .. }, .. }
+                    | Transmit::Message { op: MessageAssociationOp::Data { .. }, .. }
             )
         };
         self.net.sent_transmits().iter().filter(message).map(|sent| (sent.from, &sent.bytes[..])).collect()
     }
     /// Each sent user message.
     pub(super) fn sent_user_messages(&self) -> Vec<SentMessage> {
-        let way = |sent: &SentTransmit| {
-            let Transmit::Message { op: MessageOp::Data { stream, ppid, unordered }, .. } = sent.transmit
+        let way = |sent: &TransmitRecord| {
+            let Transmit::Message { op: MessageAssociationOp::Data { stream, ppid, unordered }, .. } =
+                sent.transmit
             else {
                 return None;
             };
@@ -164,7 +165,7 @@ pub(super) fn eap_request(token: u64, eap: &[u8]) -> DiameterNodeCommand {
         state: None,
         nas: NasInfo::default(),
     };
-    let ids = SessionIds::with_boot("c.example", 1).next_id("");
+    let ids = SessionIdGenerator::with_boot_counter("c.example", 1).next_session_id("");
     der.to_request(token, ids, "example".into(), None).into()
 }
 

@@ -34,19 +34,19 @@ const MAC: usize = 20;
 /// The sender of a Cryptobinding TLV.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum BindingSubtype {
+pub(crate) enum CryptobindingSubtype {
     Request = 0,
     Response = 1,
 }
 
 /// The keys derived from tunnel and inner method.
 #[derive(Clone, Debug)]
-pub(crate) struct CompoundKeys {
+pub(crate) struct PeapCompoundKeys {
     ipmk: SecretValue<[u8; IPMK]>,
     cmk: SecretValue<[u8; CMK]>,
 }
 
-impl CompoundKeys {
+impl PeapCompoundKeys {
     /// Derives the keys of a tunnel and its inner method. `None` for a method without keys.
     pub(crate) fn new(tunnel: &EapKeys, inner: Option<&EapKeys>) -> Self {
         let mut isk = SecretValue::new([0; INNER_KEY]);
@@ -59,7 +59,7 @@ impl CompoundKeys {
     }
 
     /// Derives the keys of a resumed session, without an inner method.
-    pub(crate) fn for_resumed(tunnel: &EapKeys) -> Self {
+    pub(crate) fn from_resumed_tunnel(tunnel: &EapKeys) -> Self {
         let mut both = SecretValue::new([0; TUNNEL_KEY]);
         both.copy_from_slice(&tunnel.msk[..TUNNEL_KEY]);
         Self::from_tunnel_key(&both)
@@ -73,7 +73,11 @@ impl CompoundKeys {
     }
 
     /// Returns the value of a Cryptobinding TLV.
-    pub(crate) fn tlv_value(&self, subtype: BindingSubtype, nonce: &[u8; NONCE]) -> [u8; VALUE] {
+    pub(crate) fn cryptobinding_tlv_value(
+        &self,
+        subtype: CryptobindingSubtype,
+        nonce: &[u8; NONCE],
+    ) -> [u8; VALUE] {
         let mut value = [0; VALUE];
         value[3] = subtype as u8;
         value[4..4 + NONCE].copy_from_slice(nonce);
@@ -84,7 +88,11 @@ impl CompoundKeys {
 
     /// Verifies the peer's TLV and returns its nonce, or `None` if the keys differ. A response's nonce need not match
     /// the request's: each tunnel has its own keys, and the subtype separates the directions.
-    pub(crate) fn verify_tlv(&self, subtype: BindingSubtype, value: &[u8; VALUE]) -> Option<[u8; NONCE]> {
+    pub(crate) fn verify_cryptobinding_tlv(
+        &self,
+        subtype: CryptobindingSubtype,
+        value: &[u8; VALUE],
+    ) -> Option<[u8; NONCE]> {
         let right = value[1] == 0
             && value[3] == subtype as u8
             && constant_time_eq(&self.compute_mac(value), &value[4 + NONCE..]);
@@ -133,33 +141,37 @@ mod tests {
 
     #[test]
     fn both_ends_verify_each_other_and_nothing_else() {
-        let compound = CompoundKeys::new(&test_keys(1), Some(&test_keys(2)));
-        let request = compound.tlv_value(BindingSubtype::Request, &[7; 32]);
-        assert_eq!(compound.verify_tlv(BindingSubtype::Request, &request), Some([7; 32]));
-        assert_eq!(compound.verify_tlv(BindingSubtype::Response, &request), None);
+        let compound = PeapCompoundKeys::new(&test_keys(1), Some(&test_keys(2)));
+        let request = compound.cryptobinding_tlv_value(CryptobindingSubtype::Request, &[7; 32]);
+        assert_eq!(compound.verify_cryptobinding_tlv(CryptobindingSubtype::Request, &request), Some([7; 32]));
+        assert_eq!(compound.verify_cryptobinding_tlv(CryptobindingSubtype::Response, &request), None);
         for other in [
-            CompoundKeys::new(&test_keys(1), None),
-            CompoundKeys::new(&test_keys(1), Some(&test_keys(3))),
-            CompoundKeys::new(&test_keys(3), Some(&test_keys(2))),
-            CompoundKeys::for_resumed(&test_keys(1)),
+            PeapCompoundKeys::new(&test_keys(1), None),
+            PeapCompoundKeys::new(&test_keys(1), Some(&test_keys(3))),
+            PeapCompoundKeys::new(&test_keys(3), Some(&test_keys(2))),
+            PeapCompoundKeys::from_resumed_tunnel(&test_keys(1)),
         ] {
-            assert_eq!(other.verify_tlv(BindingSubtype::Request, &request), None);
+            assert_eq!(other.verify_cryptobinding_tlv(CryptobindingSubtype::Request, &request), None);
         }
         for at in 0..VALUE {
             let mut changed = request;
             changed[at] ^= 1;
-            assert_eq!(compound.verify_tlv(BindingSubtype::Request, &changed), None, "octet {at}");
+            assert_eq!(
+                compound.verify_cryptobinding_tlv(CryptobindingSubtype::Request, &changed),
+                None,
+                "octet {at}"
+            );
         }
     }
 
     #[test]
     fn keys_are_of_both() {
-        let of = |compound: CompoundKeys| compound.derive_keys(test_keys(9)).msk;
+        let of = |compound: PeapCompoundKeys| compound.derive_keys(test_keys(9)).msk;
         let all = [
-            of(CompoundKeys::new(&test_keys(1), Some(&test_keys(2)))),
-            of(CompoundKeys::new(&test_keys(1), None)),
-            of(CompoundKeys::new(&test_keys(2), Some(&test_keys(2)))),
-            of(CompoundKeys::for_resumed(&test_keys(1))),
+            of(PeapCompoundKeys::new(&test_keys(1), Some(&test_keys(2)))),
+            of(PeapCompoundKeys::new(&test_keys(1), None)),
+            of(PeapCompoundKeys::new(&test_keys(2), Some(&test_keys(2)))),
+            of(PeapCompoundKeys::from_resumed_tunnel(&test_keys(1))),
             test_keys(1).msk,
         ];
         for (i, one) in all.iter().enumerate() {

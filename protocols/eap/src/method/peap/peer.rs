@@ -1,10 +1,10 @@
 //! Phase 2 of PEAP's peer.
 
 use super::super::connection::TlsConnection;
-use super::super::tunnel::PeerPhase;
-use super::super::{PeerOffer, PeerVerdict};
-use super::binding::{BindingSubtype, CompoundKeys, VALUE};
-use super::tlv::{self, ParsedTlvs};
+use super::super::tunnel::TunnelPeerPhase;
+use super::super::{PeerMethodFactory, PeerMethodResult};
+use super::binding::{CryptobindingSubtype, PeapCompoundKeys, VALUE};
+use super::tlv::{self, ParsedPeapTlvs};
 use crate::EapKeys;
 use crate::packet::{self, EapCode, EapPacket, EapType, HEADER};
 use crate::peer::{EapPeer, EapPeerConfig};
@@ -21,13 +21,13 @@ pub(crate) struct PeapPeerPhase {
     /// True if the server has requested a method. A Success without a completed method is then a failure.
     has_method_started: bool,
     /// The keys to derive from, once both ends have proven them.
-    bound: Option<CompoundKeys>,
+    bound: Option<PeapCompoundKeys>,
 }
 
 impl PeapPeerPhase {
     pub(crate) fn new(
         identity: Vec<u8>,
-        methods: Arc<[Box<dyn PeerOffer>]>,
+        methods: Arc<[Box<dyn PeerMethodFactory>]>,
         rng: SecureRng,
         wall: WallTime,
     ) -> Self {
@@ -36,54 +36,54 @@ impl PeapPeerPhase {
     }
 
     /// Answers the server's result.
-    fn answer_result(
+    fn answer_peap_result(
         &mut self,
         request: EapPacket<'_>,
         conn: &TlsConnection,
         out: &mut Vec<u8>,
-    ) -> PeerVerdict {
+    ) -> PeerMethodResult {
         let sure =
-            if self.has_method_started { self.peer.accepts_success() } else { conn.engine.is_resumed() };
+            if self.has_method_started { self.peer.would_accept_success() } else { conn.engine.is_resumed() };
         let (told, binding) = match tlv::parse_tlvs(request.data()) {
-            Some(ParsedTlvs::Known { result, binding }) => (result == Some(true), binding),
-            Some(ParsedTlvs::Unknown(kind)) => {
+            Some(ParsedPeapTlvs::Known { result, binding }) => (result == Some(true), binding),
+            Some(ParsedPeapTlvs::Unknown(kind)) => {
                 tlv::emit_nak(out, request.identifier(), kind);
-                return PeerVerdict::Continue;
+                return PeerMethodResult::Continue;
             }
             None => (false, None),
         };
         let answer = match binding.filter(|_| told && sure) {
-            Some(value) => match self.bind_tunnel(&value, conn) {
+            Some(value) => match self.answer_cryptobinding(&value, conn) {
                 Some(answer) => Some(answer),
                 None => {
-                    tlv::emit_result(out, EapCode::Response, request.identifier(), false, None);
-                    return PeerVerdict::Failed;
+                    tlv::emit_result_packet(out, EapCode::Response, request.identifier(), false, None);
+                    return PeerMethodResult::Failed;
                 }
             },
             None => None,
         };
-        tlv::emit_result(out, EapCode::Response, request.identifier(), told && sure, answer.as_ref());
-        if told && sure { PeerVerdict::Done } else { PeerVerdict::Failed }
+        tlv::emit_result_packet(out, EapCode::Response, request.identifier(), told && sure, answer.as_ref());
+        if told && sure { PeerMethodResult::Done } else { PeerMethodResult::Failed }
     }
 
     /// Answers the server's cryptobinding. `None` if the server does not know the keys of both tunnel and method.
-    fn bind_tunnel(&mut self, value: &[u8; VALUE], conn: &TlsConnection) -> Option<[u8; VALUE]> {
+    fn answer_cryptobinding(&mut self, value: &[u8; VALUE], conn: &TlsConnection) -> Option<[u8; VALUE]> {
         let tunnel = conn.export_keys(EapType::PEAP)?;
         let compound = if self.has_method_started {
-            CompoundKeys::new(&tunnel, self.peer.method_keys().as_ref())
+            PeapCompoundKeys::new(&tunnel, self.peer.method_keys().as_ref())
         } else {
-            CompoundKeys::for_resumed(&tunnel)
+            PeapCompoundKeys::from_resumed_tunnel(&tunnel)
         };
-        let nonce = compound.verify_tlv(BindingSubtype::Request, value)?;
-        let answer = compound.tlv_value(BindingSubtype::Response, &nonce);
+        let nonce = compound.verify_cryptobinding_tlv(CryptobindingSubtype::Request, value)?;
+        let answer = compound.cryptobinding_tlv_value(CryptobindingSubtype::Response, &nonce);
         self.bound = Some(compound);
         Some(answer)
     }
 }
 
-impl PeerPhase for PeapPeerPhase {
-    fn handle_empty(&mut self, _: &TlsConnection, _: &mut Vec<u8>) -> PeerVerdict {
-        PeerVerdict::Continue
+impl TunnelPeerPhase for PeapPeerPhase {
+    fn handle_empty(&mut self, _: &TlsConnection, _: &mut Vec<u8>) -> PeerMethodResult {
+        PeerMethodResult::Continue
     }
 
     fn handle_data(
@@ -92,11 +92,11 @@ impl PeerPhase for PeapPeerPhase {
         data: &[u8],
         conn: &TlsConnection,
         out: &mut Vec<u8>,
-    ) -> PeerVerdict {
+    ) -> PeerMethodResult {
         if let Some(request) = tlv::parse_tlv_packet(data, EapCode::Request) {
-            return self.answer_result(request, conn, out);
+            return self.answer_peap_result(request, conn, out);
         }
-        // Some servers send the Identity request with its header.
+        // Some servers send the inner Identity request with its EAP header, which PEAP leaves out.
         let whole = EapPacket::parse(data).ok().filter(|p| {
             p.code() == EapCode::Request && p.kind() == Some(EapType::IDENTITY) && data.len() == HEADER + 1
         });
@@ -110,17 +110,17 @@ impl PeerPhase for PeapPeerPhase {
         packet::emit_packet(&mut request, EapCode::Request, identifier, kind, rest);
         let mut response = Vec::new();
         if !self.peer.handle_packet(Instant::ZERO, &request) {
-            return PeerVerdict::Ignore;
+            return PeerMethodResult::Ignore;
         }
         if !self.peer.poll_transmit(&mut response) {
-            return PeerVerdict::Failed;
+            return PeerMethodResult::Failed;
         }
         out.extend_from_slice(response.get(HEADER..).unwrap_or_default());
-        PeerVerdict::Continue
+        PeerMethodResult::Continue
     }
 
-    fn handshake_verdict(&self, _: &TlsConnection) -> PeerVerdict {
-        PeerVerdict::Continue
+    fn handshake_verdict(&self, _: &TlsConnection) -> PeerMethodResult {
+        PeerMethodResult::Continue
     }
 
     fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {

@@ -1,9 +1,11 @@
 //! Phase 2 of PEAP's server: the identity, a method, the result.
 
-use super::super::tunnel::{MAX_NAME, PhaseVerdict, ServerPhase, TunnelContext, inner_fault, server_offers};
-use super::super::{InnerMethod, MethodFault, SessionUser, UserAnswer, UserQuery};
-use super::binding::{BindingSubtype, CompoundKeys, CryptobindingPolicy};
-use super::tlv::{self, ParsedTlvs};
+use super::super::tunnel::{
+    InnerPhaseResult, MAX_NAME, TunnelContext, TunnelServerPhase, inner_method_failure_reason, server_offers,
+};
+use super::super::{InnerMethod, ServerMethodFailure, TlsSessionUser, UserQuery, UserQueryAnswer};
+use super::binding::{CryptobindingPolicy, CryptobindingSubtype, PeapCompoundKeys};
+use super::tlv::{self, ParsedPeapTlvs};
 use crate::EapKeys;
 use crate::packet::{self, EapCode, EapPacket, EapType, HEADER};
 use crate::server::{EapServer, EapServerEvent};
@@ -26,7 +28,7 @@ enum PeapServerState {
     /// The inner method runs.
     Method(Box<EapServer>),
     /// The result has been sent; a success includes the binding's keys, if any.
-    Result(Result<Option<CompoundKeys>, PeapRefusal>),
+    Result(Result<Option<PeapCompoundKeys>, PeapRefusal>),
 }
 
 /// The result is a failure.
@@ -39,7 +41,7 @@ pub(crate) struct PeapServerPhase {
     kinds: Arc<[EapType]>,
     cryptobinding: CryptobindingPolicy,
     /// The keys to derive from, once both ends have proven them.
-    bound: Option<CompoundKeys>,
+    bound: Option<PeapCompoundKeys>,
     state: PeapServerState,
     name: Option<Vec<u8>>,
     inner: Option<InnerMethod>,
@@ -47,7 +49,7 @@ pub(crate) struct PeapServerPhase {
     /// True if the run fails regardless of the peer's proof.
     refused: bool,
     /// The reason for the failure, once known.
-    fault: MethodFault,
+    fault: ServerMethodFailure,
 }
 
 impl PeapServerPhase {
@@ -61,149 +63,169 @@ impl PeapServerPhase {
             inner: None,
             question: None,
             refused: false,
-            fault: MethodFault::Rules,
+            fault: ServerMethodFailure::Rules,
         }
     }
 
-    fn request_identity(&mut self, out: &mut Vec<u8>) -> PhaseVerdict {
+    fn request_identity(&mut self, out: &mut Vec<u8>) -> InnerPhaseResult {
         self.state = PeapServerState::Identity;
         out.push(EapType::IDENTITY.0);
-        PhaseVerdict::Send
+        InnerPhaseResult::Send
     }
 
-    fn query_user(&mut self, name: &[u8]) -> PhaseVerdict {
+    fn query_user(&mut self, name: &[u8]) -> InnerPhaseResult {
         self.name = Some(name.to_vec());
         self.question = Some(UserQuery::User { name: name.to_vec() });
         self.state = PeapServerState::User;
-        PhaseVerdict::QueryPending
+        InnerPhaseResult::QueryPending
     }
 
-    fn send_refusal(
+    fn send_peap_failure_result(
         &mut self,
-        fault: MethodFault,
+        fault: ServerMethodFailure,
         tunnel: &TunnelContext<'_>,
         out: &mut Vec<u8>,
-    ) -> PhaseVerdict {
+    ) -> InnerPhaseResult {
         self.fault = fault;
         self.state = PeapServerState::Result(Err(PeapRefusal));
-        tlv::emit_result(out, EapCode::Request, tunnel.identifier.wrapping_add(1), false, None);
-        PhaseVerdict::Send
+        tlv::emit_result_packet(out, EapCode::Request, tunnel.identifier.wrapping_add(1), false, None);
+        InnerPhaseResult::Send
     }
 
     /// Sends the success of the inner method or of a resumption, with the cryptobinding.
-    fn send_success(
+    fn send_peap_success_result(
         &mut self,
         tunnel: &mut TunnelContext<'_>,
-        compound: impl FnOnce(&EapKeys) -> CompoundKeys,
+        compound: impl FnOnce(&EapKeys) -> PeapCompoundKeys,
         out: &mut Vec<u8>,
-    ) -> PhaseVerdict {
+    ) -> InnerPhaseResult {
         let compound = match (self.cryptobinding, tunnel.conn.export_keys(EapType::PEAP)) {
             (CryptobindingPolicy::Off, _) => None,
             (_, Some(keys)) => Some(compound(&keys)),
-            (_, None) => return self.send_refusal(MethodFault::Tls(TlsFault::Internal), tunnel, out),
+            (_, None) => {
+                return self.send_peap_failure_result(
+                    ServerMethodFailure::Tls(TlsFault::Internal),
+                    tunnel,
+                    out,
+                );
+            }
         };
-        let value =
-            compound.as_ref().map(|c| c.tlv_value(BindingSubtype::Request, &tunnel.rng.random_array()));
+        let value = compound
+            .as_ref()
+            .map(|c| c.cryptobinding_tlv_value(CryptobindingSubtype::Request, &tunnel.rng.random_array()));
         let identifier = tunnel.identifier.wrapping_add(1);
-        tlv::emit_result(out, EapCode::Request, identifier, true, value.as_ref());
+        tlv::emit_result_packet(out, EapCode::Request, identifier, true, value.as_ref());
         self.state = PeapServerState::Result(Ok(compound));
-        PhaseVerdict::Send
+        InnerPhaseResult::Send
     }
 
     /// Checks the peer's response to the result.
-    fn check_result_response(&mut self, data: &[u8]) -> PhaseVerdict {
-        let PeapServerState::Result(Ok(compound)) = &mut self.state else { return PhaseVerdict::Failure };
+    fn check_result_response(&mut self, data: &[u8]) -> InnerPhaseResult {
+        let PeapServerState::Result(Ok(compound)) = &mut self.state else { return InnerPhaseResult::Failure };
         let answer = tlv::parse_tlv_packet(data, EapCode::Response).and_then(|p| tlv::parse_tlvs(p.data()));
-        let Some(ParsedTlvs::Known { result: Some(true), binding }) = answer else {
-            return PhaseVerdict::Failure;
+        let Some(ParsedPeapTlvs::Known { result: Some(true), binding }) = answer else {
+            return InnerPhaseResult::Failure;
         };
         match (compound.take(), binding) {
-            (Some(compound), Some(value)) => match compound.verify_tlv(BindingSubtype::Response, &value) {
-                Some(_) => self.bound = Some(compound),
-                None => {
-                    self.fault = MethodFault::Binding;
-                    return PhaseVerdict::Failure;
+            (Some(compound), Some(value)) => {
+                match compound.verify_cryptobinding_tlv(CryptobindingSubtype::Response, &value) {
+                    Some(_) => self.bound = Some(compound),
+                    None => {
+                        self.fault = ServerMethodFailure::Binding;
+                        return InnerPhaseResult::Failure;
+                    }
                 }
-            },
-            (Some(_), None) if self.cryptobinding == CryptobindingPolicy::Required => {
-                self.fault = MethodFault::Binding;
-                return PhaseVerdict::Failure;
             }
-            // The binding is optional, and an unrequested one has no effect.
+            (Some(_), None) if self.cryptobinding == CryptobindingPolicy::Required => {
+                self.fault = ServerMethodFailure::Binding;
+                return InnerPhaseResult::Failure;
+            }
+            // An optional binding may be missing, and a binding that the server did not request has no effect.
             (_, _) => {}
         }
-        PhaseVerdict::Success
+        InnerPhaseResult::Success
     }
 
     /// Processes the inner method's event or packet.
-    fn drain_method(&mut self, tunnel: &mut TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
-        let PeapServerState::Method(server) = &mut self.state else { return PhaseVerdict::Failure };
+    fn process_inner_method_output(
+        &mut self,
+        tunnel: &mut TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> InnerPhaseResult {
+        let PeapServerState::Method(server) = &mut self.state else { return InnerPhaseResult::Failure };
         self.inner = server.method_type().map(InnerMethod::Eap);
         match server.poll_event() {
             Some(EapServerEvent::Query(question)) => {
                 self.question = Some(question);
-                PhaseVerdict::QueryPending
+                InnerPhaseResult::QueryPending
             }
             Some(EapServerEvent::Success { .. }) if self.refused => {
-                self.send_refusal(MethodFault::Host, tunnel, out)
+                self.send_peap_failure_result(ServerMethodFailure::Host, tunnel, out)
             }
-            Some(EapServerEvent::Success { keys, .. }) => {
-                self.send_success(tunnel, |outer| CompoundKeys::new(outer, keys.as_ref()), out)
-            }
+            Some(EapServerEvent::Success { keys, .. }) => self.send_peap_success_result(
+                tunnel,
+                |outer| PeapCompoundKeys::new(outer, keys.as_ref()),
+                out,
+            ),
             Some(EapServerEvent::Failure { .. }) => {
-                let fault = inner_fault(server, &self.kinds);
-                self.send_refusal(fault, tunnel, out)
+                let fault = inner_method_failure_reason(server, &self.kinds);
+                self.send_peap_failure_result(fault, tunnel, out)
             }
             None => {
                 let mut request = Vec::new();
                 if !server.poll_transmit(&mut request) {
-                    return PhaseVerdict::Ignore;
+                    return InnerPhaseResult::Ignore;
                 }
                 out.extend_from_slice(request.get(HEADER..).unwrap_or_default());
-                PhaseVerdict::Send
+                InnerPhaseResult::Send
             }
         }
     }
 }
 
-impl ServerPhase for PeapServerPhase {
+impl TunnelServerPhase for PeapServerPhase {
     fn handle_established(
         &mut self,
-        resumed: Option<SessionUser>,
+        resumed: Option<TlsSessionUser>,
         tunnel: TunnelContext<'_>,
         out: &mut Vec<u8>,
-    ) -> PhaseVerdict {
+    ) -> InnerPhaseResult {
         match resumed {
             Some(remembered) => {
                 self.inner = remembered.inner;
                 self.name = Some(remembered.name.clone());
                 self.question = Some(UserQuery::Resume(remembered));
                 self.state = PeapServerState::Resume;
-                PhaseVerdict::QueryPending
+                InnerPhaseResult::QueryPending
             }
-            None if tunnel.conn.is_sending() => PhaseVerdict::Wait,
+            None if tunnel.conn.is_sending() => InnerPhaseResult::Wait,
             None => self.request_identity(out),
         }
     }
 
-    fn handle_empty(&mut self, _: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
+    fn handle_empty(&mut self, _: TunnelContext<'_>, out: &mut Vec<u8>) -> InnerPhaseResult {
         match self.state {
             PeapServerState::Start => self.request_identity(out),
-            _ => PhaseVerdict::Ignore,
+            _ => InnerPhaseResult::Ignore,
         }
     }
 
-    fn handle_data(&mut self, data: &[u8], mut tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
+    fn handle_data(
+        &mut self,
+        data: &[u8],
+        mut tunnel: TunnelContext<'_>,
+        out: &mut Vec<u8>,
+    ) -> InnerPhaseResult {
         match &mut self.state {
             PeapServerState::Identity => match parse_identity(data) {
                 Some(name) if name.len() <= MAX_NAME => {
                     let name = name.to_vec();
                     self.query_user(&name)
                 }
-                _ => self.send_refusal(MethodFault::Rules, &tunnel, out),
+                _ => self.send_peap_failure_result(ServerMethodFailure::Rules, &tunnel, out),
             },
             PeapServerState::Method(server) => {
-                let Some((kind, data)) = data.split_first() else { return PhaseVerdict::Ignore };
+                let Some((kind, data)) = data.split_first() else { return InnerPhaseResult::Ignore };
                 let mut response = Vec::new();
                 packet::emit_packet(
                     &mut response,
@@ -214,60 +236,64 @@ impl ServerPhase for PeapServerPhase {
                 );
                 server.set_request_identifier(tunnel.request_identifier);
                 if !server.handle_packet(&response) {
-                    return PhaseVerdict::Ignore;
+                    return InnerPhaseResult::Ignore;
                 }
-                self.drain_method(&mut tunnel, out)
+                self.process_inner_method_output(&mut tunnel, out)
             }
             PeapServerState::Result(_) => self.check_result_response(data),
-            PeapServerState::Start | PeapServerState::User | PeapServerState::Resume => PhaseVerdict::Failure,
+            PeapServerState::Start | PeapServerState::User | PeapServerState::Resume => {
+                InnerPhaseResult::Failure
+            }
         }
     }
 
     fn apply_answer(
         &mut self,
-        answer: UserAnswer,
+        answer: UserQueryAnswer,
         mut tunnel: TunnelContext<'_>,
         out: &mut Vec<u8>,
-    ) -> PhaseVerdict {
-        self.refused = matches!(answer, UserAnswer::Refused(..)) || self.refused;
+    ) -> InnerPhaseResult {
+        self.refused = matches!(answer, UserQueryAnswer::Refused(..)) || self.refused;
         let answer = match answer {
-            UserAnswer::Refused(secret, Some(only)) => UserAnswer::Restricted(secret, only),
-            UserAnswer::Refused(secret, None) => UserAnswer::User(Some(secret)),
+            UserQueryAnswer::Refused(secret, Some(only)) => UserQueryAnswer::Restricted(secret, only),
+            UserQueryAnswer::Refused(secret, None) => UserQueryAnswer::User(Some(secret)),
             answer => answer,
         };
         let answer = match answer {
-            UserAnswer::Restricted(secret, only) => {
+            UserQueryAnswer::Restricted(secret, only) => {
                 self.kinds =
                     self.kinds.iter().copied().filter(|k| only.contains(&InnerMethod::Eap(*k))).collect();
-                UserAnswer::User(Some(secret))
+                UserQueryAnswer::User(Some(secret))
             }
             answer => answer,
         };
         match (&mut self.state, answer) {
-            (PeapServerState::Resume, UserAnswer::Resume(true)) => {
-                self.send_success(&mut tunnel, CompoundKeys::for_resumed, out)
+            (PeapServerState::Resume, UserQueryAnswer::Resume(true)) => {
+                self.send_peap_success_result(&mut tunnel, PeapCompoundKeys::from_resumed_tunnel, out)
             }
-            (PeapServerState::User, UserAnswer::User(Some(secret))) => {
+            (PeapServerState::User, UserQueryAnswer::User(Some(secret))) => {
                 let offers = server_offers(&self.kinds, &secret);
                 let identifier = tunnel.identifier;
                 self.state = PeapServerState::Method(Box::new(EapServer::new(
                     offers,
                     identifier,
-                    tunnel.inner_context(),
+                    tunnel.inner_method_context(),
                 )));
-                self.drain_method(&mut tunnel, out)
+                self.process_inner_method_output(&mut tunnel, out)
             }
             (PeapServerState::Method(server), answer) => {
                 server.apply_answer(answer);
-                self.drain_method(&mut tunnel, out)
+                self.process_inner_method_output(&mut tunnel, out)
             }
-            _ => self.send_refusal(MethodFault::Host, &tunnel, out),
+            _ => self.send_peap_failure_result(ServerMethodFailure::Host, &tunnel, out),
         }
     }
 
-    fn fault(&self) -> MethodFault {
+    fn fault(&self) -> ServerMethodFailure {
         match &self.state {
-            PeapServerState::Method(server) if server.is_refusing() => inner_fault(server, &self.kinds),
+            PeapServerState::Method(server) if server.is_refusing() => {
+                inner_method_failure_reason(server, &self.kinds)
+            }
             _ => self.fault,
         }
     }

@@ -8,20 +8,20 @@ use super::super::tunnel::tests::{
 use super::super::{InnerMethod, UserSecret, gtc, md5, mschapv2};
 use super::*;
 use usher_crypto::legacy::nt_hash;
-use usher_crypto::tls::{ResumptionConfig, TlsVersion};
+use usher_crypto::tls::{TlsResumptionConfig, TlsVersion};
 
 const KINDS: [EapType; 3] = [EapType::MSCHAPV2, EapType::GTC, EapType::MD5];
 
-fn peer_offer(kind: EapType, user: &[u8], password: &[u8]) -> Box<dyn PeerOffer> {
+fn peer_offer(kind: EapType, user: &[u8], password: &[u8]) -> Box<dyn PeerMethodFactory> {
     match kind {
         EapType::MSCHAPV2 => Box::new(mschapv2::MsChapV2Account::new(user, password)),
         EapType::GTC => Box::new(gtc::GtcToken::new(password)),
-        _ => Box::new(md5::Md5Password::new(password)),
+        _ => Box::new(md5::EapMd5Password::new(password)),
     }
 }
 
 struct PeapTestCase {
-    tls: (PeerTls, ServerTls),
+    tls: (PeerTlsBackend, ServerTlsBackend),
     peer_kinds: Vec<EapType>,
     user: &'static [u8],
     password: &'static [u8],
@@ -31,7 +31,7 @@ struct PeapTestCase {
 }
 
 impl PeapTestCase {
-    fn new(tls: (PeerTls, ServerTls)) -> Self {
+    fn new(tls: (PeerTlsBackend, ServerTlsBackend)) -> Self {
         Self {
             tls,
             peer_kinds: KINDS.to_vec(),
@@ -46,9 +46,9 @@ impl PeapTestCase {
         let (peer, server) = self.tls;
         let fragment = self.mtu.unwrap_or(1024);
         let inner = self.peer_kinds.iter().map(|k| peer_offer(*k, self.user, self.password)).collect();
-        let peer = PeerMethodPeap { tls: peer, fragment, identity: self.user.to_vec(), inner };
+        let peer = PeapPeerFactory { tls: peer, fragment, identity: self.user.to_vec(), inner };
         let cryptobinding = self.cryptobinding;
-        let server = ServerMethodPeap { tls: server, fragment: 1400, inner: KINDS.into(), cryptobinding };
+        let server = PeapServerFactory { tls: server, fragment: 1400, inner: KINDS.into(), cryptobinding };
         converse(peer, server, &self.host, self.mtu)
     }
 }
@@ -146,7 +146,7 @@ fn a_recorded_tunnel_has_the_real_ones_packets() {
 #[test]
 fn a_resumed_session_leaves_the_method_out_but_not_the_user() {
     for version in VERSIONS {
-        let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+        let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
         let case = || PeapTestCase::new(tls.clone());
         // Start, the server's flight, the result (with TLS 1.3 after a ticket), Success.
         let full = case().run_case();
@@ -166,7 +166,7 @@ fn a_resumed_session_leaves_the_method_out_but_not_the_user() {
 #[test]
 fn a_session_that_admitted_nobody_is_no_shortcut() {
     for version in VERSIONS {
-        let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+        let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
         assert!(
             PeapTestCase { password: b"wrong", ..PeapTestCase::new(tls.clone()) }.run_case().has_failed()
         );
@@ -198,7 +198,7 @@ fn a_refused_user_fails_with_any_proof_and_at_once_if_resumed() {
     for version in VERSIONS {
         for secret in [UserSecret::Clear(PASSWORD.into()), UserSecret::Hashed] {
             for kind in KINDS {
-                let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+                let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
                 let run = |host| {
                     PeapTestCase { peer_kinds: vec![kind], host, ..PeapTestCase::new(tls.clone()) }.run_case()
                 };
@@ -213,7 +213,7 @@ fn a_refused_user_fails_with_any_proof_and_at_once_if_resumed() {
 #[test]
 fn a_session_ends_with_the_password_that_it_was_given_for() {
     for version in VERSIONS {
-        let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+        let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
         a_session_ends_with_its_password(|host, password| {
             PeapTestCase { host, password, ..PeapTestCase::new(tls.clone()) }.run_case()
         });
@@ -227,7 +227,7 @@ fn keys_are_bound_where_offered_and_in_resumed_sessions() {
             for cryptobinding in
                 [CryptobindingPolicy::Off, CryptobindingPolicy::Optional, CryptobindingPolicy::Required]
             {
-                let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+                let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
                 let case = || PeapTestCase {
                     cryptobinding,
                     peer_kinds: vec![kind],
@@ -261,12 +261,12 @@ struct TamperingPhase {
     change: fn(Vec<u8>) -> Vec<u8>,
 }
 
-impl crate::method::tunnel::PeerPhase for TamperingPhase {
+impl crate::method::tunnel::TunnelPeerPhase for TamperingPhase {
     fn handle_empty(
         &mut self,
         conn: &crate::method::connection::TlsConnection,
         out: &mut Vec<u8>,
-    ) -> crate::method::PeerVerdict {
+    ) -> crate::method::PeerMethodResult {
         self.phase.handle_empty(conn, out)
     }
     fn handle_data(
@@ -275,7 +275,7 @@ impl crate::method::tunnel::PeerPhase for TamperingPhase {
         data: &[u8],
         conn: &crate::method::connection::TlsConnection,
         out: &mut Vec<u8>,
-    ) -> crate::method::PeerVerdict {
+    ) -> crate::method::PeerMethodResult {
         let verdict = self.phase.handle_data(identifier, data, conn, out);
         if tlv::parse_tlv_packet(out, crate::packet::EapCode::Response).is_some() {
             *out = (self.change)(core::mem::take(out));
@@ -285,7 +285,7 @@ impl crate::method::tunnel::PeerPhase for TamperingPhase {
     fn handshake_verdict(
         &self,
         conn: &crate::method::connection::TlsConnection,
-    ) -> crate::method::PeerVerdict {
+    ) -> crate::method::PeerMethodResult {
         self.phase.handshake_verdict(conn)
     }
     fn poll_work(&mut self) -> Option<usher_core::WorkRecord> {
@@ -295,15 +295,15 @@ impl crate::method::tunnel::PeerPhase for TamperingPhase {
 
 #[derive(Debug)]
 struct DeafOffer {
-    tls: PeerTls,
+    tls: PeerTlsBackend,
     change: fn(Vec<u8>) -> Vec<u8>,
 }
 
-impl PeerOffer for DeafOffer {
+impl PeerMethodFactory for DeafOffer {
     fn kind(&self) -> EapType {
         EapType::PEAP
     }
-    fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, context: EapMethodContext<'_>) -> Box<dyn PeerMethod> {
         let rng = SecureRng::from_seed(context.rng.random_array());
         let inner = [peer_offer(EapType::MSCHAPV2, USER, PASSWORD)].into();
         let phase = peer::PeapPeerPhase::new(USER.to_vec(), inner, rng, context.wall);
@@ -334,7 +334,8 @@ fn a_missing_binding_fails_if_required_and_a_wrong_one_always() {
             (corrupt_binding, CryptobindingPolicy::Required, false),
         ] {
             let (tls, server) = real_tls(tls_configs(version, 2, None));
-            let server = ServerMethodPeap { tls: server, fragment: 1400, inner: KINDS.into(), cryptobinding };
+            let server =
+                PeapServerFactory { tls: server, fragment: 1400, inner: KINDS.into(), cryptobinding };
             let host = TestHost::HasSecret(UserSecret::Clear(PASSWORD[..].into()));
             let run = converse(DeafOffer { tls, change }, server, &host, None);
             let let_in = matches!(run.server, crate::server::EapServerEvent::Success { .. });

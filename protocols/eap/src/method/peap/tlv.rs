@@ -18,7 +18,7 @@ const FAILURE: u16 = 2;
 
 /// The parsed TLVs of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ParsedTlvs {
+pub(crate) enum ParsedPeapTlvs {
     /// The supported TLVs.
     Known {
         /// The status of a Result TLV.
@@ -31,7 +31,7 @@ pub(crate) enum ParsedTlvs {
 }
 
 /// Appends a packet with a Result TLV and, if given, a Cryptobinding TLV of this value.
-pub(crate) fn emit_result(
+pub(crate) fn emit_result_packet(
     out: &mut Vec<u8>,
     code: EapCode,
     identifier: u8,
@@ -41,7 +41,7 @@ pub(crate) fn emit_result(
     let status = if success { SUCCESS } else { FAILURE };
     let mut tlvs = [&tlv_header(MANDATORY | RESULT, 2)[..], &status.to_be_bytes()].concat();
     if let Some(value) = binding {
-        // Not mandatory: a peer without cryptobinding ignores it.
+        // This TLV is not mandatory, so that a peer without cryptobinding can ignore it.
         tlvs.extend_from_slice(&tlv_header(CRYPTO_BINDING, VALUE));
         tlvs.extend_from_slice(value);
     }
@@ -67,7 +67,7 @@ pub(crate) fn parse_tlv_packet(bytes: &[u8], code: EapCode) -> Option<EapPacket<
 }
 
 /// Parses TLVs. `None` if a length is wrong, a Result or Cryptobinding TLV is malformed, or two contradict.
-pub(crate) fn parse_tlvs(data: &[u8]) -> Option<ParsedTlvs> {
+pub(crate) fn parse_tlvs(data: &[u8]) -> Option<ParsedPeapTlvs> {
     let mut r = OctetReader::new(data);
     let (mut result, mut binding) = (None, None);
     while !r.is_empty() {
@@ -95,25 +95,25 @@ pub(crate) fn parse_tlvs(data: &[u8]) -> Option<ParsedTlvs> {
                     return None;
                 }
             }
-            unknown if head & MANDATORY != 0 => return Some(ParsedTlvs::Unknown(unknown)),
+            unknown if head & MANDATORY != 0 => return Some(ParsedPeapTlvs::Unknown(unknown)),
             _ => {}
         }
     }
-    Some(ParsedTlvs::Known { result, binding })
+    Some(ParsedPeapTlvs::Known { result, binding })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn result_tlvs(success: bool) -> ParsedTlvs {
-        ParsedTlvs::Known { result: Some(success), binding: None }
+    fn result_tlvs(success: bool) -> ParsedPeapTlvs {
+        ParsedPeapTlvs::Known { result: Some(success), binding: None }
     }
 
     #[test]
     fn a_result_is_eleven_octets_and_read_again() {
         let mut out = Vec::new();
-        emit_result(&mut out, EapCode::Request, 7, true, None);
+        emit_result_packet(&mut out, EapCode::Request, 7, true, None);
         assert_eq!(out, [1, 7, 0, 11, 33, 0x80, 3, 0, 2, 0, 1]);
         let p = parse_tlv_packet(&out, EapCode::Request).unwrap();
         assert_eq!(parse_tlvs(p.data()), Some(result_tlvs(true)));
@@ -126,12 +126,12 @@ mod tests {
     #[test]
     fn a_binding_follows_the_result() {
         let mut out = Vec::new();
-        emit_result(&mut out, EapCode::Request, 7, true, Some(&[9; VALUE]));
+        emit_result_packet(&mut out, EapCode::Request, 7, true, Some(&[9; VALUE]));
         assert_eq!(out[..15], [1, 7, 0, 71, 33, 0x80, 3, 0, 2, 0, 1, 0, 12, 0, 56]);
         let p = parse_tlv_packet(&out, EapCode::Request).unwrap();
         assert_eq!(
             parse_tlvs(p.data()),
-            Some(ParsedTlvs::Known { result: Some(true), binding: Some([9; VALUE]) })
+            Some(ParsedPeapTlvs::Known { result: Some(true), binding: Some([9; VALUE]) })
         );
     }
 
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn what_is_unknown_matters_only_if_mandatory() {
-        assert_eq!(parse_tlvs(&[0x80, 9, 0, 0, 0x80, 3, 0, 2, 0, 1]), Some(ParsedTlvs::Unknown(9)));
+        assert_eq!(parse_tlvs(&[0x80, 9, 0, 0, 0x80, 3, 0, 2, 0, 1]), Some(ParsedPeapTlvs::Unknown(9)));
         assert_eq!(parse_tlvs(&[0, 9, 0, 1, 5, 0x80, 3, 0, 2, 0, 2]), Some(result_tlvs(false)));
-        assert_eq!(parse_tlvs(&[]), Some(ParsedTlvs::Known { result: None, binding: None }));
+        assert_eq!(parse_tlvs(&[]), Some(ParsedPeapTlvs::Known { result: None, binding: None }));
     }
 }

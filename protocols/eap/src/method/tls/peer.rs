@@ -1,8 +1,8 @@
 //! The peer's side of EAP-TLS.
 
-use super::super::{PeerMethod, PeerVerdict};
+use super::super::{PeerMethod, PeerMethodResult};
 use crate::EapKeys;
-use crate::method::connection::{FragmentKind, TlsConnection};
+use crate::method::connection::{EapFragmentKind, TlsConnection};
 use crate::packet::EapType;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,33 +27,33 @@ impl EapTlsPeer {
 }
 
 impl PeerMethod for EapTlsPeer {
-    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
-        let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
+    fn handle_request(&mut self, _: u8, data: &[u8], out: &mut Vec<u8>) -> PeerMethodResult {
+        let Some(conn) = &mut self.conn else { return PeerMethodResult::Failed };
         match conn.read_fragment(data) {
-            FragmentKind::Start if !self.started => {
+            EapFragmentKind::Start if !self.started => {
                 self.started = true;
                 conn.fill_output();
             }
-            FragmentKind::Acknowledgement if conn.is_sending() => {}
-            FragmentKind::More if self.started && !conn.is_sending() => {
+            EapFragmentKind::Acknowledgement if conn.is_sending() => {}
+            EapFragmentKind::More if self.started && !conn.is_sending() => {
                 conn.clear_output();
             }
-            FragmentKind::Complete if self.started && !conn.is_sending() => {
+            EapFragmentKind::Complete if self.started && !conn.is_sending() => {
                 self.failed |= !conn.process_message();
                 let mut commitment = Vec::new();
                 conn.engine.take_application(&mut commitment);
                 self.committed |= commitment == [0];
                 self.failed |= !commitment.is_empty() && !self.committed;
             }
-            _ => return PeerVerdict::Ignore,
+            _ => return PeerMethodResult::Ignore,
         }
         conn.build_fragment(out);
         match conn.engine.is_handshaking() {
-            _ if self.failed => PeerVerdict::Failed,
-            _ if conn.is_sending() => PeerVerdict::Continue,
-            true => PeerVerdict::Continue,
-            false if conn.is_13() && !self.committed => PeerVerdict::Continue,
-            false => PeerVerdict::Done,
+            _ if self.failed => PeerMethodResult::Failed,
+            _ if conn.is_sending() => PeerMethodResult::Continue,
+            true => PeerMethodResult::Continue,
+            false if conn.is_tls13() && !self.committed => PeerMethodResult::Continue,
+            false => PeerMethodResult::Done,
         }
     }
 

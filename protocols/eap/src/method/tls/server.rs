@@ -1,8 +1,10 @@
 //! The server's side of EAP-TLS.
 
-use super::super::{CredentialDigest, MethodFault, ServerMethod, ServerVerdict, UserAnswer, UserQuery};
+use super::super::{
+    CredentialDigest, ServerMethod, ServerMethodFailure, ServerMethodResult, UserQuery, UserQueryAnswer,
+};
 use crate::EapKeys;
-use crate::method::connection::{FragmentKind, START, TlsConnection, server_detail, server_fault};
+use crate::method::connection::{EapFragmentKind, START, TlsConnection, server_fault, tls_fault_description};
 use crate::packet::EapType;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,35 +29,37 @@ impl EapTlsServer {
     }
 
     /// Handles a complete TLS message.
-    fn process_message(&mut self) -> ServerVerdict {
-        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
+    fn process_message(&mut self) -> ServerMethodResult {
+        let Some(conn) = &mut self.conn else { return ServerMethodResult::Failure };
         self.failed = !conn.process_message();
+        // RFC 9190, 2.5: the zero octet comes after the peer's Finished.
         if !self.failed && !self.established && !conn.engine.is_handshaking() {
             self.established = true;
+            // RFC 5216, 2.1.2; RFC 9190, 5.7: the host decides about a resumed session.
             if let Some(remembered) = conn.session_user() {
                 self.question = Some(UserQuery::Resume(remembered));
-                return ServerVerdict::QueryPending;
+                return ServerMethodResult::QueryPending;
             }
-            self.send_commitment();
+            self.send_final_handshake_octet();
         }
-        self.current_verdict()
+        self.tls_method_result()
     }
 
-    /// RFC 9190 §2.1.1: a zero octet says that no handshake message follows and that the server accepts.
-    fn send_commitment(&mut self) {
-        if let Some(conn) = self.conn.as_mut().filter(|conn| conn.is_13()) {
+    /// RFC 9190 §2.1.1, §2.5: a zero octet says that no handshake message follows and that the server accepts.
+    fn send_final_handshake_octet(&mut self) {
+        if let Some(conn) = self.conn.as_mut().filter(|conn| conn.is_tls13()) {
             self.failed = !conn.write_data(&[0]);
         }
     }
 
-    fn current_verdict(&self) -> ServerVerdict {
-        let Some(conn) = &self.conn else { return ServerVerdict::Failure };
+    fn tls_method_result(&self) -> ServerMethodResult {
+        let Some(conn) = &self.conn else { return ServerMethodResult::Failure };
         match (conn.is_sending(), self.failed) {
-            (true, _) => ServerVerdict::Continue,
-            (false, true) => ServerVerdict::Failure,
-            // A resumed TLS 1.2 session ends with the peer's message.
-            (false, false) if !conn.engine.is_handshaking() => ServerVerdict::Success,
-            (false, false) => ServerVerdict::Failure,
+            (true, _) => ServerMethodResult::Continue,
+            (false, true) => ServerMethodResult::Failure,
+            // A resumed TLS 1.2 handshake ends with the peer's message, so there is nothing left to send.
+            (false, false) if !conn.engine.is_handshaking() => ServerMethodResult::Success,
+            (false, false) => ServerMethodResult::Failure,
         }
     }
 }
@@ -66,30 +70,33 @@ impl ServerMethod for EapTlsServer {
             Some(conn) if self.started => conn.build_fragment(out),
             _ => {
                 self.started = true;
+                // RFC 5216, 2.1.1: the start has no data.
                 out.push(START);
             }
         }
     }
 
-    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerVerdict {
-        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
+    fn handle_response(&mut self, _: u8, data: &[u8]) -> ServerMethodResult {
+        let Some(conn) = &mut self.conn else { return ServerMethodResult::Failure };
         match conn.read_fragment(data) {
-            FragmentKind::Acknowledgement if conn.is_sending() => ServerVerdict::Continue,
-            // The peer acknowledges the whole output: an alert, or the handshake's end.
-            FragmentKind::Acknowledgement if self.failed => ServerVerdict::Failure,
-            FragmentKind::Acknowledgement if !conn.engine.is_handshaking() => ServerVerdict::Success,
-            FragmentKind::More if !conn.is_sending() => {
+            EapFragmentKind::Acknowledgement if conn.is_sending() => ServerMethodResult::Continue,
+            // RFC 5216, 2.1.3: Failure follows the answer to the alert.
+            EapFragmentKind::Acknowledgement if self.failed => ServerMethodResult::Failure,
+            // RFC 5216, 2.1.3; RFC 9190, 2.5: Success follows the last acknowledgement.
+            EapFragmentKind::Acknowledgement if !conn.engine.is_handshaking() => ServerMethodResult::Success,
+            EapFragmentKind::More if !conn.is_sending() => {
                 conn.clear_output();
-                ServerVerdict::Continue
+                ServerMethodResult::Continue
             }
-            // A peer that answers the server's alert with an alert has failed, too.
-            FragmentKind::Complete if self.failed => ServerVerdict::Failure,
-            FragmentKind::Complete if !conn.is_sending() => self.process_message(),
-            FragmentKind::Bad => ServerVerdict::Failure,
-            FragmentKind::Start
-            | FragmentKind::Acknowledgement
-            | FragmentKind::More
-            | FragmentKind::Complete => ServerVerdict::Ignore,
+            // The peer answered the server's alert with an alert instead of an acknowledgement. The run has failed all
+            // the same.
+            EapFragmentKind::Complete if self.failed => ServerMethodResult::Failure,
+            EapFragmentKind::Complete if !conn.is_sending() => self.process_message(),
+            EapFragmentKind::Bad => ServerMethodResult::Failure,
+            EapFragmentKind::Start
+            | EapFragmentKind::Acknowledgement
+            | EapFragmentKind::More
+            | EapFragmentKind::Complete => ServerMethodResult::Ignore,
         }
     }
 
@@ -97,24 +104,27 @@ impl ServerMethod for EapTlsServer {
         self.question.take()
     }
 
-    fn apply_answer(&mut self, answer: UserAnswer) -> ServerVerdict {
-        if answer == UserAnswer::Resume(true) {
-            self.send_commitment();
-            return self.current_verdict();
+    fn apply_answer(&mut self, answer: UserQueryAnswer) -> ServerMethodResult {
+        if answer == UserQueryAnswer::Resume(true) {
+            self.send_final_handshake_octet();
+            return self.tls_method_result();
         }
         (self.failed, self.refused) = (true, true);
-        if let (UserAnswer::Resume(false), Some(conn)) = (answer, &mut self.conn) {
+        if let (UserQueryAnswer::Resume(false), Some(conn)) = (answer, &mut self.conn) {
             conn.engine.end_session();
         }
-        ServerVerdict::Failure
+        ServerMethodResult::Failure
     }
 
-    fn fault(&self) -> MethodFault {
-        server_fault(self.conn.as_ref(), if self.refused { MethodFault::Host } else { MethodFault::Rules })
+    fn fault(&self) -> ServerMethodFailure {
+        server_fault(
+            self.conn.as_ref(),
+            if self.refused { ServerMethodFailure::Host } else { ServerMethodFailure::Rules },
+        )
     }
 
     fn fault_detail(&self) -> Option<String> {
-        server_detail(self.conn.as_ref())
+        tls_fault_description(self.conn.as_ref())
     }
 
     fn keys(&self) -> Option<EapKeys> {

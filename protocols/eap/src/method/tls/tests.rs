@@ -2,38 +2,38 @@
 
 use super::*;
 use crate::EapKeys;
-use crate::method::connection::{FragmentKind, MIN_FRAGMENT};
-use crate::method::{CredentialDigest, PeerVerdict, ServerVerdict, UserAnswer, UserQuery};
+use crate::method::connection::{EapFragmentKind, MIN_FRAGMENT};
+use crate::method::{CredentialDigest, PeerMethodResult, ServerMethodResult, UserQuery, UserQueryAnswer};
 use crate::packet::EapPacket;
 use crate::{peer, server};
 use alloc::sync::Arc;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ResumptionConfig, ServerConfig, ServerOptions, TlsClientEngine,
-    TlsCredentials, TlsServerEngine as TlsServer, TlsVersion, TrustRoots, WallClock, fixtures,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientEngine, TlsClientOptions, TlsCredentials,
+    TlsResumptionConfig, TlsServerEngine as TlsServer, TlsServerOptions, TlsVersion, TrustRoots, fixtures,
     record_handshake,
 };
 
 fn client_config(version: TlsVersion, credentials: TlsCredentials, resumption: bool) -> ClientConfig {
-    ClientConfig::new(ClientOptions {
+    ClientConfig::new(TlsClientOptions {
         versions: version.into(),
         credentials: Some(credentials),
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: None,
-        resumption: resumption.then(ResumptionConfig::default),
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        resumption: resumption.then(TlsResumptionConfig::default),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
 }
 
 fn server_config(version: TlsVersion, chain: u8, resumption: bool) -> ServerConfig {
-    ServerConfig::new(ServerOptions {
+    ServerConfig::new(TlsServerOptions {
         versions: version.into(),
         credentials: fixtures::server_credentials(chain),
         client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
-        resumption: resumption.then(ResumptionConfig::default),
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        resumption: resumption.then(TlsResumptionConfig::default),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
@@ -48,14 +48,14 @@ struct TlsTestRun {
 }
 
 /// Runs a conversation in memory.
-fn run_conversation(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -> TlsTestRun {
+fn run_conversation(peer_tls: PeerTlsBackend, server_tls: ServerTlsBackend, fragment: usize) -> TlsTestRun {
     run_with(peer_tls, server_tls, fragment, &[1; 32])
 }
 
 /// Runs a conversation of a user with this credential.
 fn run_with(
-    peer_tls: PeerTls,
-    server_tls: ServerTls,
+    peer_tls: PeerTlsBackend,
+    server_tls: ServerTlsBackend,
     fragment: usize,
     credential: &CredentialDigest,
 ) -> TlsTestRun {
@@ -63,16 +63,18 @@ fn run_with(
     let seed = Seed::new(5);
     let config = peer::EapPeerConfig {
         identity: b"bob".to_vec(),
-        methods: [Box::new(PeerMethodTls { tls: peer_tls, fragment }) as Box<dyn PeerOffer>].into(),
+        methods: [Box::new(EapTlsPeerFactory { tls: peer_tls, fragment }) as Box<dyn PeerMethodFactory>]
+            .into(),
         timeout: Duration::from_secs(60),
         wall,
     };
-    let offers = [Box::new(ServerMethodTls { tls: server_tls, fragment }) as Box<dyn ServerOffer>];
+    let offers =
+        [Box::new(EapTlsServerFactory { tls: server_tls, fragment }) as Box<dyn ServerMethodFactory>];
     let mut peer = peer::EapPeer::new(config, seed.derive_secure_rng("peer", 0), Instant::ZERO);
     let mut server = server::EapServer::new(
         offers.into(),
         1,
-        MethodContext {
+        EapMethodContext {
             rng: &mut seed.derive_secure_rng("server", 0),
             wall,
             mtu: None,
@@ -110,7 +112,7 @@ fn run_with(
         match server.poll_event() {
             Some(server::EapServerEvent::Query(UserQuery::Resume(remembered))) => {
                 assert_eq!((&remembered.name[..], remembered.inner), (&b"bob"[..], None));
-                assert!(server.apply_answer(UserAnswer::Resume(remembered.credential == *credential)));
+                assert!(server.apply_answer(UserQueryAnswer::Resume(remembered.credential == *credential)));
                 ended = server.poll_event();
             }
             event => ended = ended.or(event),
@@ -146,8 +148,9 @@ const VERSIONS: [TlsVersion; 2] = [TlsVersion::Tls12, TlsVersion::Tls13];
 fn both_ends_derive_the_same_keys_for_any_chain_and_fragment() {
     for version in VERSIONS {
         for (chain, fragment) in [(2, 1024), (3, 1400), (4, 1024), (2, 256), (2, 65_000), (4, 100)] {
-            let peer = PeerTls::Real(client_config(version, fixtures::client_credentials(chain), false), 0);
-            let server = ServerTls::Real(server_config(version, chain, false));
+            let peer =
+                PeerTlsBackend::Real(client_config(version, fixtures::client_credentials(chain), false), 0);
+            let server = ServerTlsBackend::Real(server_config(version, chain, false));
             let done = run_conversation(peer, server, fragment);
             let EapKeys { msk, emsk, session_id } = shared_keys(&done);
             let id = session_id.unwrap();
@@ -163,8 +166,8 @@ fn rounds_are_as_many_as_the_flights_need() {
     // TLS 1.2, chains of 2: flights of 114, 2275, 2193 and 51 octets. In packets of 1024 (of which 10 octets
     // of header with the first fragment, 6 with the others) the long ones need three fragments each.
     let tls = |version| {
-        let peer = PeerTls::Real(client_config(version, fixtures::client_credentials(2), false), 0);
-        run_conversation(peer, ServerTls::Real(server_config(version, 2, false)), 1024).lengths
+        let peer = PeerTlsBackend::Real(client_config(version, fixtures::client_credentials(2), false), 0);
+        run_conversation(peer, ServerTlsBackend::Real(server_config(version, 2, false)), 1024).lengths
     };
     let first = 2275 - 1014 - 1018 + 6;
     let second = 2193 - 1014 - 1018 + 6;
@@ -185,9 +188,13 @@ fn a_recorded_handshake_has_the_real_ones_packets() {
             let client = client_config(version, fixtures::client_credentials(chain), false);
             let server = server_config(version, chain, false);
             let recording = Arc::new(record_handshake(&client, &server).unwrap());
-            let real = run_conversation(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
-            let replayed =
-                run_conversation(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
+            let real =
+                run_conversation(PeerTlsBackend::Real(client, 0), ServerTlsBackend::Real(server), 1024);
+            let replayed = run_conversation(
+                PeerTlsBackend::Recorded(recording.clone()),
+                ServerTlsBackend::Recorded(recording),
+                1024,
+            );
             assert_eq!(real.lengths, replayed.lengths);
             assert_eq!(real.signatures, replayed.signatures);
             shared_keys(&replayed);
@@ -198,12 +205,15 @@ fn a_recorded_handshake_has_the_real_ones_packets() {
 #[test]
 fn a_client_of_another_authority_is_refused_by_alert() {
     for version in VERSIONS {
-        let client = client_config(version, fixtures::foreign_client(), false);
+        let client = client_config(version, fixtures::untrusted_client_credentials(), false);
         let server = server_config(version, 2, false);
         let recording = Arc::new(record_handshake(&client, &server).unwrap());
-        let real = run_conversation(PeerTls::Real(client, 0), ServerTls::Real(server), 1024);
-        let replayed =
-            run_conversation(PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording), 1024);
+        let real = run_conversation(PeerTlsBackend::Real(client, 0), ServerTlsBackend::Real(server), 1024);
+        let replayed = run_conversation(
+            PeerTlsBackend::Recorded(recording.clone()),
+            ServerTlsBackend::Recorded(recording),
+            1024,
+        );
         assert_eq!(real.lengths, replayed.lengths);
         for done in [real, replayed] {
             assert_eq!(done.peer, peer::EapPeerEvent::Failure);
@@ -217,10 +227,17 @@ fn a_resumed_session_is_shorter_and_has_new_keys() {
     for version in VERSIONS {
         let client = client_config(version, fixtures::client_credentials(2), true);
         let server = server_config(version, 2, true);
-        let full = run_conversation(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
-        let resumed =
-            run_conversation(PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()), 1024);
-        let other = run_conversation(PeerTls::Real(client, 8), ServerTls::Real(server), 1024);
+        let full = run_conversation(
+            PeerTlsBackend::Real(client.clone(), 7),
+            ServerTlsBackend::Real(server.clone()),
+            1024,
+        );
+        let resumed = run_conversation(
+            PeerTlsBackend::Real(client.clone(), 7),
+            ServerTlsBackend::Real(server.clone()),
+            1024,
+        );
+        let other = run_conversation(PeerTlsBackend::Real(client, 8), ServerTlsBackend::Real(server), 1024);
         assert!(resumed.lengths.len() < full.lengths.len(), "{:?}", resumed.lengths);
         assert_eq!((full.signatures, resumed.signatures, other.signatures), (2, 0, 2));
         assert_ne!(shared_keys(&full).msk, shared_keys(&resumed).msk);
@@ -232,7 +249,7 @@ fn a_session_that_its_host_refuses_is_ended() {
     for version in VERSIONS {
         let client = client_config(version, fixtures::client_credentials(2), true);
         let server = server_config(version, 2, true);
-        let tls = || (PeerTls::Real(client.clone(), 7), ServerTls::Real(server.clone()));
+        let tls = || (PeerTlsBackend::Real(client.clone(), 7), ServerTlsBackend::Real(server.clone()));
         let with = |credential| {
             let (peer, server) = tls();
             run_with(peer, server, 1024, &[credential; 32])
@@ -251,10 +268,12 @@ fn a_session_that_its_host_refuses_is_ended() {
 #[test]
 fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
     // RFC 9190 §2.1.1: an acknowledgement or another octet instead of the commitment is a failure.
-    for (last, expected) in
-        [(None, PeerVerdict::Ignore), (Some(0), PeerVerdict::Done), (Some(1), PeerVerdict::Failed)]
-    {
-        let client = TlsClientEngine::for_holder(
+    for (last, expected) in [
+        (None, PeerMethodResult::Ignore),
+        (Some(0), PeerMethodResult::Done),
+        (Some(1), PeerMethodResult::Failed),
+    ] {
+        let client = TlsClientEngine::new_for_session_holder(
             &client_config(TlsVersion::Tls13, fixtures::client_credentials(2), false),
             0,
         )
@@ -265,8 +284,8 @@ fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
         let mut request = vec![0x20];
         for _ in 0..2 {
             let mut response = Vec::new();
-            assert_eq!(peer.handle_request(1, &request, &mut response), PeerVerdict::Continue);
-            assert_eq!(conn.read_fragment(&response), FragmentKind::Complete);
+            assert_eq!(peer.handle_request(1, &request, &mut response), PeerMethodResult::Continue);
+            assert_eq!(conn.read_fragment(&response), EapFragmentKind::Complete);
             assert!(conn.process_message());
             request.clear();
             if conn.engine.is_handshaking() {
@@ -283,10 +302,10 @@ fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
 
 #[test]
 fn a_server_cuts_to_what_the_link_takes() {
-    let tls = ServerTls::Real(server_config(TlsVersion::Tls12, 4, false));
-    let offer = ServerMethodTls { tls, fragment: 1400 };
+    let tls = ServerTlsBackend::Real(server_config(TlsVersion::Tls12, 4, false));
+    let offer = EapTlsServerFactory { tls, fragment: 1400 };
     for (mtu, longest) in [(None, 1400), (Some(300), 300), (Some(9000), 1400), (Some(1), MIN_FRAGMENT)] {
-        let context = MethodContext {
+        let context = EapMethodContext {
             rng: &mut Seed::new(1).derive_secure_rng("server", 0),
             wall: fixtures::WALL_TIME,
             mtu,
@@ -295,12 +314,15 @@ fn a_server_cuts_to_what_the_link_takes() {
         let mut server = offer.start_server_method(context);
         server.build_request(1, &mut Vec::new());
         let client = client_config(TlsVersion::Tls12, fixtures::client_credentials(2), false);
-        let mut conn =
-            TlsConnection::new(Box::new(TlsClientEngine::for_holder(&client, 0).unwrap()), true, 1400);
+        let mut conn = TlsConnection::new(
+            Box::new(TlsClientEngine::new_for_session_holder(&client, 0).unwrap()),
+            true,
+            1400,
+        );
         conn.fill_output();
         let mut hello = Vec::new();
         conn.build_fragment(&mut hello);
-        assert_eq!(server.handle_response(1, &hello), ServerVerdict::Continue);
+        assert_eq!(server.handle_response(1, &hello), ServerMethodResult::Continue);
         let mut data = Vec::new();
         server.build_request(2, &mut data);
         // The header and the type are not part of the data.
@@ -315,7 +337,7 @@ fn noise_never_panics_and_never_succeeds() {
     let server = server_config(TlsVersion::Tls13, 2, false);
     for _ in 0..200 {
         let mut peer = EapTlsPeer::new(Some(TlsConnection::new(
-            Box::new(TlsClientEngine::for_holder(&client, 0).unwrap()),
+            Box::new(TlsClientEngine::new_for_session_holder(&client, 0).unwrap()),
             true,
             1024,
         )));
@@ -327,9 +349,9 @@ fn noise_never_panics_and_never_succeeds() {
         for _ in 0..20 {
             let bytes: Vec<u8> = (0..rng.sample_below(40)).map(|_| rng.next_u64() as u8).collect();
             let mut out = Vec::new();
-            assert_ne!(peer.handle_request(1, &bytes, &mut out), PeerVerdict::Done);
+            assert_ne!(peer.handle_request(1, &bytes, &mut out), PeerMethodResult::Done);
             server.build_request(1, &mut Vec::new());
-            assert_ne!(server.handle_response(1, &bytes), ServerVerdict::Success);
+            assert_ne!(server.handle_response(1, &bytes), ServerMethodResult::Success);
         }
     }
 }
@@ -342,13 +364,13 @@ fn lengths_that_lie_end_the_run() {
         1024,
     );
     // Longer than the limit; another length amid fragments; more than announced; less than announced.
-    assert_eq!(conn.read_fragment(&[0x80, 0, 1, 0, 1, 9]), FragmentKind::Bad);
-    assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 9, 1, 2]), FragmentKind::More);
-    assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 8, 1, 2]), FragmentKind::Bad);
-    assert_eq!(conn.read_fragment(&[0x40, 1, 2, 3, 4, 5, 6, 7, 8]), FragmentKind::Bad);
-    assert_eq!(conn.read_fragment(&[0, 1]), FragmentKind::Bad);
-    assert_eq!(conn.read_fragment(&[]), FragmentKind::Bad);
-    assert_eq!(conn.read_fragment(&[0x80, 0, 0]), FragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0x80, 0, 1, 0, 1, 9]), EapFragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 9, 1, 2]), EapFragmentKind::More);
+    assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 8, 1, 2]), EapFragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0x40, 1, 2, 3, 4, 5, 6, 7, 8]), EapFragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0, 1]), EapFragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[]), EapFragmentKind::Bad);
+    assert_eq!(conn.read_fragment(&[0x80, 0, 0]), EapFragmentKind::Bad);
 }
 
 /// RFC 5216 §3.1, RFC 9190 §2.1.9: the start has no data and no other flag. Reserved bits are ignored. An unfragmented
@@ -357,21 +379,24 @@ fn lengths_that_lie_end_the_run() {
 fn a_hello_may_set_reserved_bits_and_omit_its_length() {
     for version in VERSIONS {
         for (flags, with_length) in [(0, false), (0x1f, false), (0x80, true), (0x9f, true)] {
-            let tls = ServerTls::Real(server_config(version, 2, false));
+            let tls = ServerTlsBackend::Real(server_config(version, 2, false));
             let mut rng = Seed::new(1).derive_secure_rng("server", 0);
-            let context = MethodContext {
+            let context = EapMethodContext {
                 rng: &mut rng,
                 wall: fixtures::WALL_TIME,
                 mtu: None,
                 without_extended_master_secret: false,
             };
-            let mut server = ServerMethodTls { tls, fragment: 1400 }.start_server_method(context);
+            let mut server = EapTlsServerFactory { tls, fragment: 1400 }.start_server_method(context);
             let mut start = Vec::new();
             server.build_request(1, &mut start);
             assert_eq!(start, [0x20]);
             let client = client_config(version, fixtures::client_credentials(2), false);
-            let mut conn =
-                TlsConnection::new(Box::new(TlsClientEngine::for_holder(&client, 0).unwrap()), true, 1400);
+            let mut conn = TlsConnection::new(
+                Box::new(TlsClientEngine::new_for_session_holder(&client, 0).unwrap()),
+                true,
+                1400,
+            );
             conn.fill_output();
             let mut hello = Vec::new();
             conn.build_fragment(&mut hello);
@@ -381,7 +406,7 @@ fn a_hello_may_set_reserved_bits_and_omit_its_length() {
                 said.extend_from_slice(&(hello.len() as u32 - 1).to_be_bytes());
             }
             said.extend_from_slice(&hello[1..]);
-            assert_eq!(server.handle_response(1, &said), ServerVerdict::Continue, "{flags:#x}");
+            assert_eq!(server.handle_response(1, &said), ServerMethodResult::Continue, "{flags:#x}");
         }
     }
 }
@@ -395,7 +420,7 @@ fn memory_is_the_engines_and_that_of_messages_and_certificates() {
     // The first thousand octets of a message of five thousand.
     let mut fragment = vec![0xc0, 0, 0, 0x13, 0x88];
     fragment.resize(5 + 1000, 0);
-    assert_eq!(conn.read_fragment(&fragment), FragmentKind::More);
+    assert_eq!(conn.read_fragment(&fragment), EapFragmentKind::More);
     let whole = engine + 1000..engine + 2100;
     assert!(
         whole.contains(&conn.memory_octets()),

@@ -13,9 +13,9 @@ const VENDOR_HEADER: usize = 12;
 
 /// The vendor, zero for none, and the code of an AVP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct AvpCode(u32, u32);
+pub(crate) struct TtlsAvpCode(u32, u32);
 
-impl AvpCode {
+impl TtlsAvpCode {
     pub(crate) const USER_NAME: Self = Self(0, 1);
     pub(crate) const USER_PASSWORD: Self = Self(0, 2);
     pub(crate) const CHAP_PASSWORD: Self = Self(0, 3);
@@ -32,17 +32,18 @@ impl AvpCode {
 /// A received AVP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TtlsAvp<'a> {
-    pub(crate) code: AvpCode,
+    pub(crate) code: TtlsAvpCode,
     /// True if a receiver that does not know the AVP must fail.
     pub(crate) mandatory: bool,
     pub(crate) value: &'a [u8],
 }
 
 /// Appends a mandatory AVP, padded to four octets.
-pub(crate) fn emit_avp(out: &mut Vec<u8>, code: AvpCode, value: &[u8]) {
-    let AvpCode(vendor, number) = code;
+pub(crate) fn emit_avp(out: &mut Vec<u8>, code: TtlsAvpCode, value: &[u8]) {
+    let TtlsAvpCode(vendor, number) = code;
+    // RFC 5281, 10.1, 11.2: V with a vendor, the reserved bits zero.
     let (head, flags) = if vendor == 0 { (HEADER, MANDATORY) } else { (VENDOR_HEADER, MANDATORY | VENDOR) };
-    // The 24 bits of Length exceed every message of a tunnel.
+    // No message of a tunnel is as long as the 24 bits of Length allow, so the first octet is always zero.
     let [_, length @ ..] = ((head + value.len()) as u32).to_be_bytes();
     out.extend_from_slice(&number.to_be_bytes());
     out.push(flags);
@@ -72,19 +73,19 @@ pub(crate) fn parse_avps(data: &[u8]) -> Option<Vec<TtlsAvp<'_>>> {
         let length = length.checked_sub(if vendored { VENDOR_HEADER } else { HEADER })?;
         let value = r.read_bytes(length).ok()?;
         r.read_bytes(padding_length(length).min(r.remaining())).ok()?;
-        avps.push(TtlsAvp { code: AvpCode(vendor, number), mandatory: flags & MANDATORY != 0, value });
+        avps.push(TtlsAvp { code: TtlsAvpCode(vendor, number), mandatory: flags & MANDATORY != 0, value });
     }
     Some(avps)
 }
 
 /// The value of the first AVP of this code.
-pub(crate) fn find_avp<'a>(avps: &[TtlsAvp<'a>], code: AvpCode) -> Option<&'a [u8]> {
+pub(crate) fn find_avp<'a>(avps: &[TtlsAvp<'a>], code: TtlsAvpCode) -> Option<&'a [u8]> {
     avps.iter().find(|a| a.code == code).map(|a| a.value)
 }
 
 /// The EAP packet in the EAP-Message AVPs, joined if there are several.
 pub(crate) fn join_eap_message(avps: &[TtlsAvp<'_>]) -> Option<Vec<u8>> {
-    let mut parts = avps.iter().filter(|a| a.code == AvpCode::EAP_MESSAGE).peekable();
+    let mut parts = avps.iter().filter(|a| a.code == TtlsAvpCode::EAP_MESSAGE).peekable();
     parts.peek()?;
     Some(parts.flat_map(|a| a.value.iter().copied()).collect())
 }
@@ -97,10 +98,10 @@ mod tests {
     #[test]
     fn an_avp_is_written_as_the_rfc_draws_it() {
         let mut out = Vec::new();
-        emit_avp(&mut out, AvpCode::USER_NAME, b"alice");
+        emit_avp(&mut out, TtlsAvpCode::USER_NAME, b"alice");
         assert_eq!(out, *b"\0\0\0\x01\x40\0\0\x0dalice\0\0\0");
         out.clear();
-        emit_avp(&mut out, AvpCode::MS_CHAP_ERROR, b"abcd");
+        emit_avp(&mut out, TtlsAvpCode::MS_CHAP_ERROR, b"abcd");
         assert_eq!(out, *b"\0\0\0\x02\xc0\0\0\x10\0\0\x01\x37abcd");
     }
 
@@ -125,7 +126,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(values: Vec<(bool, Vec<u8>)>) {
-            let code = |vendor| if vendor { AvpCode::MS_CHAP_CHALLENGE } else { AvpCode::CHAP_CHALLENGE };
+            let code = |vendor| if vendor { TtlsAvpCode::MS_CHAP_CHALLENGE } else { TtlsAvpCode::CHAP_CHALLENGE };
             let mut out = Vec::new();
             for (vendor, value) in &values {
                 emit_avp(&mut out, code(*vendor), value);

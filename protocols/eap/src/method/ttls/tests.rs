@@ -1,15 +1,15 @@
 //! EAP-TTLS, peer against server in memory.
 
-use super::super::connection::FragmentKind;
+use super::super::connection::EapFragmentKind;
 use super::super::tunnel::tests::{
     PASSWORD, TestHost, TunnelTestRun, USER, VERSIONS, a_session_ends_with_its_password, real_tls,
     recorded_tls, run_conversation as converse, the_refused_stay_so, the_unknown_fail_as_the_wrong_do,
     tls_configs,
 };
-use super::super::{PeerVerdict, ServerVerdict, UserSecret, gtc, md5, mschapv2};
+use super::super::{PeerMethodResult, ServerMethodResult, UserSecret, gtc, md5, mschapv2};
 use super::*;
 use usher_crypto::legacy::nt_hash;
-use usher_crypto::tls::{ResumptionConfig, TlsVersion};
+use usher_crypto::tls::{TlsResumptionConfig, TlsVersion};
 
 const ALL: [InnerMethod; 7] = [
     InnerMethod::Pap,
@@ -21,21 +21,21 @@ const ALL: [InnerMethod; 7] = [
     InnerMethod::Eap(EapType::MD5),
 ];
 
-fn test_proof(inner: InnerMethod, user: &[u8], password: &[u8]) -> TtlsProof {
-    let eap = |offer: Box<dyn PeerOffer>| TtlsProof::Eap([offer].into());
+fn test_proof(inner: InnerMethod, user: &[u8], password: &[u8]) -> TtlsInnerCredential {
+    let eap = |offer: Box<dyn PeerMethodFactory>| TtlsInnerCredential::Eap([offer].into());
     match inner {
-        InnerMethod::Pap => TtlsProof::Pap(password.into()),
-        InnerMethod::Chap => TtlsProof::Chap(password.into()),
-        InnerMethod::MsChap => TtlsProof::MsChap(password.into()),
-        InnerMethod::MsChapV2 => TtlsProof::MsChapV2(password.into()),
+        InnerMethod::Pap => TtlsInnerCredential::Pap(password.into()),
+        InnerMethod::Chap => TtlsInnerCredential::Chap(password.into()),
+        InnerMethod::MsChap => TtlsInnerCredential::MsChap(password.into()),
+        InnerMethod::MsChapV2 => TtlsInnerCredential::MsChapV2(password.into()),
         InnerMethod::Eap(EapType::MSCHAPV2) => eap(Box::new(mschapv2::MsChapV2Account::new(user, password))),
         InnerMethod::Eap(EapType::GTC) => eap(Box::new(gtc::GtcToken::new(password))),
-        InnerMethod::Eap(_) => eap(Box::new(md5::Md5Password::new(password))),
+        InnerMethod::Eap(_) => eap(Box::new(md5::EapMd5Password::new(password))),
     }
 }
 
 struct TtlsTestCase {
-    tls: (PeerTls, ServerTls),
+    tls: (PeerTlsBackend, ServerTlsBackend),
     inner: InnerMethod,
     accepted: Vec<InnerMethod>,
     user: &'static [u8],
@@ -45,7 +45,7 @@ struct TtlsTestCase {
 }
 
 impl TtlsTestCase {
-    fn new(tls: (PeerTls, ServerTls), inner: InnerMethod) -> Self {
+    fn new(tls: (PeerTlsBackend, ServerTlsBackend), inner: InnerMethod) -> Self {
         Self {
             tls,
             inner,
@@ -60,8 +60,8 @@ impl TtlsTestCase {
         let (peer, server) = self.tls;
         let fragment = self.mtu.unwrap_or(1024);
         let proof = test_proof(self.inner, self.user, self.password);
-        let peer = PeerMethodTtls { tls: peer, fragment, identity: self.user.to_vec(), proof };
-        let server = ServerMethodTtls { tls: server, fragment: 1400, inner: self.accepted.into() };
+        let peer = TtlsPeerFactory { tls: peer, fragment, identity: self.user.to_vec(), proof };
+        let server = TtlsServerFactory { tls: server, fragment: 1400, inner: self.accepted.into() };
         converse(peer, server, &self.host, self.mtu)
     }
 }
@@ -175,7 +175,7 @@ fn passwords_of_any_length_go_through_their_padding() {
 fn a_resumed_session_leaves_phase_2_out_but_not_the_user() {
     for version in VERSIONS {
         for inner in ALL {
-            let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+            let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
             let case = || TtlsTestCase::new(tls.clone(), inner);
             // Start, the server's flight, with TLS 1.3 a ticket and the zero octet, Success.
             let full = case().run_case();
@@ -195,7 +195,7 @@ fn a_resumed_session_leaves_phase_2_out_but_not_the_user() {
 fn a_session_that_admitted_nobody_is_no_shortcut() {
     for version in VERSIONS {
         for inner in ALL {
-            let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+            let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
             assert!(
                 TtlsTestCase { password: b"wrong", ..TtlsTestCase::new(tls.clone(), inner) }
                     .run_case()
@@ -228,7 +228,7 @@ fn a_refused_user_fails_with_any_proof_and_at_once_if_resumed() {
     for version in VERSIONS {
         for secret in [UserSecret::Clear(PASSWORD.into()), UserSecret::Hashed] {
             for inner in ALL {
-                let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+                let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
                 let run = |host| TtlsTestCase { host, ..TtlsTestCase::new(tls.clone(), inner) }.run_case();
                 the_refused_stay_so(run, &secret);
             }
@@ -240,26 +240,27 @@ fn a_refused_user_fails_with_any_proof_and_at_once_if_resumed() {
 fn established_tunnel() -> (TlsConnection, Box<dyn crate::method::ServerMethod>) {
     let (client, server) = tls_configs(TlsVersion::Tls12, 2, None);
     let inner: Vec<InnerMethod> = ALL.to_vec();
-    let offer = ServerMethodTtls { tls: ServerTls::Real(server), fragment: 65_000, inner: inner.into() };
+    let offer =
+        TtlsServerFactory { tls: ServerTlsBackend::Real(server), fragment: 65_000, inner: inner.into() };
     let mut rng = usher_core::Seed::new(1).derive_secure_rng("server", 0);
     let wall = usher_crypto::tls::fixtures::WALL_TIME;
-    let mut server = offer.start_server_method(MethodContext {
+    let mut server = offer.start_server_method(EapMethodContext {
         rng: &mut rng,
         wall,
         mtu: None,
         without_extended_master_secret: false,
     });
-    let engine = usher_crypto::tls::TlsClientEngine::for_holder(&client, 0).unwrap();
+    let engine = usher_crypto::tls::TlsClientEngine::new_for_session_holder(&client, 0).unwrap();
     let mut conn = TlsConnection::new(Box::new(engine), true, 65_000);
     server.build_request(1, &mut Vec::new());
     conn.fill_output();
     for round in 1..=2 {
         let (mut said, mut request) = (Vec::new(), Vec::new());
         conn.build_fragment(&mut said);
-        assert_eq!(server.handle_response(round, &said), ServerVerdict::Continue);
+        assert_eq!(server.handle_response(round, &said), ServerMethodResult::Continue);
         server.build_request(round + 1, &mut request);
         assert_eq!(request[0] & 0x20, 0, "only the first request is a start");
-        assert_eq!(conn.read_fragment(&request), FragmentKind::Complete);
+        assert_eq!(conn.read_fragment(&request), EapFragmentKind::Complete);
         assert!(conn.process_message());
     }
     assert!(!conn.engine.is_handshaking());
@@ -271,7 +272,7 @@ fn send_avps(
     conn: &mut TlsConnection,
     server: &mut dyn crate::method::ServerMethod,
     avps: &[u8],
-) -> ServerVerdict {
+) -> ServerMethodResult {
     assert!(conn.write_data(avps));
     let mut said = Vec::new();
     conn.build_fragment(&mut said);
@@ -282,15 +283,15 @@ fn send_avps(
 #[test]
 fn what_must_be_understood_inside_and_is_not_ends_the_run() {
     for (flags, verdict) in [
-        (0x40, ServerVerdict::Failure),
-        (0x5f, ServerVerdict::Failure),
-        (0, ServerVerdict::QueryPending),
-        (0x1f, ServerVerdict::QueryPending),
+        (0x40, ServerMethodResult::Failure),
+        (0x5f, ServerMethodResult::Failure),
+        (0, ServerMethodResult::QueryPending),
+        (0x1f, ServerMethodResult::QueryPending),
     ] {
         let (mut conn, mut server) = established_tunnel();
         let mut avps = Vec::new();
-        avp::emit_avp(&mut avps, avp::AvpCode::USER_NAME, USER);
-        avp::emit_avp(&mut avps, avp::AvpCode::USER_PASSWORD, PASSWORD);
+        avp::emit_avp(&mut avps, avp::TtlsAvpCode::USER_NAME, USER);
+        avp::emit_avp(&mut avps, avp::TtlsAvpCode::USER_PASSWORD, PASSWORD);
         avps[4] |= 0x1f;
         avps.extend_from_slice(&[0, 0, 0x27, 0x0f, flags, 0, 0, 8]);
         assert_eq!(send_avps(&mut conn, &mut *server, &avps), verdict, "{flags:#x}");
@@ -300,16 +301,16 @@ fn what_must_be_understood_inside_and_is_not_ends_the_run() {
 /// RFC 5281 §11.2.2 to §11.2.4: a challenge or identifier that is not the tunnel's is rejected, whatever the response.
 #[test]
 fn a_challenge_from_elsewhere_is_refused() {
-    use avp::AvpCode;
+    use avp::TtlsAvpCode;
     let kinds = [
-        (AvpCode::CHAP_PASSWORD, AvpCode::CHAP_CHALLENGE, 17),
-        (AvpCode::MS_CHAP_RESPONSE, AvpCode::MS_CHAP_CHALLENGE, 50),
-        (AvpCode::MS_CHAP2_RESPONSE, AvpCode::MS_CHAP_CHALLENGE, 50),
+        (TtlsAvpCode::CHAP_PASSWORD, TtlsAvpCode::CHAP_CHALLENGE, 17),
+        (TtlsAvpCode::MS_CHAP_RESPONSE, TtlsAvpCode::MS_CHAP_CHALLENGE, 50),
+        (TtlsAvpCode::MS_CHAP2_RESPONSE, TtlsAvpCode::MS_CHAP_CHALLENGE, 50),
     ];
     for (proof, challenge_code, length) in kinds {
         for (wrong_challenge, wrong_identifier) in [(false, false), (true, false), (false, true)] {
             let (mut conn, mut server) = established_tunnel();
-            let (mut own, identifier) = if proof == AvpCode::MS_CHAP_RESPONSE {
+            let (mut own, identifier) = if proof == TtlsAvpCode::MS_CHAP_RESPONSE {
                 tunnel_challenge::<SHORT_CHALLENGE>(&conn).map(|(c, i)| (c.to_vec(), i)).unwrap()
             } else {
                 tunnel_challenge::<CHALLENGE>(&conn).map(|(c, i)| (c.to_vec(), i)).unwrap()
@@ -319,11 +320,11 @@ fn a_challenge_from_elsewhere_is_refused() {
             response[0] = identifier ^ u8::from(wrong_identifier);
             response[1] = 1;
             let mut avps = Vec::new();
-            avp::emit_avp(&mut avps, AvpCode::USER_NAME, USER);
+            avp::emit_avp(&mut avps, TtlsAvpCode::USER_NAME, USER);
             avp::emit_avp(&mut avps, challenge_code, &own);
             avp::emit_avp(&mut avps, proof, &response);
             let right = !wrong_challenge && !wrong_identifier;
-            let verdict = if right { ServerVerdict::QueryPending } else { ServerVerdict::Failure };
+            let verdict = if right { ServerMethodResult::QueryPending } else { ServerMethodResult::Failure };
             assert_eq!(send_avps(&mut conn, &mut *server, &avps), verdict, "{proof:?}");
         }
     }
@@ -332,18 +333,18 @@ fn a_challenge_from_elsewhere_is_refused() {
 /// An inner method that answers with a malformed response.
 #[derive(Debug)]
 struct MalformedMethod;
-impl PeerOffer for MalformedMethod {
+impl PeerMethodFactory for MalformedMethod {
     fn kind(&self) -> EapType {
         EapType::MD5
     }
-    fn start_peer_method(&self, _: MethodContext<'_>) -> Box<dyn PeerMethod> {
+    fn start_peer_method(&self, _: EapMethodContext<'_>) -> Box<dyn PeerMethod> {
         Box::new(MalformedMethod)
     }
 }
 impl PeerMethod for MalformedMethod {
-    fn handle_request(&mut self, _: u8, _: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
+    fn handle_request(&mut self, _: u8, _: &[u8], out: &mut Vec<u8>) -> PeerMethodResult {
         out.push(0);
-        PeerVerdict::MayEnd
+        PeerMethodResult::MayEnd
     }
 }
 
@@ -351,10 +352,10 @@ impl PeerMethod for MalformedMethod {
 #[test]
 fn what_would_be_discarded_outside_ends_a_run_inside() {
     let (peer, server) = real_tls(tls_configs(TlsVersion::Tls13, 2, None));
-    let proof = TtlsProof::Eap([Box::new(MalformedMethod) as Box<dyn PeerOffer>].into());
-    let peer = PeerMethodTtls { tls: peer, fragment: 1024, identity: USER.to_vec(), proof };
+    let proof = TtlsInnerCredential::Eap([Box::new(MalformedMethod) as Box<dyn PeerMethodFactory>].into());
+    let peer = TtlsPeerFactory { tls: peer, fragment: 1024, identity: USER.to_vec(), proof };
     let inner = [InnerMethod::Eap(EapType::MD5)].into();
-    let server = ServerMethodTtls { tls: server, fragment: 1400, inner };
+    let server = TtlsServerFactory { tls: server, fragment: 1400, inner };
     let run = converse(peer, server, &TestHost::HasSecret(UserSecret::Clear(PASSWORD[..].into())), None);
     assert!(run.has_failed());
 }
@@ -363,13 +364,13 @@ fn what_would_be_discarded_outside_ends_a_run_inside() {
 #[test]
 fn another_version_is_refused() {
     let (_, tls) = real_tls(tls_configs(TlsVersion::Tls13, 2, None));
-    let offer = ServerMethodTtls { tls, fragment: 1400, inner: [InnerMethod::Pap].into() };
+    let offer = TtlsServerFactory { tls, fragment: 1400, inner: [InnerMethod::Pap].into() };
     for (flags, verdict) in
-        [(1, ServerVerdict::Failure), (7, ServerVerdict::Failure), (0, ServerVerdict::Ignore)]
+        [(1, ServerMethodResult::Failure), (7, ServerMethodResult::Failure), (0, ServerMethodResult::Ignore)]
     {
         let mut rng = usher_core::Seed::new(1).derive_secure_rng("server", 0);
         let wall = usher_crypto::tls::fixtures::WALL_TIME;
-        let mut server = offer.start_server_method(MethodContext {
+        let mut server = offer.start_server_method(EapMethodContext {
             rng: &mut rng,
             wall,
             mtu: None,
@@ -385,7 +386,7 @@ fn another_version_is_refused() {
 #[test]
 fn a_session_ends_with_the_password_that_it_was_given_for() {
     for version in VERSIONS {
-        let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
+        let tls = real_tls(tls_configs(version, 2, Some(TlsResumptionConfig::default())));
         a_session_ends_with_its_password(|host, password| {
             TtlsTestCase { host, password, ..TtlsTestCase::new(tls.clone(), InnerMethod::Pap) }.run_case()
         });

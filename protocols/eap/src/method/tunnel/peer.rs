@@ -1,7 +1,7 @@
 //! The peer's side of a tunnel.
 
-use super::super::connection::{FragmentKind, PeerTls, TlsConnection};
-use super::super::{MethodContext, PeerMethod, PeerVerdict};
+use super::super::connection::{EapFragmentKind, PeerTlsBackend, TlsConnection};
+use super::super::{EapMethodContext, PeerMethod, PeerMethodResult};
 use super::take_application_data;
 use crate::EapKeys;
 use crate::packet::EapType;
@@ -12,9 +12,9 @@ use usher_core::WorkRecord;
 use usher_crypto::fault::TlsFault;
 
 /// Phase 2 of a peer. Its output goes through the tunnel. Without output, the peer sends a response without data.
-pub(crate) trait PeerPhase: Debug + Send {
+pub(crate) trait TunnelPeerPhase: Debug + Send {
     /// Handles a request without data while no output is pending: an acknowledgement, tickets, or the handshake's end.
-    fn handle_empty(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict;
+    fn handle_empty(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerMethodResult;
     /// Handles data from the tunnel, in a request of this identifier.
     fn handle_data(
         &mut self,
@@ -22,9 +22,9 @@ pub(crate) trait PeerPhase: Debug + Send {
         data: &[u8],
         conn: &TlsConnection,
         out: &mut Vec<u8>,
-    ) -> PeerVerdict;
+    ) -> PeerMethodResult;
     /// The verdict if Success follows the last flight of the handshake.
-    fn handshake_verdict(&self, conn: &TlsConnection) -> PeerVerdict;
+    fn handshake_verdict(&self, conn: &TlsConnection) -> PeerMethodResult;
     /// Derives the method's keys from the tunnel's.
     fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         tunnel
@@ -41,44 +41,44 @@ pub(crate) struct TunnelPeer<P> {
     conn: Option<TlsConnection>,
     started: bool,
     /// The verdict once all output is sent.
-    verdict: PeerVerdict,
+    verdict: PeerMethodResult,
     phase: P,
 }
 
-impl<P: PeerPhase> TunnelPeer<P> {
+impl<P: TunnelPeerPhase> TunnelPeer<P> {
     pub(crate) fn new(
         kind: EapType,
-        tls: &PeerTls,
+        tls: &PeerTlsBackend,
         fragment: usize,
         phase: P,
-        context: &MethodContext<'_>,
+        context: &EapMethodContext<'_>,
     ) -> Self {
         let conn = TlsConnection::for_peer(tls, fragment, context);
-        Self { kind, conn, started: false, verdict: PeerVerdict::Continue, phase }
+        Self { kind, conn, started: false, verdict: PeerMethodResult::Continue, phase }
     }
 
     /// Runs a step of phase 2 and encrypts its output.
     fn run_phase(
         &mut self,
-        act: impl FnOnce(&mut P, &TlsConnection, &mut Vec<u8>) -> PeerVerdict,
-    ) -> PeerVerdict {
-        let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
+        act: impl FnOnce(&mut P, &TlsConnection, &mut Vec<u8>) -> PeerMethodResult,
+    ) -> PeerMethodResult {
+        let Some(conn) = &mut self.conn else { return PeerMethodResult::Failed };
         let mut out = Vec::new();
         let verdict = act(&mut self.phase, conn, &mut out);
-        if verdict != PeerVerdict::Ignore && !out.is_empty() && !conn.write_data(&out) {
-            return PeerVerdict::Failed;
+        if verdict != PeerMethodResult::Ignore && !out.is_empty() && !conn.write_data(&out) {
+            return PeerMethodResult::Failed;
         }
         verdict
     }
 
     /// Handles a complete TLS message.
-    fn process_message(&mut self, identifier: u8) -> PeerVerdict {
-        let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
+    fn process_message(&mut self, identifier: u8) -> PeerMethodResult {
+        let Some(conn) = &mut self.conn else { return PeerMethodResult::Failed };
         if !conn.process_message() {
-            return PeerVerdict::Failed;
+            return PeerMethodResult::Failed;
         }
         if conn.engine.is_handshaking() {
-            return PeerVerdict::Continue;
+            return PeerMethodResult::Continue;
         }
         let data = take_application_data(conn);
         if !data.is_empty() {
@@ -91,51 +91,54 @@ impl<P: PeerPhase> TunnelPeer<P> {
     }
 }
 
-impl<P: PeerPhase> PeerMethod for TunnelPeer<P> {
-    fn handle_request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
-        let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
-        let failed = self.verdict == PeerVerdict::Failed;
+impl<P: TunnelPeerPhase> PeerMethod for TunnelPeer<P> {
+    fn handle_request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerMethodResult {
+        let Some(conn) = &mut self.conn else { return PeerMethodResult::Failed };
+        let failed = self.verdict == PeerMethodResult::Failed;
         match (conn.read_fragment(data), conn.is_sending()) {
-            (FragmentKind::Start, _) if !self.started => {
+            (EapFragmentKind::Start, _) if !self.started => {
                 self.started = true;
                 conn.fill_output();
             }
-            (FragmentKind::Acknowledgement, true) => {}
-            // A failed run stays failed, and only acknowledges the rest of the conversation.
-            (FragmentKind::Acknowledgement | FragmentKind::More | FragmentKind::Complete, false)
+            (EapFragmentKind::Acknowledgement, true) => {}
+            // After a failure the peer only acknowledges the server's remaining messages.
+            (EapFragmentKind::Acknowledgement | EapFragmentKind::More | EapFragmentKind::Complete, false)
                 if failed =>
             {
                 conn.clear_output()
             }
-            (FragmentKind::More, false) if self.started => {
+            (EapFragmentKind::More, false) if self.started => {
                 conn.clear_output();
-                self.verdict = PeerVerdict::Continue;
+                self.verdict = PeerMethodResult::Continue;
             }
-            (FragmentKind::Acknowledgement, false) if self.started && !conn.engine.is_handshaking() => {
+            (EapFragmentKind::Acknowledgement, false) if self.started && !conn.engine.is_handshaking() => {
                 conn.clear_output();
                 match self.run_phase(|p, conn, out| p.handle_empty(conn, out)) {
-                    PeerVerdict::Ignore => return PeerVerdict::Ignore,
+                    PeerMethodResult::Ignore => return PeerMethodResult::Ignore,
                     verdict => self.verdict = verdict,
                 }
             }
-            (FragmentKind::Complete, false) if self.started => match self.process_message(identifier) {
-                PeerVerdict::Ignore => return PeerVerdict::Ignore,
+            (EapFragmentKind::Complete, false) if self.started => match self.process_message(identifier) {
+                PeerMethodResult::Ignore => return PeerMethodResult::Ignore,
                 verdict => self.verdict = verdict,
             },
-            _ => return PeerVerdict::Ignore,
+            _ => return PeerMethodResult::Ignore,
         }
-        let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
+        let Some(conn) = &mut self.conn else { return PeerMethodResult::Failed };
         conn.build_fragment(out);
         match self.verdict {
-            PeerVerdict::MayEnd | PeerVerdict::Done if conn.is_sending() => PeerVerdict::MayFail,
-            // After an inner failure the server may send only an outer Failure.
-            PeerVerdict::Continue if !conn.engine.is_handshaking() => PeerVerdict::MayFail,
+            PeerMethodResult::MayEnd | PeerMethodResult::Done if conn.is_sending() => {
+                PeerMethodResult::MayFail
+            }
+            // If the inner method fails, the server may send an outer Failure without further messages, so the peer
+            // must accept it.
+            PeerMethodResult::Continue if !conn.engine.is_handshaking() => PeerMethodResult::MayFail,
             verdict => verdict,
         }
     }
 
     fn keys(&self) -> Option<EapKeys> {
-        let content = matches!(self.verdict, PeerVerdict::MayEnd | PeerVerdict::Done);
+        let content = matches!(self.verdict, PeerMethodResult::MayEnd | PeerMethodResult::Done);
         let keys = self.conn.as_ref().filter(|_| content)?.export_keys(self.kind)?;
         Some(self.phase.derive_keys(keys))
     }

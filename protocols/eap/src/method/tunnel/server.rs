@@ -1,11 +1,11 @@
 //! The server's side of a tunnel.
 
 use super::super::connection::{
-    FragmentKind, START, ServerTls, TlsConnection, VERSION, server_detail, server_fault,
+    EapFragmentKind, START, ServerTlsBackend, TlsConnection, VERSION, server_fault, tls_fault_description,
 };
 use super::super::{
-    CredentialDigest, InnerMethod, MethodContext, MethodFault, ServerMethod, ServerVerdict, SessionUser,
-    UserAnswer, UserQuery,
+    CredentialDigest, EapMethodContext, InnerMethod, ServerMethod, ServerMethodFailure, ServerMethodResult,
+    TlsSessionUser, UserQuery, UserQueryAnswer,
 };
 use super::take_application_data;
 use crate::EapKeys;
@@ -17,7 +17,7 @@ use usher_core::{SecureRng, WallTime, WorkRecord};
 
 /// The result of a step of phase 2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PhaseVerdict {
+pub(crate) enum InnerPhaseResult {
     /// The input does not fit the state and is discarded.
     Ignore,
     /// The output goes through the tunnel.
@@ -49,8 +49,8 @@ pub(crate) struct TunnelContext<'a> {
 
 impl TunnelContext<'_> {
     /// The context of an inner method, without an MTU: inner packets are not fragmented.
-    pub(crate) fn inner_context(&mut self) -> MethodContext<'_> {
-        MethodContext {
+    pub(crate) fn inner_method_context(&mut self) -> EapMethodContext<'_> {
+        EapMethodContext {
             rng: &mut self.rng,
             wall: self.wall,
             mtu: None,
@@ -60,25 +60,25 @@ impl TunnelContext<'_> {
 }
 
 /// Phase 2 of a server.
-pub(crate) trait ServerPhase: Debug + Send {
+pub(crate) trait TunnelServerPhase: Debug + Send {
     /// Handles the end of the handshake; its last flight may be pending. `resumed` is the user of the resumed session.
     fn handle_established(
         &mut self,
-        resumed: Option<SessionUser>,
+        resumed: Option<TlsSessionUser>,
         tunnel: TunnelContext<'_>,
         out: &mut Vec<u8>,
-    ) -> PhaseVerdict;
+    ) -> InnerPhaseResult;
     /// Handles a response without data while no output is pending.
-    fn handle_empty(&mut self, tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict;
+    fn handle_empty(&mut self, tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> InnerPhaseResult;
     /// Handles data from the tunnel.
-    fn handle_data(&mut self, data: &[u8], tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict;
+    fn handle_data(&mut self, data: &[u8], tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> InnerPhaseResult;
     /// Handles the host's answer.
     fn apply_answer(
         &mut self,
-        answer: UserAnswer,
+        answer: UserQueryAnswer,
         tunnel: TunnelContext<'_>,
         out: &mut Vec<u8>,
-    ) -> PhaseVerdict;
+    ) -> InnerPhaseResult;
     /// The pending query to the host.
     fn take_query(&mut self) -> Option<UserQuery>;
     /// The identity inside the tunnel.
@@ -88,7 +88,7 @@ pub(crate) trait ServerPhase: Debug + Send {
     /// [`ServerMethod::is_refusing`].
     fn is_refusing(&self) -> bool;
     /// [`ServerMethod::fault`].
-    fn fault(&self) -> MethodFault;
+    fn fault(&self) -> ServerMethodFailure;
     /// Derives the method's keys from the tunnel's.
     fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         tunnel
@@ -116,13 +116,13 @@ pub(crate) struct TunnelServer<P> {
     identifier: u8,
 }
 
-impl<P: ServerPhase> TunnelServer<P> {
+impl<P: TunnelServerPhase> TunnelServer<P> {
     pub(crate) fn new(
         kind: EapType,
-        tls: &ServerTls,
+        tls: &ServerTlsBackend,
         fragment: usize,
         phase: P,
-        context: MethodContext<'_>,
+        context: EapMethodContext<'_>,
     ) -> Self {
         Self {
             kind,
@@ -142,9 +142,9 @@ impl<P: ServerPhase> TunnelServer<P> {
     /// Runs a step of phase 2 and returns the run's verdict.
     fn run_phase(
         &mut self,
-        act: impl FnOnce(&mut P, TunnelContext<'_>, &mut Vec<u8>) -> PhaseVerdict,
-    ) -> ServerVerdict {
-        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
+        act: impl FnOnce(&mut P, TunnelContext<'_>, &mut Vec<u8>) -> InnerPhaseResult,
+    ) -> ServerMethodResult {
+        let Some(conn) = &mut self.conn else { return ServerMethodResult::Failure };
         let mut out = Vec::new();
         let tunnel = TunnelContext {
             conn,
@@ -155,34 +155,42 @@ impl<P: ServerPhase> TunnelServer<P> {
         };
         let step = act(&mut self.phase, tunnel, &mut out);
         match step {
-            PhaseVerdict::Ignore => ServerVerdict::Ignore,
-            PhaseVerdict::QueryPending => ServerVerdict::QueryPending,
-            PhaseVerdict::Wait => ServerVerdict::Continue,
-            PhaseVerdict::Send if conn.write_data(&out) => ServerVerdict::Continue,
-            PhaseVerdict::Send => ServerVerdict::Failure,
-            PhaseVerdict::Success | PhaseVerdict::Failure if conn.is_sending() => {
-                self.end = Some(step == PhaseVerdict::Success);
-                ServerVerdict::Continue
+            InnerPhaseResult::Ignore => ServerMethodResult::Ignore,
+            InnerPhaseResult::QueryPending => ServerMethodResult::QueryPending,
+            InnerPhaseResult::Wait => ServerMethodResult::Continue,
+            InnerPhaseResult::Send if conn.write_data(&out) => ServerMethodResult::Continue,
+            InnerPhaseResult::Send => ServerMethodResult::Failure,
+            InnerPhaseResult::Success | InnerPhaseResult::Failure if conn.is_sending() => {
+                self.end = Some(step == InnerPhaseResult::Success);
+                ServerMethodResult::Continue
             }
-            PhaseVerdict::Success => self.finish_success(),
-            PhaseVerdict::Failure => ServerVerdict::Failure,
+            InnerPhaseResult::Success => self.succeed_tunnel_method(),
+            InnerPhaseResult::Failure => ServerMethodResult::Failure,
         }
     }
 
-    fn finish_success(&mut self) -> ServerVerdict {
+    fn succeed_tunnel_method(&mut self) -> ServerMethodResult {
         self.succeeded = true;
-        ServerVerdict::Success
+        ServerMethodResult::Success
     }
 
     /// Handles a complete TLS message.
-    fn process_message(&mut self) -> ServerVerdict {
-        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
+    fn process_message(&mut self) -> ServerMethodResult {
+        let Some(conn) = &mut self.conn else { return ServerMethodResult::Failure };
         if !conn.process_message() {
             self.end = Some(false);
-            return if conn.is_sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+            return if conn.is_sending() {
+                ServerMethodResult::Continue
+            } else {
+                ServerMethodResult::Failure
+            };
         }
         if conn.engine.is_handshaking() {
-            return if conn.is_sending() { ServerVerdict::Continue } else { ServerVerdict::Failure };
+            return if conn.is_sending() {
+                ServerMethodResult::Continue
+            } else {
+                ServerMethodResult::Failure
+            };
         }
         let data = take_application_data(conn);
         match (core::mem::replace(&mut self.established, true), data.is_empty()) {
@@ -190,15 +198,15 @@ impl<P: ServerPhase> TunnelServer<P> {
                 let resumed = conn.session_user();
                 self.run_phase(|p, tunnel, out| p.handle_established(resumed, tunnel, out))
             }
-            // RFC 9427 §4: application data may come with the handshake's last message.
+            // RFC 9427, 4: application data may come with the handshake's last message.
             (_, false) => self.run_phase(|p, tunnel, out| p.handle_data(&data, tunnel, out)),
-            // Records without data are an empty response.
+            // The peer's records have no application data, so its response is empty.
             (true, true) => self.run_phase(|p, tunnel, out| p.handle_empty(tunnel, out)),
         }
     }
 }
 
-impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
+impl<P: TunnelServerPhase> ServerMethod for TunnelServer<P> {
     fn build_request(&mut self, identifier: u8, out: &mut Vec<u8>) {
         match &mut self.conn {
             Some(conn) if self.started => {
@@ -210,35 +218,36 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
             }
             _ => {
                 self.started = true;
+                // RFC 5281, 9.2: the S bit stands on the first packet only.
                 out.push(START);
             }
         }
     }
 
-    fn handle_response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict {
-        let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
-        // RFC 5281 §9.2.1: the server offers version 0, the lowest.
+    fn handle_response(&mut self, identifier: u8, data: &[u8]) -> ServerMethodResult {
+        let Some(conn) = &mut self.conn else { return ServerMethodResult::Failure };
+        // RFC 5281, 9.2.1: the server offers version 0, the lowest.
         if data.first().is_some_and(|flags| flags & VERSION != 0) {
-            return ServerVerdict::Failure;
+            return ServerMethodResult::Failure;
         }
         self.identifier = identifier;
         match (conn.read_fragment(data), conn.is_sending(), self.end) {
-            (FragmentKind::Acknowledgement, true, _) => ServerVerdict::Continue,
-            (FragmentKind::Acknowledgement | FragmentKind::Complete, false, Some(true)) => {
-                self.finish_success()
+            (EapFragmentKind::Acknowledgement, true, _) => ServerMethodResult::Continue,
+            (EapFragmentKind::Acknowledgement | EapFragmentKind::Complete, false, Some(true)) => {
+                self.succeed_tunnel_method()
             }
-            (FragmentKind::Acknowledgement | FragmentKind::Complete, false, Some(false))
-            | (FragmentKind::Bad, ..) => ServerVerdict::Failure,
-            (FragmentKind::Acknowledgement, false, None) if self.established => {
+            (EapFragmentKind::Acknowledgement | EapFragmentKind::Complete, false, Some(false))
+            | (EapFragmentKind::Bad, ..) => ServerMethodResult::Failure,
+            (EapFragmentKind::Acknowledgement, false, None) if self.established => {
                 conn.clear_output();
                 self.run_phase(|p, tunnel, out| p.handle_empty(tunnel, out))
             }
-            (FragmentKind::More, false, None) => {
+            (EapFragmentKind::More, false, None) => {
                 conn.clear_output();
-                ServerVerdict::Continue
+                ServerMethodResult::Continue
             }
-            (FragmentKind::Complete, false, None) => self.process_message(),
-            _ => ServerVerdict::Ignore,
+            (EapFragmentKind::Complete, false, None) => self.process_message(),
+            _ => ServerMethodResult::Ignore,
         }
     }
 
@@ -246,12 +255,12 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
         self.phase.take_query()
     }
 
-    fn apply_answer(&mut self, answer: UserAnswer) -> ServerVerdict {
-        if let (UserAnswer::Resume(false), Some(conn)) = (&answer, &mut self.conn) {
+    fn apply_answer(&mut self, answer: UserQueryAnswer) -> ServerMethodResult {
+        if let (UserQueryAnswer::Resume(false), Some(conn)) = (&answer, &mut self.conn) {
             conn.engine.end_session();
         }
         match self.run_phase(|p, tunnel, out| p.apply_answer(answer, tunnel, out)) {
-            ServerVerdict::Ignore => ServerVerdict::Failure,
+            ServerMethodResult::Ignore => ServerMethodResult::Failure,
             verdict => verdict,
         }
     }
@@ -263,12 +272,12 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
         }
     }
 
-    fn fault(&self) -> MethodFault {
+    fn fault(&self) -> ServerMethodFailure {
         server_fault(self.conn.as_ref(), self.phase.fault())
     }
 
     fn fault_detail(&self) -> Option<String> {
-        server_detail(self.conn.as_ref())
+        tls_fault_description(self.conn.as_ref())
     }
 
     fn keys(&self) -> Option<EapKeys> {
@@ -290,6 +299,7 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
 
     fn allow_resumption(&mut self, name: &[u8], credential: &CredentialDigest) {
         let inner = self.phase.inner_method();
+        // RFC 5281, 7.5: a rejected session is not resumed.
         if let Some(conn) = self.conn.as_mut().filter(|_| self.succeeded) {
             conn.allow_resumption(name, credential, inner);
         }

@@ -1,8 +1,9 @@
 //! Helpers: a peer and a server with a tunnel in memory, and a host that answers.
 
-use super::super::connection::{PeerTls, ServerTls};
+use super::super::connection::{PeerTlsBackend, ServerTlsBackend};
 use super::super::{
-    CredentialDigest, InnerMethod, MethodContext, PeerOffer, ServerOffer, UserAnswer, UserQuery, UserSecret,
+    CredentialDigest, EapMethodContext, InnerMethod, PeerMethodFactory, ServerMethodFactory, UserQuery,
+    UserQueryAnswer, UserSecret,
 };
 use crate::method::ttls::avp;
 use crate::packet::EapPacket;
@@ -15,8 +16,8 @@ use proptest::prelude::*;
 use std::sync::LazyLock;
 use usher_core::{Duration, Instant, Seed};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, HandshakeRecording, ResumptionConfig, ServerConfig, ServerOptions,
-    TlsVersion, TrustRoots, WallClock, fixtures, record_handshake,
+    ClientConfig, ServerConfig, SharedWallClock, TlsClientOptions, TlsHandshakeRecording,
+    TlsResumptionConfig, TlsServerOptions, TlsVersion, TrustRoots, fixtures, record_handshake,
 };
 
 pub(in super::super) const USER: &[u8] = b"alice@usher.test";
@@ -27,10 +28,10 @@ pub(in super::super) const VERSIONS: [TlsVersion; 2] = [TlsVersion::Tls12, TlsVe
 pub(in super::super) fn tls_configs(
     version: TlsVersion,
     chain: u8,
-    resumption: Option<ResumptionConfig>,
+    resumption: Option<TlsResumptionConfig>,
 ) -> (ClientConfig, ServerConfig) {
-    let clock = || WallClock::from_time(fixtures::WALL_TIME);
-    let client = ClientConfig::new(ClientOptions {
+    let clock = || SharedWallClock::from_time(fixtures::WALL_TIME);
+    let client = ClientConfig::new(TlsClientOptions {
         versions: version.into(),
         credentials: None,
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
@@ -39,7 +40,7 @@ pub(in super::super) fn tls_configs(
         clock: clock(),
         key_log: None,
     });
-    let server = ServerConfig::new(ServerOptions {
+    let server = ServerConfig::new(TlsServerOptions {
         versions: version.into(),
         credentials: fixtures::server_credentials(chain),
         client_roots: None,
@@ -50,13 +51,17 @@ pub(in super::super) fn tls_configs(
     (client.unwrap(), server.unwrap())
 }
 
-pub(in super::super) fn real_tls((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
-    (PeerTls::Real(client, 0), ServerTls::Real(server))
+pub(in super::super) fn real_tls(
+    (client, server): (ClientConfig, ServerConfig),
+) -> (PeerTlsBackend, ServerTlsBackend) {
+    (PeerTlsBackend::Real(client, 0), ServerTlsBackend::Real(server))
 }
 
-pub(in super::super) fn recorded_tls((client, server): (ClientConfig, ServerConfig)) -> (PeerTls, ServerTls) {
+pub(in super::super) fn recorded_tls(
+    (client, server): (ClientConfig, ServerConfig),
+) -> (PeerTlsBackend, ServerTlsBackend) {
     let recording = Arc::new(record_handshake(&client, &server).unwrap());
-    (PeerTls::Recorded(recording.clone()), ServerTls::Recorded(recording))
+    (PeerTlsBackend::Recorded(recording.clone()), ServerTlsBackend::Recorded(recording))
 }
 
 #[test]
@@ -69,8 +74,8 @@ fn what_is_said_in_the_fuzzers_tunnel_is_heard() {
     ));
     // TTLS: a name and a wrong password.
     let mut said = Vec::new();
-    avp::emit_avp(&mut said, avp::AvpCode::USER_NAME, b"alice");
-    avp::emit_avp(&mut said, avp::AvpCode::USER_PASSWORD, b"pencil");
+    avp::emit_avp(&mut said, avp::TtlsAvpCode::USER_NAME, b"alice");
+    avp::emit_avp(&mut said, avp::TtlsAvpCode::USER_PASSWORD, b"pencil");
     let length = said.len() as u8;
     assert!(crate::fuzz::fuzz_tunnel(&recording, &[&[1, length][..], &said].concat()));
 }
@@ -87,7 +92,7 @@ proptest! {
             0..6,
         ),
     ) {
-        static RECORDING: LazyLock<Arc<HandshakeRecording>> = LazyLock::new(|| crate::fuzz::fuzz_recording().unwrap());
+        static RECORDING: LazyLock<Arc<TlsHandshakeRecording>> = LazyLock::new(|| crate::fuzz::fuzz_recording().unwrap());
         let mut bytes = alloc::vec![choice];
         for message in &messages {
             let message = &message[..message.len().min(255)];
@@ -103,11 +108,11 @@ fn avps_of(avps: &[(u8, u8, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (which, code, value) in avps {
         match which {
-            0 => avp::emit_avp(&mut out, avp::AvpCode::USER_NAME, value),
-            1 => avp::emit_avp(&mut out, avp::AvpCode::EAP_MESSAGE, value),
-            2 => avp::emit_avp(&mut out, avp::AvpCode::MS_CHAP2_RESPONSE, value),
+            0 => avp::emit_avp(&mut out, avp::TtlsAvpCode::USER_NAME, value),
+            1 => avp::emit_avp(&mut out, avp::TtlsAvpCode::EAP_MESSAGE, value),
+            2 => avp::emit_avp(&mut out, avp::TtlsAvpCode::MS_CHAP2_RESPONSE, value),
             _ => {
-                avp::emit_avp(&mut out, avp::AvpCode::USER_PASSWORD, value);
+                avp::emit_avp(&mut out, avp::TtlsAvpCode::USER_PASSWORD, value);
                 let at = out.len().saturating_sub(value.len().next_multiple_of(4) + 5);
                 out[at] = *code;
             }
@@ -143,19 +148,19 @@ fn test_credential(secret: &UserSecret) -> CredentialDigest {
 }
 
 impl TestHost {
-    fn answer_query(&self, question: &UserQuery) -> UserAnswer {
+    fn answer_query(&self, question: &UserQuery) -> UserQueryAnswer {
         match (self, question) {
-            (Self::Unavailable, _) => UserAnswer::Unavailable,
+            (Self::Unavailable, _) => UserQueryAnswer::Unavailable,
             (Self::HasSecret(secret), UserQuery::User { name }) if name == USER => {
-                UserAnswer::User(Some(secret.clone()))
+                UserQueryAnswer::User(Some(secret.clone()))
             }
-            (Self::Refuses(secret), UserQuery::User { .. }) => UserAnswer::Refused(secret.clone(), None),
-            (_, UserQuery::User { .. }) => UserAnswer::User(None),
-            (Self::HasSecret(secret), UserQuery::Resume(remembered)) => UserAnswer::Resume(
+            (Self::Refuses(secret), UserQuery::User { .. }) => UserQueryAnswer::Refused(secret.clone(), None),
+            (_, UserQuery::User { .. }) => UserQueryAnswer::User(None),
+            (Self::HasSecret(secret), UserQuery::Resume(remembered)) => UserQueryAnswer::Resume(
                 remembered.name == USER && remembered.credential == test_credential(secret),
             ),
-            (Self::UnknownUser | Self::Refuses(_), UserQuery::Resume(_)) => UserAnswer::Resume(false),
-            (_, UserQuery::Password { password }) => UserAnswer::Password(**password == PASSWORD),
+            (Self::UnknownUser | Self::Refuses(_), UserQuery::Resume(_)) => UserQueryAnswer::Resume(false),
+            (_, UserQuery::Password { password }) => UserQueryAnswer::Password(**password == PASSWORD),
         }
     }
 }
@@ -240,8 +245,8 @@ pub(in super::super) fn the_refused_stay_so(
 
 /// Runs a conversation; the server's fragments are at most `mtu`, if that is less than its own limit.
 pub(in super::super) fn run_conversation(
-    peer_offer: impl PeerOffer + 'static,
-    server_offer: impl ServerOffer + 'static,
+    peer_offer: impl PeerMethodFactory + 'static,
+    server_offer: impl ServerMethodFactory + 'static,
     host: &TestHost,
     mtu: Option<usize>,
 ) -> TunnelTestRun {
@@ -249,13 +254,13 @@ pub(in super::super) fn run_conversation(
     let seed = Seed::new(5);
     let config = peer::EapPeerConfig {
         identity: b"anonymous@usher.test".to_vec(),
-        methods: [Box::new(peer_offer) as Box<dyn PeerOffer>].into(),
+        methods: [Box::new(peer_offer) as Box<dyn PeerMethodFactory>].into(),
         timeout: Duration::from_secs(60),
         wall,
     };
-    let offers = [Box::new(server_offer) as Box<dyn ServerOffer>];
+    let offers = [Box::new(server_offer) as Box<dyn ServerMethodFactory>];
     let mut peer = peer::EapPeer::new(config, seed.derive_secure_rng("peer", 0), Instant::ZERO);
-    let context = MethodContext {
+    let context = EapMethodContext {
         rng: &mut seed.derive_secure_rng("server", 0),
         wall,
         mtu,

@@ -2,13 +2,14 @@
 
 use super::super::child;
 use super::super::config::{ChildlessPolicy, IpsecMode, LocalAuth, RemoteAuth};
-use super::super::create::SharedSecrets;
+use super::super::create::KeyExchangeSecrets;
 use super::super::event::{EndReason, IkeEvent};
-use super::super::sa::{IkeSa, PendingExchange, StepContext};
+use super::super::sa::{IkeEndpointContext, IkeSa, PendingExchange};
 use super::{
-    EapConversation, PendingReply, authentication_state, certificate_payloads, certificate_requests,
-    create_own_proof, eap_proof, find_auth_payload, find_configuration, find_eap_packet, find_error_notify,
-    find_payload, has_notify, is_eap_proof_valid, is_resumed, is_safe_eap_only, verify_peer_proof,
+    EapConversation, PendingAuthJob, authentication_state, certificate_payloads, certificate_requests,
+    create_own_proof, eap_auth_payload, find_auth_payload, find_configuration, find_eap_packet,
+    find_error_notify, find_payload, has_notify, is_eap_proof_valid, is_resumed, is_safe_for_eap_only,
+    verify_peer_proof,
 };
 use crate::code::{CfgType, ConfigurationType, ExchangeType, NotifyType};
 use crate::payload::{ConfigurationAttribute, ConfigurationPayload, NotifyPayload, Payload};
@@ -23,17 +24,17 @@ use usher_eap::peer::{self, EapPeer};
 const EAP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Begins authentication: the IKE_SA has keys.
-pub(in super::super) fn start_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+pub(in super::super) fn start_authentication(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     if !create_own_proof(sa, cx) {
         return sa.end_sa(cx, EndReason::Unsupported);
     }
-    if authentication_state(sa).is_some_and(|state| state.waits == PendingReply::Idle) {
+    if authentication_state(sa).is_some_and(|state| state.waits == PendingAuthJob::Idle) {
         send_auth_request(sa, cx);
     }
 }
 
 /// Sends the first IKE_AUTH request, with the proof, or without one for EAP.
-pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     let connection = sa.connection.clone();
     let Some(state) = authentication_state(sa) else { return };
     let without_child = match (connection.childless, state.childless) {
@@ -41,6 +42,7 @@ pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
         (ChildlessPolicy::Force, true) => true,
         _ => connection.children.is_empty(),
     };
+    // RFC 6023, 3: a childless IKE_SA only if the responder supports it.
     if without_child && !state.childless {
         return sa.end_sa(cx, EndReason::Unsupported);
     }
@@ -49,7 +51,7 @@ pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let resumed = state.resumed.is_some();
     let contact = sa.initial_contact;
     let mut payloads = alloc::vec![sa.own_identification()];
-    // With a ticket, there are no certificates (RFC 5723 §4.3.3).
+    // A ticket replaces the certificates (RFC 5723 §4.3.3).
     payloads.extend(certificate_payloads(sa).into_iter().filter(|_| !resumed));
     if contact {
         payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::INITIAL_CONTACT)));
@@ -76,7 +78,7 @@ pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
         let before: Vec<_> = before.collect();
         let wish = |kind| {
             let same = before.iter().find(|one| one.kind == kind);
-            same.cloned().unwrap_or(ConfigurationAttribute::request_for(kind))
+            same.cloned().unwrap_or(ConfigurationAttribute::requested_attribute(kind))
         };
         let attributes = wishes.map(wish).into();
         payloads
@@ -104,7 +106,7 @@ pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
 }
 
 /// Ends the IKE_SA because the responder failed to authenticate, and reports it once (RFC 7296 §2.21.2).
-fn fail_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: EndReason) {
+fn fail_authentication(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, reason: EndReason) {
     cx.counters.authentication_failed += 1;
     let notify = [Payload::Notify(NotifyPayload::new(NotifyType::AUTHENTICATION_FAILED))];
     sa.request_protected(cx, ExchangeType::INFORMATIONAL, &notify, PendingExchange::Delete(reason));
@@ -113,7 +115,7 @@ fn fail_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: EndReas
 
 pub(in super::super) fn handle_auth_response(
     sa: &mut IkeSa,
-    cx: &mut StepContext<'_>,
+    cx: &mut IkeEndpointContext<'_>,
     payloads: Vec<Payload>,
 ) {
     let refused = find_error_notify(&payloads).filter(|_| find_auth_payload(&payloads).is_none());
@@ -139,7 +141,7 @@ pub(in super::super) fn handle_auth_response(
     }
 }
 
-fn handle_first_response(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec<Payload>) {
+fn handle_first_response(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, payloads: Vec<Payload>) {
     let id = find_payload(&payloads, |payload| match payload {
         Payload::IdentificationResponder(id) => Some(id.clone()),
         _ => None,
@@ -174,7 +176,7 @@ fn handle_first_response(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec
 }
 
 /// Continues after the verification of the responder's proof.
-pub(super) fn finish_verification(sa: &mut IkeSa, cx: &mut StepContext<'_>, holds: bool) {
+pub(super) fn continue_after_verification(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, holds: bool) {
     if !holds {
         return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
     }
@@ -183,7 +185,7 @@ pub(super) fn finish_verification(sa: &mut IkeSa, cx: &mut StepContext<'_>, hold
     go_on(sa, cx, payloads);
 }
 
-fn go_on(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec<Payload>) {
+fn go_on(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, payloads: Vec<Payload>) {
     let connection = sa.connection.clone();
     let LocalAuth::Eap { identity, methods } = &connection.local_auth else {
         return establish_as_initiator(sa, cx, &payloads);
@@ -207,10 +209,11 @@ fn go_on(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec<Payload>) {
     continue_eap(sa, cx, packet);
 }
 
-fn continue_eap(sa: &mut IkeSa, cx: &mut StepContext<'_>, packet: &[u8]) {
+fn continue_eap(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, packet: &[u8]) {
     let Some(state) = authentication_state(sa) else { return };
-    if state.eap_only && !is_safe_eap_only(packet) {
-        // A man in the middle would learn data for a dictionary attack (RFC 5998 §3).
+    if state.eap_only && !is_safe_for_eap_only(packet) {
+        // The responder has not authenticated yet. With this method, a man in the middle would learn data for a
+        // dictionary attack (RFC 5998 §3).
         return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
     }
     let EapConversation::Peer(peer) = &mut state.eap else { return };
@@ -225,26 +228,26 @@ fn continue_eap(sa: &mut IkeSa, cx: &mut StepContext<'_>, packet: &[u8]) {
     match peer.poll_event() {
         Some(peer::EapPeerEvent::Success { keys }) => {
             if keys.is_none() && state.eap_only {
-                // Otherwise nothing authenticates the responder (RFC 5998 §3).
+                // Without a key from EAP, nothing authenticates the responder (RFC 5998 §3).
                 return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
             }
             state.eap = EapConversation::Done(keys.map(|keys| SecretValue::from(&keys.msk[..])));
-            let Some(proof) = eap_proof(sa) else { return };
+            let Some(proof) = eap_auth_payload(sa) else { return };
             sa.request_protected(cx, ExchangeType::IKE_AUTH, &[proof], PendingExchange::Auth);
         }
         Some(_) => sa.end_sa(cx, EndReason::Refused),
-        // A discarded packet has no response, so the conversation cannot continue.
+        // This side's EAP has discarded the packet and has no response, so the conversation cannot continue.
         None => fail_authentication(sa, cx, EndReason::Protocol),
     }
 }
 
 /// Ends the IKE_SA because the EAP server is silent for too long.
-pub(in super::super) fn eap_timed_out(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
+pub(in super::super) fn end_after_eap_timeout(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>) {
     sa.end_sa(cx, EndReason::Unreachable);
 }
 
 /// Establishes the IKE_SA: both sides have authenticated.
-fn establish_as_initiator(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
+fn establish_as_initiator(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, payloads: &[Payload]) {
     let Some(state) = authentication_state(sa) else { return };
     let spi = state.child_spi;
     let nonces = (state.nonces().0.to_vec(), state.nonces().1.to_vec());
@@ -268,21 +271,22 @@ fn establish_as_initiator(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[
         cx.outputs.push_event(IkeEvent::Configured { sa: sa.id, attributes });
     }
     if spi != 0 {
-        let secrets = &SharedSecrets::default();
+        let secrets = &KeyExchangeSecrets::default();
         let made =
-            child::RequestedChild { config: 0, spi, secrets, nonces: &nonces, replaces: None, first: true };
-        child::accept_child(sa, cx, &made, payloads);
+            child::RequestedChildSa { config: 0, spi, secrets, nonces: &nonces, replaces: None, first: true };
+        child::install_child_from_response(sa, cx, &made, payloads);
         // From now on, this side's traffic selectors use its assigned address.
         let attributes = given.iter().flat_map(|given| &given.attributes).filter(|given| is_of_a_host(given));
         sa.assigned_addresses = attributes.filter_map(ConfigurationAttribute::internal_address).collect();
     } else {
-        // The other CHILD_SAs of the connection follow once the IKE_SA is established.
+        // If the connection forces IKE_AUTH without a CHILD_SA, the first one is requested now. The others follow once
+        // the IKE_SA is established.
         let all = if sa.connection.childless == ChildlessPolicy::Force {
             sa.connection.children.len().min(1)
         } else {
             0
         };
-        (0..all).for_each(|number| sa.plan_task(super::super::sa::SaTask::CreateChild(number)));
+        (0..all).for_each(|number| sa.plan_task(super::super::sa::IkeSaTask::CreateChild(number)));
     }
     sa.go_on(cx);
 }

@@ -1,13 +1,13 @@
 //! Sends an IKE_SA's messages: encryption, fragmentation, retransmission.
 
-use super::{IkeSa, OutstandingRequest, PendingExchange, ResponseState};
+use super::{IkeSa, LastResponseState, OutstandingRequest, PendingExchange};
 use crate::code::ExchangeType;
 use crate::header::IkeHeader;
-use crate::machine::context::StepContext;
-use crate::machine::is_nat;
+use crate::machine::context::IkeEndpointContext;
+use crate::machine::is_nat_traversal_socket;
 use crate::message::IkeMessage;
-use crate::payload::{NotifyPayload, Payload, emit_chain, first_kind};
-use crate::protect::plain_form;
+use crate::payload::{NotifyPayload, Payload, emit_chain, first_payload_type};
+use crate::protect::unencrypted_message_octets;
 use crate::work;
 use alloc::vec::Vec;
 use usher_core::{DatagramPath, Duration, OctetWriter, Transmit};
@@ -26,7 +26,11 @@ impl IkeSa {
         let id = if response { self.expected.wrapping_sub(1) } else { self.next_request };
         let mut content = Vec::new();
         emit_chain(payloads, &mut OctetWriter::new(&mut content));
-        plain_form(&self.header(exchange, response, id), first_kind(payloads), &content)
+        unencrypted_message_octets(
+            &self.header(exchange, response, id),
+            first_payload_type(payloads),
+            &content,
+        )
     }
 
     fn header(&self, exchange: ExchangeType, response: bool, message_id: u32) -> IkeHeader {
@@ -43,7 +47,7 @@ impl IkeSa {
 
     pub(in crate::machine) fn transmit_datagrams(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         datagrams: &[Vec<u8>],
         path: DatagramPath,
     ) {
@@ -52,7 +56,8 @@ impl IkeSa {
         }
         for datagram in datagrams {
             let mut bytes = cx.outputs.take_buffer();
-            if is_nat(path.socket) {
+            // RFC 7296, 2: on port 4500 four zero octets come first.
+            if is_nat_traversal_socket(path.socket) {
                 bytes.extend_from_slice(&crate::NON_ESP_MARKER);
             }
             bytes.extend_from_slice(datagram);
@@ -61,16 +66,17 @@ impl IkeSa {
     }
 
     /// Most octets of a message that is sent whole.
-    fn fragment_limit(&self, cx: &StepContext<'_>) -> Option<usize> {
+    fn fragment_limit(&self, cx: &IkeEndpointContext<'_>) -> Option<usize> {
         let ip = if self.path.remote.is_ipv4() { 20 } else { 40 };
-        let marker = if is_nat(self.path.socket) { 4 } else { 0 };
+        let marker = if is_nat_traversal_socket(self.path.socket) { 4 } else { 0 };
+        // RFC 7383, 2.3: fragments only if both sides support them.
         self.fragmentation.then(|| cx.config.packet.saturating_sub(ip + 8 + marker))
     }
 
     /// Sends the first request, in the clear.
     pub(in crate::machine) fn request_plain(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         payloads: Vec<Payload>,
     ) -> Vec<u8> {
@@ -83,7 +89,7 @@ impl IkeSa {
     /// Sends a request under the IKE_SA's keys. No other may be outstanding.
     pub(in crate::machine) fn request_protected(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         payloads: &[Payload],
         what: PendingExchange,
@@ -98,16 +104,17 @@ impl IkeSa {
 
     fn send_request(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         what: PendingExchange,
         id: u32,
         datagrams: Vec<Vec<u8>>,
     ) {
+        // RFC 7296, 2.3: one request at a time, within the peer's window.
         debug_assert!(self.outstanding.is_none(), "the window has one request");
         self.transmit_datagrams(cx, &datagrams, self.path);
         cx.counters.requests += 1;
         cx.count_work(work::MESSAGE);
-        let due = cx.now + cx.config.retransmission.timeout_after(0);
+        let due = cx.now + cx.config.retransmission.retransmission_timeout_after(0);
         self.next_request = id.wrapping_add(1);
         self.outstanding =
             Some(OutstandingRequest { id, datagrams, retransmissions: 0, due, exchange: what });
@@ -116,7 +123,7 @@ impl IkeSa {
     /// Responds to the peer's last request, on its path.
     pub(in crate::machine) fn respond_protected(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         payloads: &[Payload],
     ) {
@@ -129,7 +136,7 @@ impl IkeSa {
     }
     pub(in crate::machine) fn respond_notify(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         notify: NotifyPayload,
     ) {
@@ -138,7 +145,7 @@ impl IkeSa {
     /// Responds to the first request, in the clear, and expects the next.
     pub(in crate::machine) fn respond_plain(
         &mut self,
-        cx: &mut StepContext<'_>,
+        cx: &mut IkeEndpointContext<'_>,
         exchange: ExchangeType,
         payloads: Vec<Payload>,
     ) -> Vec<u8> {
@@ -148,30 +155,35 @@ impl IkeSa {
         self.send_response(cx, alloc::vec![octets.clone()]);
         octets
     }
-    fn send_response(&mut self, cx: &mut StepContext<'_>, datagrams: Vec<Vec<u8>>) {
+    fn send_response(&mut self, cx: &mut IkeEndpointContext<'_>, datagrams: Vec<Vec<u8>>) {
+        // RFC 7296, 2.11: the response goes to the address and port of the request.
         self.transmit_datagrams(cx, &datagrams, self.reply);
         cx.counters.responses += 1;
         cx.count_work(work::MESSAGE);
-        self.answered = ResponseState::Response(datagrams);
+        self.answered = LastResponseState::Response(datagrams);
     }
     /// Sends the last response again for a retransmitted request (RFC 7296 §2.1).
-    pub(in crate::machine) fn repeat_response(&mut self, cx: &mut StepContext<'_>, path: DatagramPath) {
-        let ResponseState::Response(datagrams) = &mut self.answered else {
+    pub(in crate::machine) fn resend_last_response(
+        &mut self,
+        cx: &mut IkeEndpointContext<'_>,
+        path: DatagramPath,
+    ) {
+        let LastResponseState::Response(datagrams) = &mut self.answered else {
             cx.counters.duplicate_pending += 1;
             return;
         };
         if self.repeated_at.is_some_and(|at| cx.now < at + REPEAT) {
-            cx.counters.duplicates_passed += 1;
+            cx.counters.duplicates_ignored += 1;
             return;
         }
         self.repeated_at = Some(cx.now);
         let datagrams = core::mem::take(datagrams);
         cx.counters.duplicates += 1;
         self.transmit_datagrams(cx, &datagrams, path);
-        self.answered = ResponseState::Response(datagrams);
+        self.answered = LastResponseState::Response(datagrams);
     }
     /// Defers the response to the last request until a job has finished.
     pub(in crate::machine) fn postpone_response(&mut self) {
-        self.answered = ResponseState::Pending;
+        self.answered = LastResponseState::Pending;
     }
 }

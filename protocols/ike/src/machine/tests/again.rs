@@ -24,7 +24,7 @@ fn retransmitted_requests_get_at_most_ten_answers_a_second() {
         world.net.run_for(millis(after));
         world.forge_datagram(responder, from, to, &sent[2]);
         let now = world.counters(responder);
-        let since = (now.duplicates - before.duplicates, now.duplicates_passed - before.duplicates_passed);
+        let since = (now.duplicates - before.duplicates, now.duplicates_ignored - before.duplicates_ignored);
         assert_eq!(since, (answered, passed), "{after} ms later");
     }
     world.assert_children_match(1);
@@ -68,7 +68,7 @@ fn an_unknown_critical_payload_in_a_response_ends_the_ike_sa() {
     world.net.send_command(initiator, IkeCommand::Probe(ours)).unwrap();
     world.net.run_for(millis(1));
     let (now, before) = (world.net.now(), world.counters(initiator).syntax);
-    world.net[responder].step_sa(now, theirs.0, |sa, cx| {
+    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
         sa.expected += 1;
         let unknown = Payload::Unknown { kind: crate::code::PayloadType(99), critical: true, data: vec![] };
         sa.respond_protected(cx, crate::code::ExchangeType::INFORMATIONAL, &[unknown]);

@@ -3,14 +3,14 @@
 use super::*;
 use crate::IkeMessage;
 use crate::code::NotifyType;
-use usher_core::bench::SentTransmit;
+use usher_core::bench::TransmitRecord;
 
 /// An alteration of a message.
 type MessageAlteration = Box<dyn FnMut(&mut IkeMessage)>;
 
 /// Alters the unprotected messages on the path.
 fn alter_init_messages(world: &mut IkeTestNetwork, mut alter: impl FnMut(&mut IkeMessage) + 'static) {
-    world.net.intercept_transmits(move |_, sent: &mut SentTransmit| {
+    world.net.intercept_transmits(move |_, sent: &mut TransmitRecord| {
         if let Ok(mut message) = IkeMessage::parse(&sent.bytes)
             && message.header.exchange == crate::code::ExchangeType::IKE_SA_INIT
         {
@@ -22,10 +22,10 @@ fn alter_init_messages(world: &mut IkeTestNetwork, mut alter: impl FnMut(&mut Ik
     });
 }
 
-fn two_suites(initiator: bool) -> IkeConnection {
+fn two_suites(initiator: bool) -> IkeConnectionConfig {
     let words = ["aes256-sha512-x25519", "aes128-sha1-modp1024"];
-    let proposals = words.map(|words| Proposal::parse_ike(words).unwrap()).into();
-    IkeConnection { proposals, ..psk_connection(initiator) }
+    let proposals = words.map(|words| Proposal::parse_ike_proposal(words).unwrap()).into();
+    IkeConnectionConfig { proposals, ..psk_connection(initiator) }
 }
 
 /// RFC 7296 §2.15: AUTH covers the first message of each side, so an attacker on the path cannot weaken their
@@ -114,8 +114,8 @@ fn an_unauthenticated_refusal_does_not_end_an_attempt_at_once() {
 #[test]
 fn who_asks_for_a_weaker_method_unproved_does_not_get_it() {
     let words = "aes128-sha256-x25519-modp1024";
-    let side = |initiator| IkeConnection {
-        proposals: vec![Proposal::parse_ike(words).unwrap()],
+    let side = |initiator| IkeConnectionConfig {
+        proposals: vec![Proposal::parse_ike_proposal(words).unwrap()],
         ..psk_connection(initiator)
     };
     let mut world = IkeTestNetwork::new(side(true), side(false));
@@ -406,7 +406,7 @@ fn a_proof_that_somebody_has_copied_leads_nobody_to_him() {
 }
 
 /// A CHILD_SA for the peer's own address, whatever it is.
-fn host_traffic_connection(initiator: bool) -> IkeConnection {
+fn host_traffic_connection(initiator: bool) -> IkeConnectionConfig {
     let mut connection = psk_connection(initiator);
     for child in &mut connection.children {
         (child.local, child.remote) = (None, None);
@@ -420,7 +420,7 @@ fn host_traffic_connection(initiator: bool) -> IkeConnection {
 fn a_nat_address_is_probed_and_gets_no_traffic_selector() {
     const OTHER_ADDRESS: &str = "10.2.0.5";
     for (mobike, there) in [(false, true), (true, true), (false, false), (true, false)] {
-        let side = |initiator| IkeConnection { mobike, ..host_traffic_connection(initiator) };
+        let side = |initiator| IkeConnectionConfig { mobike, ..host_traffic_connection(initiator) };
         let mut world = IkeTestNetwork::new(side(true), side(false));
         let (initiator, responder) = (world.initiator, world.responder);
         // It does not know its own address, so there is a NAT.
@@ -475,7 +475,7 @@ fn an_initiator_ignores_requests_of_an_unproved_responder() {
         let now = world.net.now();
         let token = *world.net[responder].by_spi.values().next().unwrap();
         let identity = Payload::IdentificationInitiator(Identification::from_fqdn("ini.test"));
-        world.net[responder].step_sa(now, token, |sa, cx| {
+        world.net[responder].run_sa_step(now, token, |sa, cx| {
             sa.request_protected(cx, exchange, &[identity], super::super::sa::PendingExchange::Probe);
         });
         world.net.run_for(secs(1));

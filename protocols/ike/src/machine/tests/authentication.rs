@@ -1,13 +1,13 @@
 //! Authentication of both sides by shared keys and EAP. Certificates are in `certificates`, since they need a
 //! library.
 
-use super::super::authenticate::is_safe_eap_only;
+use super::super::authenticate::is_safe_for_eap_only;
 use super::*;
 use usher_core::CommandError;
 
-fn eap_connections(initiator: LocalAuth, ask_identity: bool) -> (IkeConnection, IkeConnection) {
-    let ours = IkeConnection { local_auth: initiator, ..psk_connection(true) };
-    let theirs = IkeConnection {
+fn eap_connections(initiator: LocalAuth, ask_identity: bool) -> (IkeConnectionConfig, IkeConnectionConfig) {
+    let ours = IkeConnectionConfig { local_auth: initiator, ..psk_connection(true) };
+    let theirs = IkeConnectionConfig {
         remote_auth: RemoteAuth::Eap { request_identity: ask_identity },
         ..psk_connection(false)
     };
@@ -116,7 +116,7 @@ fn eap_methods_with_and_without_keys_prove_who_the_initiator_is() {
         for ask in [false, true] {
             let (ours, theirs) = eap_connections(peer_auth(method, PASSWORD), ask);
             // The EAP identity differs from the IKE identity if the responder requests one.
-            let theirs = IkeConnection { remote: None, ..theirs };
+            let theirs = IkeConnectionConfig { remote: None, ..theirs };
             let mut world = IkeTestNetwork::with_config(default_config(), ours, theirs, method);
             world.connect();
             world.assert_children_match(1);
@@ -187,9 +187,11 @@ fn eap_alone_proves_both_where_its_method_is_safe_for_that() {
     // The initiator rejects them too, whatever its responder allows.
     let request = |kind| [1, 7, 0, 5, kind];
     assert!(
-        !is_safe_eap_only(&request(4)) && !is_safe_eap_only(&request(26)) && is_safe_eap_only(&request(13))
+        !is_safe_for_eap_only(&request(4))
+            && !is_safe_for_eap_only(&request(26))
+            && is_safe_for_eap_only(&request(13))
     );
-    assert!(is_safe_eap_only(&request(1)) && !is_safe_eap_only(&[]), "it may be asked who it is");
+    assert!(is_safe_for_eap_only(&request(1)) && !is_safe_for_eap_only(&[]), "it may be asked who it is");
     // An initiator that does not offer it finds no connection.
     let (mut ours, mut theirs) = eap_connections(peer_auth(TestEapMethod::Tls, PASSWORD), false);
     theirs.local_auth = LocalAuth::EapOnly;
@@ -261,7 +263,8 @@ fn a_connection_for_one_user_admits_no_other_eap_user() {
 #[test]
 fn a_connection_takes_those_alone_who_come_from_its_networks() {
     for (network_of, taken) in [("192.0.2.0", true), ("203.0.113.0", false)] {
-        let theirs = IkeConnection { from: Some(network_selectors(network_of, 24)), ..psk_connection(false) };
+        let theirs =
+            IkeConnectionConfig { from: Some(network_selectors(network_of, 24)), ..psk_connection(false) };
         let mut world = IkeTestNetwork::new(psk_connection(true), theirs);
         world.initiate();
         world.net.run_for(secs(1));
@@ -297,7 +300,7 @@ fn commands_that_fit_nothing_are_refused() {
     let (ours, _) = world.connect();
     let initiator = world.initiator;
     let mut refused = |command| world.net.send_command(initiator, command).unwrap_err();
-    assert_eq!(refused(IkeCommand::Probe(SaId(99))), CommandError::UnknownToken);
+    assert_eq!(refused(IkeCommand::Probe(IkeSaId(99))), CommandError::UnknownToken);
     let unanswered = EapAnswer::Unanswered;
     assert!(matches!(refused(IkeCommand::Eap { sa: ours, answer: unanswered }), CommandError::WrongState(_)));
     assert!(matches!(
@@ -322,8 +325,10 @@ fn commands_that_fit_nothing_are_refused() {
     ));
     assert!(matches!(refused(IkeCommand::RekeyChild { sa: ours, spi: 1 }), CommandError::Invalid(_)));
     assert!(matches!(refused(IkeCommand::DeleteChild { sa: ours, spi: 1 }), CommandError::Invalid(_)));
-    let eap =
-        IkeConnection { remote_auth: RemoteAuth::Eap { request_identity: false }, ..psk_connection(true) };
+    let eap = IkeConnectionConfig {
+        remote_auth: RemoteAuth::Eap { request_identity: false },
+        ..psk_connection(true)
+    };
     let (local, remote) = (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500));
     let begin = IkeCommand::Initiate { token: 0, connection: Arc::new(eap), local, remote };
     assert!(matches!(refused(begin), CommandError::Invalid(_)));

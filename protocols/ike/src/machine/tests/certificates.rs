@@ -9,7 +9,7 @@ use rcgen::{
 use time::OffsetDateTime;
 use usher_core::WallTime;
 use usher_crypto::signature::SigningKey;
-use usher_crypto::tls::{TrustRoots, WallClock};
+use usher_crypto::tls::{SharedWallClock, TrustRoots};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -56,8 +56,10 @@ impl TestAuthority {
     }
     /// Makes it a trust anchor of these credentials.
     fn trusted_by(&self, credentials: &mut IkeCredentials) {
-        let clock = WallClock::from_time(WallTime::from_unix_secs(NOW));
-        credentials.trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock).unwrap();
+        let clock = SharedWallClock::from_time(WallTime::from_unix_secs(NOW));
+        credentials
+            .set_connection_trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock)
+            .unwrap();
     }
     /// Returns the intermediate authority's revocation list, valid for this many seconds.
     fn revocation_list(&self, number: u64, revoked: &[&[u8]], seconds: i64) -> Vec<u8> {
@@ -95,7 +97,7 @@ fn certificate_network(
     for ((side, algorithm), name) in sides.iter_mut().zip(algorithms).zip([name, "gw.test"]) {
         let (chain, key) = authority.issue_certificate(name, algorithm);
         let mut own = IkeCredentials::new();
-        let kind = own.add_key("site", key);
+        let kind = own.set_connection_signing_key("site", key);
         trusts.trusted_by(&mut own);
         side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
         side.remote_auth = RemoteAuth::Certificate { authorities: vec![[7; 20]] };
@@ -192,11 +194,11 @@ fn nobody_waits_for_helpers_of_an_sa_that_has_ended() {
     world.initiate();
     world.net.run_for(secs(1));
     assert_eq!(asked.borrow()[0].1.host(), Some(INITIATOR.parse().unwrap()));
-    assert!(asked.borrow()[0].1.is_awaited());
+    assert!(asked.borrow()[0].1.is_result_needed());
     // An initiator that does not authenticate in time is removed, with its jobs.
     world.net.run_for(secs(300));
     assert_eq!(world.net[world.responder].half_open(), 0);
-    assert!(asked.borrow().iter().all(|(_, origin)| !origin.is_awaited()));
+    assert!(asked.borrow().iter().all(|(_, origin)| !origin.is_result_needed()));
     let late = IkeCommand::Unable { token: asked.borrow()[0].0 };
     assert!(world.net.send_command(world.responder, late).is_err());
 }
@@ -234,7 +236,7 @@ fn one_side_may_use_a_shared_key_and_the_other_a_certificate() {
     let authority = TestAuthority::new();
     let (chain, key) = authority.issue_certificate("gw.test", P256);
     let mut gateway = IkeCredentials::new();
-    let kind = gateway.add_key("site", key);
+    let kind = gateway.set_connection_signing_key("site", key);
     let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     theirs.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
     ours.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
@@ -253,7 +255,7 @@ fn eap_beside_a_gateways_certificate_is_a_login() {
     let authority = TestAuthority::new();
     let (chain, key) = authority.issue_certificate("gw.test", P256);
     let mut gateway = IkeCredentials::new();
-    let kind = gateway.add_key("site", key);
+    let kind = gateway.set_connection_signing_key("site", key);
     let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     theirs.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
     theirs.remote_auth = RemoteAuth::Eap { request_identity: false };
@@ -278,7 +280,10 @@ fn a_revoked_peer_is_refused_as_soon_as_the_list_arrives() {
     let leaf = chain[0].clone();
     let (gateway_chain, gateway_key) = authority.issue_certificate("gw.test", P256);
     let [mut own, mut gateway] = [IkeCredentials::new(), IkeCredentials::new()];
-    let kinds = [own.add_key("site", key), gateway.add_key("site", gateway_key)];
+    let kinds = [
+        own.set_connection_signing_key("site", key),
+        gateway.set_connection_signing_key("site", gateway_key),
+    ];
     let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
     for (side, chain, kind) in [(&mut ours, chain, kinds[0]), (&mut theirs, gateway_chain, kinds[1])] {
         side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
@@ -333,7 +338,7 @@ fn is_refused_for_usage(purposes: &[ExtendedKeyUsagePurpose]) -> bool {
         [(&mut ours, "ini.test", &mut own), (&mut theirs, "gw.test", &mut gateway)]
     {
         let (chain, key) = authority.issue_certificate(name, P256);
-        let kind = credentials.add_key("site", key);
+        let kind = credentials.set_connection_signing_key("site", key);
         side.local_auth = LocalAuth::Certificate { chain, kind, pss: false };
         side.remote_auth = RemoteAuth::Certificate { authorities: vec![] };
         authority.trusted_by(credentials);
@@ -389,7 +394,7 @@ fn whose_certificate_is_revoked_later_is_put_out() {
                 // The initiator restarts with its stored ticket.
                 let now = world.net.now();
                 world.net[initiator]
-                    .step_sa(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
+                    .run_sa_step(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
                 world.initiate();
             }
             _ => {}
@@ -435,7 +440,7 @@ fn a_certificate_revoked_during_resumption_does_not_hold() {
             unreachable!()
         };
         let now = world.net.now();
-        world.net[initiator].step_sa(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
+        world.net[initiator].run_sa_step(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
         world.net.set_silent(responder, true);
         world.initiate();
         world.net.run_for(millis(5));
@@ -515,12 +520,12 @@ fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
             let (algorithm, seen) = (P256, seen.clone());
             let (chain, key) = authority.issue_certificate(name, algorithm);
             let mut own = IkeCredentials::new();
-            let kind = own.add_key("site", key);
+            let kind = own.set_connection_signing_key("site", key);
             authority.trusted_by(&mut own);
             let auth = LocalAuth::Certificate { chain, kind, pss: false };
             if name == "ini.test" {
                 world.connection =
-                    Arc::new(IkeConnection { local_auth: auth, ..(*world.connection).clone() });
+                    Arc::new(IkeConnectionConfig { local_auth: auth, ..(*world.connection).clone() });
             } else {
                 let mut served = (*world.net[responder].connections[0]).clone();
                 served.local_auth = auth;

@@ -73,19 +73,19 @@ fn networks_that_fill_the_table_block_no_other_network() {
         world.initiate();
         world.net.run_for(millis(30));
         let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
-        assert_eq!(endpoint.counters.gave_way, 1);
+        assert_eq!(endpoint.counters.half_open_evicted, 1);
         // An eviction is not charged to the evicted network: one more refusal is missing from a hundred.
         let of = |n: u32| IpAddr::from((0x0a00_0001 + (n << 8)).to_be_bytes());
         for n in 0..8 {
             (0..99).for_each(|_| endpoint.pressure.record_refusal(now, of(n)));
-            assert!(!endpoint.pressure.is_pressed(now, of(n)), "{networks} networks");
+            assert!(!endpoint.pressure.network_requires_cookies(now, of(n)), "{networks} networks");
         }
         world.net.run_for(millis(70));
         assert_eq!(established_count(&world), 1, "{networks} networks");
         // A cookie, IKE_SA_INIT and IKE_AUTH, each with one request and one response.
         assert_eq!(world.net.sent_transmits().len() - before, 6);
         let counters = world.counters(responder);
-        assert_eq!((counters.gave_way, world.net[responder].half_open()), (1, 399));
+        assert_eq!((counters.half_open_evicted, world.net[responder].half_open()), (1, 399));
         assert_eq!(world.end_reasons(responder), [EndReason::HalfOpen]);
         // No state of them is left.
         world.net.run_for(secs(40));
@@ -127,7 +127,7 @@ fn a_crowd_that_goes_on_keeps_nobody_elsewhere_out() {
         // Of 12,000 arrivals, only as many get a key exchange as the table has room for in this time. Each place
         // changes hands once in it.
         assert!(counters.begun <= 2 * 400 * 5, "{} key exchanges", counters.begun);
-        assert!(counters.gave_way >= honest as u64 / 2, "{} gave way", counters.gave_way);
+        assert!(counters.half_open_evicted >= honest as u64 / 2, "{} gave way", counters.half_open_evicted);
     }
 }
 
@@ -146,10 +146,10 @@ fn who_has_just_begun_is_not_put_out() {
     crowd.start_initiators(&mut world, 100);
     world.net.run_for(millis(1900));
     crowd.start_initiators(&mut world, 50);
-    assert_eq!((world.counters(responder).full, world.counters(responder).gave_way), (50, 0));
+    assert_eq!((world.counters(responder).full, world.counters(responder).half_open_evicted), (50, 0));
     world.net.run_for(millis(200));
     crowd.start_initiators(&mut world, 150);
-    assert_eq!((world.counters(responder).full, world.counters(responder).gave_way), (100, 100));
+    assert_eq!((world.counters(responder).full, world.counters(responder).half_open_evicted), (100, 100));
 }
 
 /// Half-open IKE_SAs never evict established ones. They are evicted if there is no other place.
@@ -177,11 +177,15 @@ fn a_full_gateway_evicts_a_stalled_login_for_a_new_one() {
 #[test]
 fn a_login_that_waits_for_an_aaa_server_is_not_put_out() {
     let config = IkeEndpointConfig { half_open: 100, cookies_from: 10, ..default_config() };
-    let ours =
-        IkeConnection { local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD), ..psk_connection(true) };
-    let theirs =
-        IkeConnection { remote_auth: RemoteAuth::Eap { request_identity: false }, ..psk_connection(false) };
-    let theirs = IkeConnection { remote: None, ..theirs };
+    let ours = IkeConnectionConfig {
+        local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD),
+        ..psk_connection(true)
+    };
+    let theirs = IkeConnectionConfig {
+        remote_auth: RemoteAuth::Eap { request_identity: false },
+        ..psk_connection(false)
+    };
+    let theirs = IkeConnectionConfig { remote: None, ..theirs };
     let mut world = IkeTestNetwork::with_config(config, ours, theirs, TestEapMethod::MsChapV2);
     let (responder, eap) = (world.responder, RefCell::new(EapHost::default()));
     world.net.on_event(responder, move |event| match event {
@@ -197,7 +201,11 @@ fn a_login_that_waits_for_an_aaa_server_is_not_put_out() {
         crowd.start_initiators(&mut world, 10);
         world.net.run_for(millis(500));
     }
-    assert!(world.counters(responder).gave_way > 300, "{}", world.counters(responder).gave_way);
+    assert!(
+        world.counters(responder).half_open_evicted > 300,
+        "{}",
+        world.counters(responder).half_open_evicted
+    );
     assert_eq!(established_count(&world), 1);
     assert!(!world.end_reasons(world.initiator).contains(&EndReason::Refused));
 }

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 #[test]
 fn each_message_may_be_lost_once() {
     for lost in 0..8usize {
-        let ours = IkeConnection {
+        let ours = IkeConnectionConfig {
             local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD),
             ..psk_connection(true)
         };
-        let theirs = IkeConnection {
+        let theirs = IkeConnectionConfig {
             remote_auth: RemoteAuth::Eap { request_identity: false },
             ..psk_connection(false)
         };
@@ -42,7 +42,7 @@ fn an_initiator_gives_up_after_its_retransmissions() {
     assert!(sent.iter().all(|one| one.bytes == sent[0].bytes), "the same octets each time");
     let waits = RetransmissionConfig::default();
     assert_eq!(
-        (0..3).map(|n| waits.timeout_after(n)).collect::<Vec<_>>(),
+        (0..3).map(|n| waits.retransmission_timeout_after(n)).collect::<Vec<_>>(),
         [millis(4000), millis(7200), millis(12_960)]
     );
 }
@@ -179,7 +179,8 @@ fn first_with(payloads: Vec<Payload>) -> Vec<u8> {
 /// IPv6 Ready: EN.R.1.1.4.4.
 #[test]
 fn a_bad_first_request_is_answered_with_its_error() {
-    let sa = || Payload::SecurityAssociation(vec![Proposal::parse_ike("aes128-sha256-x25519").unwrap()]);
+    let sa =
+        || Payload::SecurityAssociation(vec![Proposal::parse_ike_proposal("aes128-sha256-x25519").unwrap()]);
     let ke = |data: Vec<u8>| Payload::KeyExchange { method: KeyExchangeMethod::CURVE25519, data };
     let nonce = || Payload::Nonce(vec![1; 32]);
     let unknown = Payload::Unknown { kind: PayloadType(200), critical: true, data: vec![] };
@@ -210,7 +211,7 @@ fn a_bad_first_request_is_answered_with_its_error() {
 fn notifications_of_unknown_types_in_requests_are_passed_over() {
     let unknown = || [16_383, 40_959].map(|kind| Payload::Notify(NotifyPayload::new(NotifyType(kind))));
     let first = vec![
-        Payload::SecurityAssociation(vec![Proposal::parse_ike("aes128-sha256-x25519").unwrap()]),
+        Payload::SecurityAssociation(vec![Proposal::parse_ike_proposal("aes128-sha256-x25519").unwrap()]),
         Payload::KeyExchange { method: KeyExchangeMethod::CURVE25519, data: vec![9; 32] },
         Payload::Nonce(vec![1; 32]),
     ];
@@ -225,7 +226,7 @@ fn notifications_of_unknown_types_in_requests_are_passed_over() {
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].step_sa(now, ours.0, |sa, cx| {
+    world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
         sa.request_protected(
             cx,
             ExchangeType::INFORMATIONAL,
@@ -253,7 +254,7 @@ fn a_delete_payload_may_name_several_children() {
     let spis: Vec<u32> = world.installed_children(initiator).into_keys().take(2).collect();
     let now = world.net.now();
     let delete = Payload::Delete(DeletePayload::Child { protocol: ProtocolId::ESP, spis });
-    world.net[initiator].step_sa(now, ours.0, |sa, cx| {
+    world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
         sa.request_protected(
             cx,
             ExchangeType::INFORMATIONAL,
@@ -290,7 +291,7 @@ fn an_authenticated_protocol_violation_ends_the_ike_sa() {
         let (initiator, responder) = (world.initiator, world.responder);
         let now = world.net.now();
         let what = payloads.clone();
-        world.net[initiator].step_sa(now, ours.0, |sa, cx| {
+        world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
             sa.request_protected(cx, exchange, &what, super::super::sa::PendingExchange::Probe);
         });
         world.net.run_for(secs(1));
@@ -311,7 +312,7 @@ fn a_response_that_breaks_the_protocol_ends_the_ike_sa() {
     world.net.run_for(millis(1));
     let now = world.net.now();
     // The responder expects message 2, and responds with another exchange type.
-    world.net[responder].step_sa(now, theirs.0, |sa, cx| {
+    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
         sa.expected += 1;
         sa.respond_protected(cx, ExchangeType::CREATE_CHILD_SA, &[]);
     });

@@ -4,14 +4,14 @@ use super::*;
 use crate::code::*;
 use crate::{IkeMessage, NON_ESP_MARKER};
 use usher_core::Transmit;
-use usher_core::bench::SentTransmit;
+use usher_core::bench::TransmitRecord;
 
 /// Parses the message of a sent datagram, in the clear.
-fn parse_sent(sent: &SentTransmit) -> Option<IkeMessage> {
+fn parse_sent(sent: &TransmitRecord) -> Option<IkeMessage> {
     IkeMessage::parse(sent.bytes.strip_prefix(&NON_ESP_MARKER[..]).unwrap_or(&sent.bytes)).ok()
 }
 
-fn sent_ports(sent: &SentTransmit) -> (u16, u16) {
+fn sent_ports(sent: &TransmitRecord) -> (u16, u16) {
     match sent.transmit {
         Transmit::Datagram { path } => (path.local.port(), path.remote.port()),
         _ => (0, 0),
@@ -57,7 +57,7 @@ fn an_ike_sa_is_made_with_four_messages_on_port_500() {
 #[test]
 fn a_responder_that_wants_another_method_says_which() {
     let mut responder = psk_connection(false);
-    responder.proposals = vec![Proposal::parse_ike("aes128-sha256-modp1024").unwrap()];
+    responder.proposals = vec![Proposal::parse_ike_proposal("aes128-sha256-modp1024").unwrap()];
     let mut world = IkeTestNetwork::new(psk_connection(true), responder);
     world.connect();
     world.assert_children_match(1);
@@ -72,7 +72,7 @@ fn a_responder_that_wants_another_method_says_which() {
 #[test]
 fn a_correctly_guessed_key_exchange_wins_over_a_preferred_one() {
     let mut responder = psk_connection(false);
-    responder.proposals = vec![Proposal::parse_ike("aes128-sha256-modp1024-x25519").unwrap()];
+    responder.proposals = vec![Proposal::parse_ike_proposal("aes128-sha256-modp1024-x25519").unwrap()];
     let mut world = IkeTestNetwork::new(psk_connection(true), responder);
     world.connect();
     assert_eq!(world.net.sent_transmits().len(), 4);
@@ -82,7 +82,7 @@ fn a_correctly_guessed_key_exchange_wins_over_a_preferred_one() {
 #[test]
 fn without_a_common_proposal_there_is_no_ike_sa() {
     let mut responder = psk_connection(false);
-    responder.proposals = vec![Proposal::parse_ike("aes256-sha384-x25519").unwrap()];
+    responder.proposals = vec![Proposal::parse_ike_proposal("aes256-sha384-x25519").unwrap()];
     let mut world = IkeTestNetwork::new(psk_connection(true), responder);
     world.initiate();
     world.net.run_for(secs(4));
@@ -117,7 +117,7 @@ fn under_pressure_a_cookie_is_asked_for_and_nothing_kept_before() {
 #[test]
 fn a_cookie_and_another_method_may_both_be_asked_for() {
     let mut responder = psk_connection(false);
-    responder.proposals = vec![Proposal::parse_ike("aes128-sha256-modp1024").unwrap()];
+    responder.proposals = vec![Proposal::parse_ike_proposal("aes128-sha256-modp1024").unwrap()];
     let config = IkeEndpointConfig { cookies_from: 0, ..default_config() };
     let mut world =
         IkeTestNetwork::with_config(config, psk_connection(true), responder, TestEapMethod::MsChapV2);
@@ -208,7 +208,7 @@ fn a_proposal_that_was_not_offered_is_not_accepted() {
     // IKE_SA_INIT is over, and IKE_AUTH is on its way. Pretends that another proposal was offered.
     world.net.run_for(millis(25));
     let mut other = psk_connection(true);
-    other.children[0].proposals = vec![Proposal::parse_esp("aes128-sha256").unwrap()];
+    other.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128-sha256").unwrap()];
     let endpoint = &mut world.net[world.initiator];
     let token = *endpoint.by_spi.values().next().unwrap();
     endpoint.sas.get_mut(token).unwrap().connection = Arc::new(other);

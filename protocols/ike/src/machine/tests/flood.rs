@@ -81,7 +81,7 @@ fn there_are_as_many_half_open_ike_sas_as_may_be() {
 /// First requests from one address, each with its cookie.
 #[test]
 fn under_pressure_a_network_has_a_limit_of_half_open_sas() {
-    let config = IkeEndpointConfig { cookies_from: 3, half_open_per_network: 5, ..default_config() };
+    let config = IkeEndpointConfig { cookies_from: 3, half_open_per_host: 5, ..default_config() };
     let mut world = IkeTestNetwork::with_config(
         config,
         psk_connection(true),
@@ -347,7 +347,7 @@ fn a_flood_of_failing_requests_needs_cookies_too() {
         again.payloads.insert(0, Payload::Notify(cookie));
         answered += usize::from(send(&mut world, &again, "203.0.113.66").is_some());
     }
-    assert_eq!((answered, world.counters(responder).passed_over), (900, 300));
+    assert_eq!((answered, world.counters(responder).flood_dropped), (900, 300));
     // Other networks do not notice.
     let mut other = honest.clone();
     other.header.initiator_spi = crate::Spi([77; 8]);
@@ -380,7 +380,7 @@ fn a_flooding_network_gets_limited_cookies_and_then_no_answer() {
         world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &message_octets(&forged));
     }
     let counters = world.counters(responder);
-    assert_eq!((counters.cookies, counters.passed_over, world.sa_counts().1), (5000, 1000, 0));
+    assert_eq!((counters.cookies, counters.flood_dropped, world.sa_counts().1), (5000, 1000, 0));
     let asked = IkeMessage::parse(&world.net.sent_transmits()[before].bytes).unwrap();
     let cookie = asked.find_notify(crate::code::NotifyType::COOKIE).unwrap().clone();
     spi(&mut forged, 1);
@@ -388,7 +388,7 @@ fn a_flooding_network_gets_limited_cookies_and_then_no_answer() {
     forged.payloads.insert(0, Payload::Notify(wrong));
     world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &message_octets(&forged));
     let counters = world.counters(responder);
-    assert_eq!((counters.cookies, counters.cookies_wrong, counters.passed_over), (5000, 1, 1001));
+    assert_eq!((counters.cookies, counters.cookies_wrong, counters.flood_dropped), (5000, 1, 1001));
     forged.payloads[0] = Payload::Notify(cookie);
     world.forge_datagram(responder, from, socket_address(RESPONDER, 500), &message_octets(&forged));
     assert_eq!(world.sa_counts().1, 1);
@@ -448,7 +448,7 @@ fn a_flood_from_an_ipv6_48_takes_an_eighth_and_blocks_no_peer() {
 /// A key exchange with a failed proof costs more than a request that is refused at once, and counts as much.
 #[test]
 fn failed_proofs_lead_to_cookies_and_then_to_silence() {
-    let wrong = IkeConnection {
+    let wrong = IkeConnectionConfig {
         local_auth: LocalAuth::Psk(SecretValue::from(&b"a guess"[..])),
         ..psk_connection(true)
     };
@@ -459,7 +459,7 @@ fn failed_proofs_lead_to_cookies_and_then_to_silence() {
         world.net.run_for(millis(5));
     }
     let counters = world.counters(responder);
-    assert!(counters.cookies > 0 && counters.passed_over > 0, "{counters:?}");
+    assert!(counters.cookies > 0 && counters.flood_dropped > 0, "{counters:?}");
     assert!(counters.authentication_failed < 2700, "{counters:?}");
     let whom = world.events(responder).into_iter().find_map(|event| match event {
         IkeEvent::Unproved { path, identity, .. } => Some((path.remote.ip(), identity)),
@@ -489,7 +489,7 @@ fn a_violation_after_the_key_exchange_counts_as_a_failure() {
         world.net.run_for(millis(10));
         let now = world.net.now();
         let token = *world.net[initiator].by_spi.values().next().unwrap();
-        world.net[initiator].step_sa(now, token, |sa, cx| {
+        world.net[initiator].run_sa_step(now, token, |sa, cx| {
             (sa.outstanding, sa.next_request) = (None, 1);
             sa.request_protected(cx, exchange, &payloads, super::super::sa::PendingExchange::Probe);
         });
@@ -506,6 +506,9 @@ fn a_violation_after_the_key_exchange_counts_as_a_failure() {
         assert_eq!(endpoint.half_open(), 0, "{exchange}");
         // The hundredth.
         (0..99).for_each(|_| endpoint.pressure.record_refusal(now, ip_address(INITIATOR)));
-        assert!(endpoint.pressure.is_pressed(now, ip_address(INITIATOR)), "{exchange} {payloads:?}");
+        assert!(
+            endpoint.pressure.network_requires_cookies(now, ip_address(INITIATOR)),
+            "{exchange} {payloads:?}"
+        );
     }
 }

@@ -7,10 +7,10 @@ use crate::code::{ExchangeType, NotifyType};
 const HYBRID: &str = "aes128-sha256-x25519-ke1_mlkem768";
 const HYBRID_ESP: &str = "aes128gcm16-x25519-ke1_mlkem768";
 
-fn hybrid_connection(initiator: bool) -> IkeConnection {
+fn hybrid_connection(initiator: bool) -> IkeConnectionConfig {
     let mut connection = psk_connection(initiator);
-    connection.proposals = vec![Proposal::parse_ike(HYBRID).unwrap()];
-    connection.children[0].proposals = vec![Proposal::parse_esp(HYBRID_ESP).unwrap()];
+    connection.proposals = vec![Proposal::parse_ike_proposal(HYBRID).unwrap()];
+    connection.children[0].proposals = vec![Proposal::parse_esp_proposal(HYBRID_ESP).unwrap()];
     connection
 }
 
@@ -24,11 +24,14 @@ fn sent_headers(world: &IkeTestNetwork, from: usize) -> Vec<String> {
     world.net.sent_transmits()[from..].iter().map(|sent| header(&sent.bytes)).collect()
 }
 
-fn child_spi(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> u32 {
+fn child_spi(world: &IkeTestNetwork, host: NetworkHostHandle<IkeEndpoint>) -> u32 {
     *world.installed_children(host).keys().next().unwrap()
 }
 
-fn host_sas(world: &IkeTestNetwork, (ours, theirs): (SaId, SaId)) -> [(HostHandle<IkeEndpoint>, SaId); 2] {
+fn host_sas(
+    world: &IkeTestNetwork,
+    (ours, theirs): (IkeSaId, IkeSaId),
+) -> [(NetworkHostHandle<IkeEndpoint>, IkeSaId); 2] {
     [(world.initiator, ours), (world.responder, theirs)]
 }
 
@@ -36,7 +39,7 @@ fn host_sas(world: &IkeTestNetwork, (ours, theirs): (SaId, SaId)) -> [(HostHandl
 #[test]
 fn a_rekeying_begun_before_a_move_waits_for_the_new_address() {
     let [ours, theirs] =
-        [true, false].map(|initiator| IkeConnection { mobike: true, ..hybrid_connection(initiator) });
+        [true, false].map(|initiator| IkeConnectionConfig { mobike: true, ..hybrid_connection(initiator) });
     let mut world = IkeTestNetwork::new(ours, theirs);
     let (ours, theirs) = world.connect();
     let responder = world.responder;
@@ -45,12 +48,12 @@ fn a_rekeying_begun_before_a_move_waits_for_the_new_address() {
         world.net[responder].sas.get_mut(theirs.0).is_some_and(|sa| sa.expected_keys.is_some())
     };
     while !waits(&mut world) {
-        world.net.run_next().expect("the rekeying is begun");
+        world.net.run_next_arrival_or_timer().expect("the rekeying is begun");
     }
-    world.net[responder].sas.get_mut(theirs.0).unwrap().plan_task(sa::SaTask::Check);
+    world.net[responder].sas.get_mut(theirs.0).unwrap().plan_task(sa::IkeSaTask::Check);
     let before = world.counters(responder).temporary_failures;
     while waits(&mut world) {
-        world.net.run_next().expect("the keys come");
+        world.net.run_next_arrival_or_timer().expect("the keys come");
     }
     assert_eq!(world.counters(responder).temporary_failures, before + 1);
     // It is created afterwards.
@@ -165,7 +168,7 @@ fn what_does_not_go_on_is_forgotten_after_twenty_seconds() {
     let (initiator, responder) = (world.initiator, world.responder);
     let now = world.net.now();
     let expects = |world: &mut IkeTestNetwork| {
-        world.net[responder].step_sa(now, 0, |sa, _| sa.expected_keys.is_some()).unwrap()
+        world.net[responder].run_sa_step(now, 0, |sa, _| sa.expected_keys.is_some()).unwrap()
     };
     assert!(expects(&mut world));
     world.net.set_severed(initiator, responder, true);
@@ -189,7 +192,7 @@ fn an_unknown_followup_exchange_is_answered_and_ends_no_sa() {
     let mut world = hybrid_network();
     let (ours, _) = world.connect();
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].step_sa(now, ours.0, |sa, cx| {
+    world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
         let link = NotifyPayload::with_data(NotifyType::ADDITIONAL_KEY_EXCHANGE, [9; 16]);
         let payloads = [Payload::Notify(link)];
         sa.request_protected(
@@ -211,9 +214,9 @@ fn a_side_that_makes_none_then_is_replaced_without() {
     let mut world = hybrid_network();
     let (ours, _) = world.connect();
     let (responder, now) = (world.responder, world.net.now());
-    world.net[responder].step_sa(now, 0, |sa, _| {
-        let proposals = vec![Proposal::parse_ike("aes128-sha256-x25519").unwrap()];
-        sa.connection = Arc::new(IkeConnection { proposals, ..(*sa.connection).clone() });
+    world.net[responder].run_sa_step(now, 0, |sa, _| {
+        let proposals = vec![Proposal::parse_ike_proposal("aes128-sha256-x25519").unwrap()];
+        sa.connection = Arc::new(IkeConnectionConfig { proposals, ..(*sa.connection).clone() });
     });
     world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
     world.net.run_for(secs(2));
@@ -232,7 +235,7 @@ fn a_child_that_is_granted_and_not_taken_is_deleted() {
         .unwrap();
     let (initiator, now) = (world.initiator, world.net.now());
     // When the response comes, it wants less than it had requested.
-    world.net[initiator].step_sa(now, ours.0, |sa, _| {
+    world.net[initiator].run_sa_step(now, ours.0, |sa, _| {
         let mut connection = (*sa.connection).clone();
         connection.children[0].remote = Some(network_selectors("10.2.7.0", 24));
         sa.connection = Arc::new(connection);

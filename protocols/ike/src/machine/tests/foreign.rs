@@ -4,26 +4,32 @@
 use super::super::sa::PendingExchange;
 use super::*;
 use crate::code::*;
-use crate::message::PayloadList;
+use crate::message::PayloadListDisplay;
 use crate::payload::parse_chain;
 use crate::protect::{MessageProtection, SealedMessage};
 use crate::{IkeHeader, IkeMessage, Spi};
 
 /// Returns the responder's response to a request under the initiator's keys. The initiator does not get it.
-fn answer_to(world: &mut IkeTestNetwork, sa: SaId, exchange: ExchangeType, payloads: &[Payload]) -> String {
+fn answer_to(
+    world: &mut IkeTestNetwork,
+    sa: IkeSaId,
+    exchange: ExchangeType,
+    payloads: &[Payload],
+) -> String {
     let (initiator, now, before) = (world.initiator, world.net.now(), world.net.sent_transmits().len());
-    let of_responder = |sa: &mut super::super::sa::IkeSa, cx: &mut super::super::sa::StepContext<'_>| {
+    let of_responder = |sa: &mut super::super::sa::IkeSa,
+                        cx: &mut super::super::sa::IkeEndpointContext<'_>| {
         sa.request_protected(cx, exchange, payloads, PendingExchange::Probe);
         let session = sa.session.as_ref()?;
         MessageProtection::new(&session.algorithms.packets, &session.keys.sk_er, &session.keys.sk_ar)
     };
-    let keys = world.net[initiator].step_sa(now, sa.0, of_responder).flatten().unwrap();
+    let keys = world.net[initiator].run_sa_step(now, sa.0, of_responder).flatten().unwrap();
     world.net.run_for(millis(15));
     let sent = world.net.sent_transmits()[before..].iter().find(|sent| sent.from == 1);
     let sent = sent.map(|sent| sent.bytes.clone()).expect("each request has an answer");
     let sealed = SealedMessage::from_octets(&sent).unwrap().unwrap();
     let content = keys.open(&sealed).unwrap();
-    PayloadList(&parse_chain(sealed.first, &content).unwrap()).to_string()
+    PayloadListDisplay(&parse_chain(sealed.first, &content).unwrap()).to_string()
 }
 
 fn selector_payload(initiator: bool, network: Vec<TrafficSelector>) -> Payload {
@@ -34,10 +40,11 @@ fn selector_payload(initiator: bool, network: Vec<TrafficSelector>) -> Payload {
     }
 }
 
-/// What a CHILD_SA is replaced by, in the order of RFC 7296 §1.3.3: N(REKEY_SA) SA Ni TSi TSr.
+/// The payloads that rekey a CHILD_SA, in the order of RFC 7296 §1.3.3: N(REKEY_SA) SA Ni TSi TSr.
 fn rekey_payloads(world: &IkeTestNetwork, words: &str) -> Vec<Payload> {
     let old = *world.installed_children(world.initiator).keys().next().unwrap();
-    let proposal = Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::parse_esp(words).unwrap() };
+    let proposal =
+        Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::parse_esp_proposal(words).unwrap() };
     vec![
         Payload::Notify(NotifyPayload::for_child_sa(NotifyType::REKEY_SA, ProtocolId::ESP, old)),
         Payload::SecurityAssociation(vec![proposal]),
@@ -137,7 +144,8 @@ fn a_child_is_replaced_in_any_order_and_whatever_is_beside() {
 }
 
 fn configuration_payload() -> Payload {
-    let attributes = vec![ConfigurationAttribute::request_for(ConfigurationType::INTERNAL_IP4_ADDRESS)];
+    let attributes =
+        vec![ConfigurationAttribute::requested_attribute(ConfigurationType::INTERNAL_IP4_ADDRESS)];
     Payload::Configuration(ConfigurationPayload { kind: CfgType::CFG_REQUEST, attributes })
 }
 
@@ -246,7 +254,7 @@ fn several_delete_payloads_are_each_done() {
         let (ours, _) = world.connect();
         let payloads = deletes(own(&world));
         let said = answer_to(&mut world, ours, ExchangeType::INFORMATIONAL, &payloads);
-        assert_eq!(said, "[ ]", "{}", PayloadList(&payloads));
+        assert_eq!(said, "[ ]", "{}", PayloadListDisplay(&payloads));
         assert_eq!(world.end_reasons(world.responder), [EndReason::DeletedByPeer]);
         assert!(world.installed_children(world.responder).is_empty());
     }
@@ -283,7 +291,7 @@ fn several_delete_payloads_are_each_done() {
 }
 
 fn sa_payload(words: &str) -> Payload {
-    Payload::SecurityAssociation(vec![Proposal::parse_ike(words).unwrap()])
+    Payload::SecurityAssociation(vec![Proposal::parse_ike_proposal(words).unwrap()])
 }
 
 /// Returns the responder's response to a first request, and its number of half-open IKE_SAs.
@@ -309,7 +317,7 @@ fn first_answer(payloads: Vec<Payload>) -> (Option<IkeMessage>, usize) {
 /// RFC 7296 §3.3.6: a proposal with unknown parts is rejected, and the next one is chosen.
 #[test]
 fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
-    let good = || Proposal::parse_ike("aes128-sha256-x25519").unwrap();
+    let good = || Proposal::parse_ike_proposal("aes128-sha256-x25519").unwrap();
     let with = |change: fn(&mut Proposal)| {
         let mut proposal = good();
         change(&mut proposal);
@@ -325,7 +333,7 @@ fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
     };
     let no_key_length = || with(|one| one.transforms[0].attributes.clear());
     let of_esp = || with(|one| (one.protocol, one.spi) = (ProtocolId::ESP, vec![1, 2, 3, 4]));
-    let weak = || Proposal::parse_ike("3des-sha1-modp1024").unwrap();
+    let weak = || Proposal::parse_ike_proposal("3des-sha1-modp1024").unwrap();
     for (what, proposals, numbers, chosen) in [
         ("a type of nobody's", vec![unknown_type()], vec![1], None),
         ("a type of nobody's, then a good one", vec![unknown_type(), good()], vec![1, 2], Some(2)),
@@ -396,7 +404,8 @@ fn odd_payloads_beside_those_that_count_are_passed_over() {
 fn requests_before_the_proof_do_nothing() {
     use ExchangeType as E;
     let child = || {
-        let proposal = Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::parse_esp(PLAIN).unwrap() };
+        let proposal =
+            Proposal { number: 1, spi: vec![0, 0, 9, 9], ..Proposal::parse_esp_proposal(PLAIN).unwrap() };
         let traffic = [
             selector_payload(true, network_selectors("10.1.0.0", 16)),
             selector_payload(false, network_selectors("10.2.0.0", 16)),
@@ -419,7 +428,7 @@ fn requests_before_the_proof_do_nothing() {
         world.initiate();
         world.net.run_for(millis(25));
         let (now, token) = (world.net.now(), *world.net[initiator].by_spi.values().next().unwrap());
-        let sealed = world.net[initiator].step_sa(now, token, |sa, cx| {
+        let sealed = world.net[initiator].run_sa_step(now, token, |sa, cx| {
             let header = IkeHeader {
                 initiator_spi: sa.spis.0,
                 responder_spi: sa.spis.1,
@@ -438,7 +447,7 @@ fn requests_before_the_proof_do_nothing() {
             &sealed.unwrap()[0],
         );
         world.net.run_for(secs(20));
-        let what = format!("{exchange} {}", PayloadList(&payloads));
+        let what = format!("{exchange} {}", PayloadListDisplay(&payloads));
         if exchange == E::IKE_SESSION_RESUME {
             // The form of a first request, which belongs to no IKE_SA. The login continues.
             world.assert_children_match(1);
@@ -484,7 +493,7 @@ fn requests_before_the_proof_do_nothing() {
 fn respond_from_half_open(world: &mut IkeTestNetwork, payloads: &[Payload]) {
     let (responder, now) = (world.responder, world.net.now());
     let token = *world.net[responder].by_spi.values().next().unwrap();
-    world.net[responder].step_sa(now, token, |sa, cx| {
+    world.net[responder].run_sa_step(now, token, |sa, cx| {
         sa.expected += 1;
         sa.respond_protected(cx, ExchangeType::IKE_AUTH, payloads);
     });
@@ -509,7 +518,7 @@ fn eap_that_is_over_too_soon_or_proves_nothing_convinces_nobody() {
         ("EAP-MD5 and a success", vec![vec![gateway(), asks()], vec![md5()], vec![success(9)]]),
         ("nothing of EAP", vec![vec![gateway()]]),
     ] {
-        let ours = IkeConnection {
+        let ours = IkeConnectionConfig {
             local_auth: peer_auth(TestEapMethod::Tls, PASSWORD),
             remote_auth: RemoteAuth::EapOnly,
             ..psk_connection(true)
@@ -537,8 +546,8 @@ fn eap_that_is_over_too_soon_or_proves_nothing_convinces_nobody() {
 /// changing methods, by its own words.
 #[test]
 fn first_requests_that_are_asked_for_without_end_are_not_made() {
-    let both = |initiator| IkeConnection {
-        proposals: vec![Proposal::parse_ike("aes128-sha256-x25519-modp1024").unwrap()],
+    let both = |initiator| IkeConnectionConfig {
+        proposals: vec![Proposal::parse_ike_proposal("aes128-sha256-x25519-modp1024").unwrap()],
         ..psk_connection(initiator)
     };
     let with = |kind, data: Vec<u8>| Payload::Notify(NotifyPayload::with_data(kind, data));

@@ -34,7 +34,7 @@ impl FragmentAttacker {
     fn proof_fragments(&mut self, world: &mut IkeTestNetwork) -> Vec<Vec<u8>> {
         self.proof_of(world, psk_connection(true))
     }
-    fn proof_of(&mut self, world: &mut IkeTestNetwork, connection: IkeConnection) -> Vec<Vec<u8>> {
+    fn proof_of(&mut self, world: &mut IkeTestNetwork, connection: IkeConnectionConfig) -> Vec<Vec<u8>> {
         let (now, responder) = (world.net.now(), world.responder);
         let connection = Arc::new(connection);
         let begin = IkeCommand::Initiate {
@@ -74,7 +74,7 @@ impl FragmentAttacker {
 
 /// Octets of fragments in the responder's half-open IKE_SAs, and the numbers of these IKE_SAs and of their networks.
 fn half_open_fragments(world: &IkeTestNetwork) -> (usize, usize, usize) {
-    world.net[world.responder].fragments[0].usage_totals()
+    world.net[world.responder].fragments[0].fragment_usage_totals()
 }
 
 fn fragment_network(fragments: usize, message: usize) -> IkeTestNetwork {
@@ -156,13 +156,13 @@ fn a_network_that_floods_with_fragments_drops_its_own() {
 /// counts memory: an attribute of four octets takes eight times as much.
 #[test]
 fn an_initiator_that_asks_for_too_much_is_refused() {
-    let selectors = |child: &mut ChildConfig, count| {
+    let selectors = |child: &mut ChildSaConfig, count| {
         for selectors in [&mut child.local, &mut child.remote] {
             let one = selectors.as_ref().unwrap()[0];
             *selectors = Some(vec![one; count]);
         }
     };
-    let attributes = |child: &mut ChildConfig, count| {
+    let attributes = |child: &mut ChildSaConfig, count| {
         let transform = &mut child.proposals[1].transforms[0];
         transform.attributes = vec![transform.attributes[0].clone(); count];
     };

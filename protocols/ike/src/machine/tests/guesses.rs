@@ -5,8 +5,8 @@ use super::*;
 /// A responder, and initiators at addresses of their own.
 struct LockoutTestNetwork {
     net: MachineNetwork,
-    gateway: HostHandle<IkeEndpoint>,
-    hosts: BTreeMap<IpAddr, HostHandle<IkeEndpoint>>,
+    gateway: NetworkHostHandle<IkeEndpoint>,
+    hosts: BTreeMap<IpAddr, NetworkHostHandle<IkeEndpoint>>,
 }
 
 impl LockoutTestNetwork {
@@ -14,7 +14,7 @@ impl LockoutTestNetwork {
         let channel = ChannelConfig { delay: millis(10), ..ChannelConfig::default() };
         let mut net = MachineNetwork::new(channel);
         let mut gateway = IkeEndpoint::new(config, SecureRng::from_seed([1; 32]));
-        let all = IkeConnection { remote: None, ..psk_connection(false) };
+        let all = IkeConnectionConfig { remote: None, ..psk_connection(false) };
         gateway.handle_command(Instant::ZERO, IkeCommand::Serve(vec![Arc::new(all)])).unwrap();
         let gateway = net.add_host(gateway, &[ip_address(RESPONDER)]);
         net.bind_socket(gateway, SOCKET, socket_address(RESPONDER, 500));
@@ -43,7 +43,7 @@ impl LockoutTestNetwork {
             }
         };
         let secret = SecretValue::from(key);
-        let own = IkeConnection {
+        let own = IkeConnectionConfig {
             local: Identification::from_fqdn(name),
             local_auth: LocalAuth::Psk(secret),
             childless: ChildlessPolicy::Force,
@@ -59,7 +59,7 @@ impl LockoutTestNetwork {
     }
     fn failure_counts(&self) -> (u64, u64) {
         let counters = self.net[self.gateway].counters();
-        (counters.authentication_failed, counters.guesses_held_back)
+        (counters.authentication_failed, counters.proofs_locked_out)
     }
     fn guessed_event_count(&self) -> usize {
         let events = self.net.recorded_events(self.gateway);
@@ -135,8 +135,10 @@ fn a_proof_is_of_whom_the_first_request_came_from() {
     use crate::machine::guesses::IdentityClaim;
     const OTHER_ADDRESS: &str = "203.0.113.66";
     for (key, right) in [(&b"secret"[..], true), (b"a guess", false)] {
-        let ours =
-            IkeConnection { local_auth: LocalAuth::Psk(SecretValue::from(key)), ..psk_connection(true) };
+        let ours = IkeConnectionConfig {
+            local_auth: LocalAuth::Psk(SecretValue::from(key)),
+            ..psk_connection(true)
+        };
         let limit = IkeEndpointConfig { failed_proofs_per_minute: 1, ..default_config() };
         let mut world =
             IkeTestNetwork::with_config(limit, ours, psk_connection(false), TestEapMethod::MsChapV2);
@@ -168,7 +170,8 @@ fn a_proof_is_of_whom_the_first_request_came_from() {
                 guesses.record_failure(now, &limit, IdentityClaim { identity: &eve, ..claim(from) });
             }
         }
-        let weighed = [INITIATOR, OTHER_ADDRESS].map(|from| guesses.admits_proof(now, &limit, claim(from)));
+        let weighed =
+            [INITIATOR, OTHER_ADDRESS].map(|from| guesses.allows_proof_check(now, &limit, claim(from)));
         assert_eq!(weighed, [right, !right], "{right}");
         let told = world.events(responder).into_iter().find_map(|event| match event {
             IkeEvent::Unproved { path, .. } => Some(path.remote),
@@ -181,11 +184,15 @@ fn a_proof_is_of_whom_the_first_request_came_from() {
 /// The EAP server counts failures by the proven address, and reports it to the AAA server.
 #[test]
 fn eap_is_of_whom_the_first_request_came_from() {
-    let ours =
-        IkeConnection { local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD), ..psk_connection(true) };
+    let ours = IkeConnectionConfig {
+        local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD),
+        ..psk_connection(true)
+    };
     let eap = RemoteAuth::Eap { request_identity: false };
-    let mut world =
-        IkeTestNetwork::new(ours, IkeConnection { remote_auth: eap, remote: None, ..psk_connection(false) });
+    let mut world = IkeTestNetwork::new(
+        ours,
+        IkeConnectionConfig { remote_auth: eap, remote: None, ..psk_connection(false) },
+    );
     let (responder, connection) = (world.responder, world.connection.clone());
     let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
     world
@@ -208,7 +215,7 @@ fn eap_is_of_whom_the_first_request_came_from() {
     // Its fragments also count for the network of the proven address.
     let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
     let token = *endpoint.by_spi.values().next().unwrap();
-    endpoint.step_sa(now, token, |sa, _| {
+    endpoint.run_sa_step(now, token, |sa, _| {
         let added =
             sa.reassembly.add_fragment((false, 2), (1, 2), crate::code::PayloadType::SA, vec![0; 100], 1000);
         assert!(matches!(added, Ok(None)));
@@ -217,5 +224,5 @@ fn eap_is_of_whom_the_first_request_came_from() {
         endpoint.fragments[0].record_usage(u64::MAX, pressure::network_prefix(ip_address(INITIATOR)), 10),
         None
     );
-    assert_eq!(endpoint.fragments[0].usage_totals().2, 1);
+    assert_eq!(endpoint.fragments[0].fragment_usage_totals().2, 1);
 }

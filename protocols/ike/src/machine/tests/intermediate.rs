@@ -6,8 +6,8 @@ use crate::IkeMessage;
 
 const HYBRID: &str = "aes128-sha256-x25519-ke1_mlkem768";
 
-fn with_proposal(words: &str, connection: IkeConnection) -> IkeConnection {
-    IkeConnection { proposals: vec![Proposal::parse_ike(words).unwrap()], ..connection }
+fn with_proposal(words: &str, connection: IkeConnectionConfig) -> IkeConnectionConfig {
+    IkeConnectionConfig { proposals: vec![Proposal::parse_ike_proposal(words).unwrap()], ..connection }
 }
 
 fn hybrid_network() -> IkeTestNetwork {
@@ -101,7 +101,7 @@ fn an_initiator_that_leaves_it_out_all_the_same_is_refused() {
     // Its IKE_INTERMEDIATE message is lost, and it continues without.
     world.net.drop_in_flight();
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].step_sa(now, 0, |sa, cx| {
+    world.net[initiator].run_sa_step(now, 0, |sa, cx| {
         sa.outstanding = None;
         sa.next_request = 1;
         let state = authentication_state(sa).unwrap();
@@ -120,7 +120,7 @@ fn what_was_said_in_it_is_authenticated() {
         world.initiate();
         world.net.run_for(millis(45));
         let (responder, now) = (world.responder, world.net.now());
-        world.net[responder].step_sa(now, 0, |sa, _| {
+        world.net[responder].run_sa_step(now, 0, |sa, _| {
             let between = authentication_state(sa).unwrap().between.as_mut().unwrap();
             if of_initiator { between.0[0] ^= 1 } else { between.1[0] ^= 1 }
         });

@@ -72,7 +72,7 @@ fn without_common_traffic_there_is_an_ike_sa_without_a_child() {
     assert_eq!(refused(&world), Some(("net".into(), NotifyType::TS_UNACCEPTABLE)));
     assert_eq!(world.counters(world.responder).children_refused, 1);
     ours.children[0].local = Some(network_selectors("10.1.0.0", 16));
-    ours.children[0].proposals = vec![Proposal::parse_esp("3des-sha1").unwrap()];
+    ours.children[0].proposals = vec![Proposal::parse_esp_proposal("3des-sha1").unwrap()];
     let mut world = IkeTestNetwork::new(ours, psk_connection(false));
     world.connect();
     assert_eq!(refused(&world), Some(("net".into(), NotifyType::NO_PROPOSAL_CHOSEN)));
@@ -195,8 +195,8 @@ fn an_address_that_no_host_can_have_is_not_taken() {
 /// IPv6 Ready: EN.I.1.2.3.7, EN.R.1.2.5.5.
 #[test]
 fn forward_secrecy_that_a_side_wants_is_not_given_up() {
-    let with = |words: &str, mut connection: IkeConnection| {
-        connection.children[0].proposals = vec![Proposal::parse_esp(words).unwrap()];
+    let with = |words: &str, mut connection: IkeConnectionConfig| {
+        connection.children[0].proposals = vec![Proposal::parse_esp_proposal(words).unwrap()];
         connection
     };
     for (ours, theirs) in [("aes128gcm16", "aes128gcm16-x25519"), ("aes128gcm16-x25519", "aes128gcm16")] {
@@ -216,12 +216,12 @@ fn forward_secrecy_that_a_side_wants_is_not_given_up() {
 
 #[test]
 fn an_ike_sa_may_begin_without_a_child_which_follows() {
-    let ours = IkeConnection { childless: ChildlessPolicy::Force, ..psk_connection(true) };
+    let ours = IkeConnectionConfig { childless: ChildlessPolicy::Force, ..psk_connection(true) };
     let mut world = IkeTestNetwork::new(ours.clone(), psk_connection(false));
     world.connect();
     world.assert_children_match(1);
     assert_eq!(world.net.sent_transmits().len(), 6, "CREATE_CHILD_SA is an exchange of its own");
-    let theirs = IkeConnection { childless: ChildlessPolicy::Never, ..psk_connection(false) };
+    let theirs = IkeConnectionConfig { childless: ChildlessPolicy::Never, ..psk_connection(false) };
     let mut world = IkeTestNetwork::new(ours, theirs);
     world.initiate();
     world.net.run_for(secs(1));
@@ -254,8 +254,8 @@ fn another_child_is_made_with_a_key_exchange_of_its_own() {
 #[test]
 fn another_method_is_asked_for_in_create_child_sa_too() {
     let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
-    ours.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-x25519-modp1024").unwrap()];
-    theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
+    ours.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128gcm16-x25519-modp1024").unwrap()];
+    theirs.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128gcm16-modp1024").unwrap()];
     let mut world = IkeTestNetwork::new(ours, theirs);
     let (ours, _) = world.connect();
     let initiator = world.initiator;
@@ -328,7 +328,7 @@ fn both_may_delete_at_the_same_time() {
 /// IPv6 Ready: EN.I.1.1.3.3, EN.R.1.1.3.4, EN.R.1.3.1.1.
 #[test]
 fn a_silent_side_is_asked_whether_it_lives_and_given_up() {
-    let ours = IkeConnection { liveness: Some(secs(30)), ..psk_connection(true) };
+    let ours = IkeConnectionConfig { liveness: Some(secs(30)), ..psk_connection(true) };
     let mut world = IkeTestNetwork::new(ours, psk_connection(false));
     world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
@@ -430,8 +430,8 @@ fn fragments_that_are_lost_are_sent_again_with_all_others() {
 fn an_ike_sa_that_is_new_ends_another_of_the_same_two() {
     // By INITIAL_CONTACT, and by the configuration.
     for unique in [true, false] {
-        let ours = IkeConnection { unique: true, ..psk_connection(true) };
-        let theirs = IkeConnection { unique, ..psk_connection(false) };
+        let ours = IkeConnectionConfig { unique: true, ..psk_connection(true) };
+        let theirs = IkeConnectionConfig { unique, ..psk_connection(false) };
         let mut world = IkeTestNetwork::new(ours.clone(), theirs);
         world.connect();
         // The initiator restarts without its state.
@@ -450,9 +450,9 @@ fn an_ike_sa_that_is_new_ends_another_of_the_same_two() {
 /// A device without power does not respond to the Delete. Its user meanwhile has the address by two IKE_SAs.
 #[test]
 fn a_replaced_ike_sa_does_not_wait_long_for_its_dead_peer() {
-    let ours = IkeConnection { unique: false, ..psk_connection(true) };
+    let ours = IkeConnectionConfig { unique: false, ..psk_connection(true) };
     let mut world =
-        IkeTestNetwork::new(ours.clone(), IkeConnection { unique: true, ..psk_connection(false) });
+        IkeTestNetwork::new(ours.clone(), IkeConnectionConfig { unique: true, ..psk_connection(false) });
     world.connect();
     let initiator = world.initiator;
     world.net[initiator] = IkeEndpoint::new(default_config(), SecureRng::from_seed([9; 32]));

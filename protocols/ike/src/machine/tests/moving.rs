@@ -7,7 +7,7 @@ const NEW_ADDRESS: &str = "203.0.113.5";
 
 /// Both support MOBIKE; the initiator has a second address.
 fn mobike_network() -> IkeTestNetwork {
-    let mobike = |connection| IkeConnection { mobike: true, ..connection };
+    let mobike = |connection| IkeConnectionConfig { mobike: true, ..connection };
     let mut world = IkeTestNetwork::new(mobike(psk_connection(true)), mobike(psk_connection(false)));
     let initiator = world.initiator;
     for (socket, port) in [(SOCKET, 500), (NAT_SOCKET, 4500)] {
@@ -18,7 +18,7 @@ fn mobike_network() -> IkeTestNetwork {
 
 fn reported_moves(
     world: &IkeTestNetwork,
-    host: HostHandle<IkeEndpoint>,
+    host: NetworkHostHandle<IkeEndpoint>,
 ) -> Vec<(SocketAddr, SocketAddr, bool)> {
     let path = |event| match event {
         IkeEvent::Moved { path, encapsulated, .. } => Some((path.local, path.remote, encapsulated)),
@@ -27,7 +27,7 @@ fn reported_moves(
     world.events(host).into_iter().filter_map(path).collect()
 }
 
-fn move_initiator(world: &mut IkeTestNetwork, sa: SaId, address: &str) {
+fn move_initiator(world: &mut IkeTestNetwork, sa: IkeSaId, address: &str) {
     let (local, remote) = (socket_address(address, 4500), socket_address(RESPONDER, 4500));
     let initiator = world.initiator;
     world.net.send_command(initiator, IkeCommand::Move { sa, local, remote }).unwrap();
@@ -126,7 +126,7 @@ fn who_is_not_where_it_says_is_not_followed() {
     move_initiator(&mut world, ours, NEW_ADDRESS);
     world.net.run_for(millis(1));
     let now = world.net.now();
-    world.net[responder].step_sa(now, theirs.0, |sa, cx| {
+    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
         sa.expected += 1;
         let cookie = NotifyPayload::with_data(NotifyType::COOKIE2, [0; 16]);
         sa.respond_protected(cx, crate::code::ExchangeType::INFORMATIONAL, &[Payload::Notify(cookie)]);
@@ -139,7 +139,7 @@ fn who_is_not_where_it_says_is_not_followed() {
 #[test]
 fn without_mobike_of_both_nobody_moves() {
     for (ours, theirs) in [(true, false), (false, true)] {
-        let with = |mobike, connection| IkeConnection { mobike, ..connection };
+        let with = |mobike, connection| IkeConnectionConfig { mobike, ..connection };
         let mut world =
             IkeTestNetwork::new(with(ours, psk_connection(true)), with(theirs, psk_connection(false)));
         let (sa, other) = world.connect();
@@ -167,7 +167,7 @@ fn addresses_that_the_responder_does_not_take_are_told() {
     move_initiator(&mut world, ours, NEW_ADDRESS);
     world.net.run_for(millis(1));
     let now = world.net.now();
-    world.net[responder].step_sa(now, theirs.0, |sa, cx| {
+    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
         sa.expected += 1;
         let notify = NotifyPayload::new(NotifyType::UNACCEPTABLE_ADDRESSES);
         sa.respond_notify(cx, crate::code::ExchangeType::INFORMATIONAL, notify);
@@ -179,7 +179,7 @@ fn addresses_that_the_responder_does_not_take_are_told() {
 
 #[test]
 fn who_asks_whether_the_other_is_alive_does_not_move() {
-    let mobike = |liveness, connection| IkeConnection { mobike: true, liveness, ..connection };
+    let mobike = |liveness, connection| IkeConnectionConfig { mobike: true, liveness, ..connection };
     let mut world = IkeTestNetwork::new(
         mobike(Some(secs(30)), psk_connection(true)),
         mobike(None, psk_connection(false)),
@@ -218,7 +218,7 @@ fn a_question_that_followed_a_mover_proves_no_other_place() {
     let responder = world.responder;
     let until = |world: &mut IkeTestNetwork, done: &mut dyn FnMut(&mut IkeTestNetwork) -> bool| {
         while !done(world) {
-            world.net.run_next().expect("it comes");
+            world.net.run_next_arrival_or_timer().expect("it comes");
             assert!(world.net.now() < instant_after(secs(60)), "it comes");
         }
     };

@@ -1,10 +1,10 @@
 //! Rate limits of an authenticated peer (RFC 8019 section 5).
 
 use super::*;
-use crate::machine::sa::SaTask;
+use crate::machine::sa::IkeSaTask;
 
 /// An initiator whose CHILD_SAs have their own key exchange.
-fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, SaId, SaId) {
+fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, IkeSaId, IkeSaId) {
     let fresh = |initiator| {
         let mut connection = psk_connection(initiator);
         connection.children[0].proposals.truncate(1);
@@ -16,9 +16,9 @@ fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, SaId, SaId) {
 }
 
 /// The initiator's next request is for this task.
-fn run_task(world: &mut IkeTestNetwork, ours: SaId, task: &SaTask) {
+fn run_task(world: &mut IkeTestNetwork, ours: IkeSaId, task: &IkeSaTask) {
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].step_sa(now, ours.token(), |sa, cx| {
+    world.net[initiator].run_sa_step(now, ours.token(), |sa, cx| {
         sa.rest_until = None;
         sa.tasks.clear();
         sa.plan_task(task.clone());
@@ -33,15 +33,15 @@ fn key_exchanges_for_more_and_more_sas_are_put_off() {
     let responder = world.responder;
     world.net.take_work();
     for _ in 0..20 {
-        run_task(&mut world, ours, &SaTask::CreateChild(0));
+        run_task(&mut world, ours, &IkeSaTask::CreateChild(0));
     }
     let counters = world.counters(responder);
     // 20 times 25 ms is less than ten seconds.
-    assert_eq!((counters.creates_held_back, counters.temporary_failures), (14, 14));
+    assert_eq!((counters.creates_rate_limited, counters.temporary_failures), (14, 14));
     assert_eq!(world.installed_children(responder).len(), 7, "the first came with the IKE_SA");
     // Rekeying the IKE_SA counts for the same limit, and its successor gets no new budget.
-    run_task(&mut world, ours, &SaTask::Rekey);
-    assert_eq!((world.counters(responder).rekeyed, world.counters(responder).creates_held_back), (0, 15));
+    run_task(&mut world, ours, &IkeSaTask::Rekey);
+    assert_eq!((world.counters(responder).rekeyed, world.counters(responder).creates_rate_limited), (0, 15));
     // Deferred requests succeed later.
     world.net.run_for(secs(20));
     assert_eq!((world.counters(responder).rekeyed, world.net[responder].active_sa_count()), (1, 1));
@@ -52,7 +52,7 @@ fn key_exchanges_for_more_and_more_sas_are_put_off() {
 fn a_replacing_ike_sa_inherits_the_request_limit_of_the_old_one() {
     let (mut world, mut ours, _) = world_of(IkeEndpointConfig { creates_per_minute: 6, ..default_config() });
     for n in 0..8 {
-        run_task(&mut world, ours, &SaTask::Rekey);
+        run_task(&mut world, ours, &IkeSaTask::Rekey);
         let newest = world.events(world.initiator).iter().rev().find_map(|event| match event {
             IkeEvent::Rekeyed { new, .. } => Some(*new),
             _ => None,
@@ -73,33 +73,33 @@ fn requests_without_end_are_taken_one_after_another() {
         world.events(initiator).iter().filter(|event| matches!(event, IkeEvent::Alive { .. })).count()
     };
     for _ in 0..100 {
-        run_task(&mut world, ours, &SaTask::Probe);
+        run_task(&mut world, ours, &IkeSaTask::Probe);
     }
     // 60 at once, and one each second after that; 2.5 s have passed.
     let answered = alive(&world);
     assert!((60..=62).contains(&answered), "{answered}");
-    assert!(world.counters(responder).requests_held_back > 0);
+    assert!(world.counters(responder).requests_rate_limited > 0);
     // Dropped requests are not decrypted, so they cost almost nothing.
     world.net.take_work();
     // The initiator is the first host.
     let bytes = world.net.sent_transmits().iter().rev().find(|sent| sent.from == 0).unwrap().bytes.clone();
     let (from, to) = (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500));
     let now = world.net.now();
-    world.net[responder].step_sa(now, theirs.token(), |sa, _| {
-        while !sa.request_debt.is_of_a_minute(now, 60) {
-            sa.request_debt.add_of_a_minute(now, 60);
+    world.net[responder].run_sa_step(now, theirs.token(), |sa, _| {
+        while !sa.request_debt.is_minute_limit_reached(now, 60) {
+            sa.request_debt.charge_minute_share(now, 60);
         }
     });
-    let before = world.counters(responder).requests_held_back;
+    let before = world.counters(responder).requests_rate_limited;
     for _ in 0..100 {
         world.forge_datagram(responder, from, to, &bytes);
     }
-    assert_eq!(world.counters(responder).requests_held_back, before + 100);
+    assert_eq!(world.counters(responder).requests_rate_limited, before + 100);
     assert_eq!(world.net.take_work().get("ike.open"), None);
     // The last request is answered by its retransmission, and the peer is still alive.
     world.net.run_for(secs(30));
     assert!(alive(&world) > answered);
-    run_task(&mut world, ours, &SaTask::Probe);
+    run_task(&mut world, ours, &IkeSaTask::Probe);
     world.assert_children_match(1);
     assert_eq!((world.sa_counts(), world.end_reasons(initiator).len()), ((1, 1), 0));
 }
@@ -109,12 +109,12 @@ fn requests_without_end_are_taken_one_after_another() {
 fn limits_of_requests_are_none_to_who_behaves() {
     let (mut world, ours, _) = world_of(default_config());
     for _ in 0..60 {
-        run_task(&mut world, ours, &SaTask::CreateChild(0));
+        run_task(&mut world, ours, &IkeSaTask::CreateChild(0));
     }
     for _ in 0..1000 {
-        run_task(&mut world, ours, &SaTask::Probe);
+        run_task(&mut world, ours, &IkeSaTask::Probe);
     }
     let counters = world.counters(world.responder);
-    assert_eq!((counters.creates_held_back, counters.requests_held_back), (0, 0));
+    assert_eq!((counters.creates_rate_limited, counters.requests_rate_limited), (0, 0));
     assert_eq!(world.installed_children(world.responder).len(), 61);
 }

@@ -3,7 +3,7 @@
 use super::super::collision::{ChildRekeying, ChildState, SaRekeying, SaState};
 use super::*;
 
-fn rekeyed_pairs(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> Vec<(SaId, SaId)> {
+fn rekeyed_pairs(world: &IkeTestNetwork, host: NetworkHostHandle<IkeEndpoint>) -> Vec<(IkeSaId, IkeSaId)> {
     let pair = |event| match event {
         IkeEvent::Rekeyed { old, new, .. } => Some((old, new)),
         _ => None,
@@ -16,7 +16,7 @@ fn advance_rng(endpoint: &mut IkeEndpoint) {
     endpoint.rng.next_u32();
 }
 
-fn child_spi(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> u32 {
+fn child_spi(world: &IkeTestNetwork, host: NetworkHostHandle<IkeEndpoint>) -> u32 {
     *world.installed_children(host).keys().next().unwrap()
 }
 
@@ -202,9 +202,9 @@ fn a_rekeying_is_refused() {
     assert_eq!(rekeyed_pairs(&world, world.initiator).len(), 1, "and tries again");
     // Proposals that are no longer acceptable.
     let mut theirs = psk_connection(false);
-    theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
+    theirs.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128gcm16-modp1024").unwrap()];
     let mut ours = psk_connection(true);
-    ours.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-x25519").unwrap()];
+    ours.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128gcm16-x25519").unwrap()];
     let mut world = IkeTestNetwork::new(ours, theirs);
     let (ours, _) = world.connect();
     let a = child_spi(&world, world.initiator);
@@ -225,7 +225,7 @@ fn delay_messages(world: &mut IkeTestNetwork, late: &[(usize, Duration)]) {
 }
 
 /// Both sides request to rekey a CHILD_SA.
-fn rekey_from_both(world: &mut IkeTestNetwork, (ours, theirs): (SaId, SaId)) {
+fn rekey_from_both(world: &mut IkeTestNetwork, (ours, theirs): (IkeSaId, IkeSaId)) {
     let (a, b) = (child_spi(world, world.initiator), child_spi(world, world.responder));
     world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
     world.net.send_command(world.responder, IkeCommand::RekeyChild { sa: theirs, spi: b }).unwrap();
@@ -261,12 +261,12 @@ fn a_request_comes_too_late() {
 /// Alters an endpoint's state of its CHILD_SAs, as if it had lost its state or violated the protocol.
 fn alter_sa(
     world: &mut IkeTestNetwork,
-    host: HostHandle<IkeEndpoint>,
-    sa: SaId,
+    host: NetworkHostHandle<IkeEndpoint>,
+    sa: IkeSaId,
     how: impl FnOnce(&mut super::super::sa::IkeSa),
 ) {
     let now = world.net.now();
-    world.net[host].step_sa(now, sa.0, |sa, _| how(sa));
+    world.net[host].run_sa_step(now, sa.0, |sa, _| how(sa));
 }
 
 /// The peer does not know the CHILD_SA any more.
@@ -292,7 +292,7 @@ fn a_child_is_not_found() {
 
 /// A side requests to rekey what it has already rekeyed: it has to wait.
 fn a_peer_asks_twice() {
-    let again = |world: &mut IkeTestNetwork, theirs: SaId| {
+    let again = |world: &mut IkeTestNetwork, theirs: IkeSaId| {
         let responder = world.responder;
         let mut old = 0;
         alter_sa(world, responder, theirs, |sa| {
@@ -427,7 +427,7 @@ fn what_is_left_over_is_deleted() {
 /// During the wait after TEMPORARY_FAILURE, a shorter dead peer detection interval still applies.
 #[test]
 fn a_probe_does_not_wait_for_what_rests() {
-    let lively = |connection| IkeConnection { liveness: Some(secs(2)), ..connection };
+    let lively = |connection| IkeConnectionConfig { liveness: Some(secs(2)), ..connection };
     let mut world = IkeTestNetwork::new(lively(psk_connection(true)), lively(psk_connection(false)));
     let (ours, theirs) = world.connect();
     let b = child_spi(&world, world.responder);
@@ -460,7 +460,7 @@ fn an_answer_to_rekeying_without_a_secret_ends_the_ike_sa() {
     world.net.send_command(initiator, IkeCommand::Rekey(ours)).unwrap();
     world.net.run_for(millis(1));
     let now = world.net.now();
-    world.net[responder].step_sa(now, theirs.0, |sa, cx| {
+    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
         sa.expected += 1;
         sa.respond_protected(cx, crate::code::ExchangeType::CREATE_CHILD_SA, &[Payload::Nonce(vec![1; 32])]);
     });
@@ -472,7 +472,7 @@ fn an_answer_to_rekeying_without_a_secret_ends_the_ike_sa() {
 /// IPv6 Ready: EN.I.1.2.3.3, EN.I.1.2.4.3.
 #[test]
 fn sas_are_replaced_when_their_time_has_come() {
-    let timed = |mut connection: IkeConnection| {
+    let timed = |mut connection: IkeConnectionConfig| {
         connection.rekey_after = Some(secs(300));
         connection.children[0].rekey_after = Some(secs(100));
         connection
@@ -487,10 +487,10 @@ fn sas_are_replaced_when_their_time_has_come() {
     assert_eq!((counters.given_up, counters.syntax, counters.integrity), (0, 0, 0));
     // A refused rekeying is tried again, and the old SA stays.
     let mut theirs = psk_connection(false);
-    theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
+    theirs.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128gcm16-modp1024").unwrap()];
     let mut ours = timed(psk_connection(true));
     ours.rekey_after = None;
-    ours.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-x25519").unwrap()];
+    ours.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128gcm16-x25519").unwrap()];
     let mut world = IkeTestNetwork::new(ours, theirs);
     world.connect();
     let a = child_spi(&world, world.initiator);

@@ -12,11 +12,11 @@ fn resumable_config() -> IkeEndpointConfig {
 }
 
 fn world_of(config: IkeEndpointConfig) -> IkeTestNetwork {
-    let quick = |initiator| IkeConnection { liveness: Some(secs(20)), ..psk_connection(initiator) };
+    let quick = |initiator| IkeConnectionConfig { liveness: Some(secs(20)), ..psk_connection(initiator) };
     IkeTestNetwork::with_config(
         config,
         quick(true),
-        IkeConnection { liveness: None, ..quick(false) },
+        IkeConnectionConfig { liveness: None, ..quick(false) },
         TestEapMethod::MsChapV2,
     )
 }
@@ -40,12 +40,12 @@ fn sent_headers(world: &IkeTestNetwork, from: usize) -> Vec<String> {
     world.net.sent_transmits()[from..].iter().map(|sent| header(&sent.bytes)).collect()
 }
 
-fn established_count(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> usize {
+fn established_count(world: &IkeTestNetwork, host: NetworkHostHandle<IkeEndpoint>) -> usize {
     world.events(host).iter().filter(|event| matches!(event, IkeEvent::Established { .. })).count()
 }
 
 /// The newest exported keys of a host.
-fn newest_keys(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> IkeKeys {
+fn newest_keys(world: &IkeTestNetwork, host: NetworkHostHandle<IkeEndpoint>) -> IkeKeys {
     let mut told = world.events(host).into_iter().filter_map(|event| match event {
         IkeEvent::Keys { keys, .. } => Some(*keys),
         _ => None,
@@ -266,9 +266,11 @@ fn who_has_a_ticket_and_not_its_keys_is_not_believed() {
 
 #[test]
 fn whom_eap_lets_in_gets_no_ticket() {
-    let eap =
-        IkeConnection { local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD), ..psk_connection(true) };
-    let gateway = IkeConnection {
+    let eap = IkeConnectionConfig {
+        local_auth: peer_auth(TestEapMethod::MsChapV2, PASSWORD),
+        ..psk_connection(true)
+    };
+    let gateway = IkeConnectionConfig {
         remote_auth: RemoteAuth::Eap { request_identity: false },
         remote: None,
         ..psk_connection(false)
@@ -351,8 +353,8 @@ fn tickets_are_given_at_a_rate() {
     let asks = |world: &mut IkeTestNetwork, times: u32| {
         for _ in 0..times {
             let (now, token) = (world.net.now(), ours.token());
-            world.net[initiator].step_sa(now, token, |sa, cx| {
-                sa.plan_task(crate::machine::sa::SaTask::RequestTicket);
+            world.net[initiator].run_sa_step(now, token, |sa, cx| {
+                sa.plan_task(crate::machine::sa::IkeSaTask::RequestTicket);
                 sa.go_on(cx);
             });
             world.net.run_for(millis(50));

@@ -9,11 +9,12 @@ fn site_address(n: u32) -> IpAddr {
 }
 
 /// A gateway, and this number of sites, each at its own address.
-fn gateway_with_sites() -> (MachineNetwork, HostHandle<IkeEndpoint>, Vec<HostHandle<IkeEndpoint>>) {
+fn gateway_with_sites()
+-> (MachineNetwork, NetworkHostHandle<IkeEndpoint>, Vec<NetworkHostHandle<IkeEndpoint>>) {
     let channel = ChannelConfig { delay: millis(10), ..ChannelConfig::default() };
     let mut net = MachineNetwork::new(channel);
     let mut gateway = IkeEndpoint::new(default_config(), SecureRng::from_seed([1; 32]));
-    let all = IkeConnection { remote: None, unique: true, ..psk_connection(false) };
+    let all = IkeConnectionConfig { remote: None, unique: true, ..psk_connection(false) };
     gateway.handle_command(Instant::ZERO, IkeCommand::Serve(vec![Arc::new(all)])).unwrap();
     let gateway = net.add_host(gateway, &[ip_address(RESPONDER)]);
     net.bind_socket(gateway, SOCKET, socket_address(RESPONDER, 500));
@@ -33,9 +34,9 @@ fn fresh_endpoint(n: u32) -> IkeEndpoint {
     IkeEndpoint::new(default_config(), SecureRng::from_seed(seed))
 }
 
-fn initiate_all(net: &mut MachineNetwork, sites: &[HostHandle<IkeEndpoint>]) {
+fn initiate_all(net: &mut MachineNetwork, sites: &[NetworkHostHandle<IkeEndpoint>]) {
     for (n, site) in (0..).zip(sites) {
-        let connection = IkeConnection {
+        let connection = IkeConnectionConfig {
             local: Identification::from_fqdn(&format!("site-{n}.test")),
             unique: true,
             ..psk_connection(true)
@@ -47,7 +48,7 @@ fn initiate_all(net: &mut MachineNetwork, sites: &[HostHandle<IkeEndpoint>]) {
 }
 
 /// The number of established sites, and the time of the last one.
-fn count_established(net: &mut MachineNetwork, gateway: HostHandle<IkeEndpoint>) -> (usize, Instant) {
+fn count_established(net: &mut MachineNetwork, gateway: NetworkHostHandle<IkeEndpoint>) -> (usize, Instant) {
     let events = net.take_events(gateway);
     let all = events.iter().filter(|(_, event)| matches!(event, IkeEvent::Established { .. }));
     let times: Vec<Instant> = all.map(|(at, _)| *at).collect();
@@ -64,7 +65,7 @@ fn two_thousand_tunnels_come_back_at_once_after_a_power_cut() {
     for (n, site) in (0..).zip(&sites) {
         net[*site] = fresh_endpoint(n + TUNNELS);
     }
-    let lost = |n: usize, _: &mut usher_core::bench::SentTransmit| match n % 50 {
+    let lost = |n: usize, _: &mut usher_core::bench::TransmitRecord| match n % 50 {
         7 => Vec::new(),
         _ => vec![Duration::ZERO],
     };

@@ -1,4 +1,4 @@
-//! Who may speak under an identifier: a newcomer, a stranger, and one that has moved.
+//! The right to an identifier: a newcomer, a stranger, and a function that has moved.
 
 use super::*;
 use crate::{EventList, HeaderFlags, LinkId, LinkTupleId, LinkType, RegisterCode};
@@ -11,7 +11,7 @@ const SERVER: [u8; 4] = [10, 0, 0, 1];
 /// A function with proofs, and hosts that all call themselves [`NAME`].
 struct ClaimTestNetwork {
     net: MachineNetwork,
-    server: HostHandle<Mihf>,
+    server: NetworkHostHandle<Mihf>,
     server_events: Vec<MihfEvent>,
 }
 
@@ -20,13 +20,16 @@ fn host_address(n: u8) -> SocketAddr {
 }
 
 impl ClaimTestNetwork {
-    fn new(settings: impl Fn(&mut AddressProofs)) -> Self {
+    fn new(settings: impl Fn(&mut AddressProofConfig)) -> Self {
         Self::with_transactions(1 << 16, settings)
     }
-    fn with_transactions(most: usize, settings: impl Fn(&mut AddressProofs)) -> Self {
+    fn with_transactions(most: usize, settings: impl Fn(&mut AddressProofConfig)) -> Self {
         let mut net = MachineNetwork::new(ChannelConfig { delay: DELAY, ..ChannelConfig::default() });
-        let mut proofs =
-            AddressProofs { allowed_networks: BTreeMap::new(), claims: 64, claims_per_network: 4 };
+        let mut proofs = AddressProofConfig {
+            allowed_networks: BTreeMap::new(),
+            claims: 64,
+            address_proofs_per_network: 4,
+        };
         settings(&mut proofs);
         let mut config = MihfConfig::new(mihf_id(POS));
         (config.proofs, config.max_transactions) = (Some(proofs), most);
@@ -36,7 +39,7 @@ impl ClaimTestNetwork {
         net.add_listener(server, LISTENER, own);
         Self { net, server, server_events: Vec::new() }
     }
-    fn add_host(&mut self, n: u8, transport: TransportProtocol) -> HostHandle<Mihf> {
+    fn add_host(&mut self, n: u8, transport: TransportProtocol) -> NetworkHostHandle<Mihf> {
         let mut config = MihfConfig::new(MihfId::new(NAME).unwrap());
         config.timing.response = Some(Duration::from_secs(10));
         config.timing.retransmission = Duration::from_secs(3);
@@ -51,7 +54,7 @@ impl ClaimTestNetwork {
         host
     }
     /// Returns the status of the response to a host's request, and its delay in milliseconds.
-    fn run_request(&mut self, host: HostHandle<Mihf>, request: MessageId) -> (Option<Status>, u64) {
+    fn run_request(&mut self, host: NetworkHostHandle<Mihf>, request: MessageId) -> (Option<Status>, u64) {
         let begun = self.net.now();
         self.net.take_events(host);
         let params = match request {
@@ -77,8 +80,8 @@ impl ClaimTestNetwork {
         let (at, result) = done.expect("a request ends");
         (result.ok().flatten().and_then(|answer| answer.status()), at.duration_since(begun).as_millis())
     }
-    /// Which of these hosts an indication of the server's reaches.
-    fn reached_hosts(&mut self, hosts: &[HostHandle<Mihf>]) -> Vec<usize> {
+    /// Returns the positions of the hosts that receive an indication of the server.
+    fn reached_hosts(&mut self, hosts: &[NetworkHostHandle<Mihf>]) -> Vec<usize> {
         hosts.iter().for_each(|host| drop(self.net.take_events(*host)));
         let link = LinkId::from_mac(LinkType::Ethernet, [2, 0, 0, 0, 0, 1]);
         let link = Tlv::LinkIdentifier(LinkTupleId { link, poa: None });
@@ -87,7 +90,7 @@ impl ClaimTestNetwork {
         let server = self.server;
         self.net.send_command(server, MihfCommand::Send { token: 9, to, message }).unwrap();
         self.net.run_for(Duration::from_secs(20));
-        let heard = |net: &MachineNetwork, host: HostHandle<Mihf>| {
+        let heard = |net: &MachineNetwork, host: NetworkHostHandle<Mihf>| {
             net.recorded_events(host).iter().any(|(_, event)| matches!(event, MihfEvent::Indication { .. }))
         };
         (0..hosts.len()).filter(|n| heard(&self.net, hosts[*n])).collect()
@@ -219,7 +222,8 @@ fn a_named_function_speaks_only_from_its_address_and_networks() {
 /// Requests with a forged source: the host at that address ignores the probes, or guesses at them.
 #[test]
 fn forged_addresses_prove_nothing_and_cost_little() {
-    let mut world = ClaimTestNetwork::new(|proofs| (proofs.claims, proofs.claims_per_network) = (8, 3));
+    let mut world =
+        ClaimTestNetwork::new(|proofs| (proofs.claims, proofs.address_proofs_per_network) = (8, 3));
     let name = MihfId::new(NAME).unwrap();
     let encoded = |id: MessageId, tid: u16| {
         let mut octets = Vec::new();
@@ -274,7 +278,7 @@ fn a_proof_survives_loss_and_duplicates() {
     assert!(took > 3000, "the request came again: {took}");
 }
 
-/// Gives the server a message as a host at this address would, which then answers the probes that it gets.
+/// Sends the server a message as a host at this address, and then answers the probes.
 fn give_and_prove(
     world: &mut ClaimTestNetwork,
     name: &MihfId,
@@ -289,7 +293,7 @@ fn give_and_prove(
         let local = SocketAddr::new(SERVER.into(), PORT);
         let path = DatagramPath { socket: SocketId::from_number(0), local, remote: from };
         world.net.inject_input(world.server, MachineInput::Datagram { path, data: &octets });
-        let probe = |sent: &SentTransmit| match (sent.transmit, MihfMessage::decode(&sent.bytes)) {
+        let probe = |sent: &TransmitRecord| match (sent.transmit, MihfMessage::decode(&sent.bytes)) {
             (Transmit::Datagram { path }, Ok(DecodedMessage { header, .. }))
                 if path.remote == from && header.id == MessageId::CAPABILITY_DISCOVER_REQUEST =>
             {
@@ -310,7 +314,8 @@ fn give_and_prove(
 /// Addresses that replace others by a message without a transaction leave no state.
 #[test]
 fn a_function_displaced_by_a_malformed_message_is_forgotten() {
-    let mut world = ClaimTestNetwork::new(|proofs| (proofs.claims, proofs.claims_per_network) = (1024, 16));
+    let mut world =
+        ClaimTestNetwork::new(|proofs| (proofs.claims, proofs.address_proofs_per_network) = (1024, 16));
     let params = vec![Tlv::LinkIdentifierList(Vec::new()), Tlv::RegisterCode(RegisterCode::Register)];
     let register = MihfMessage::new(REGISTER, params);
     // A request with ACK-Rsp is malformed.
@@ -329,7 +334,7 @@ fn a_function_displaced_by_a_malformed_message_is_forgotten() {
     assert_eq!((server.transaction_count(), server.claims.len(), server.peers.len()), (0, 0, 0));
 }
 
-/// The same by a request for which there is no room among the transactions.
+/// The same by a request, with a full table of transactions.
 #[test]
 fn who_is_displaced_while_there_is_no_room_is_forgotten() {
     let mut world = ClaimTestNetwork::with_transactions(1, |_| {});

@@ -1,4 +1,4 @@
-//! Over UDP.
+//! Messages over UDP.
 
 use super::*;
 use usher_core::TransportProtocol;

@@ -117,9 +117,8 @@ fn duplicates_are_known_within_the_lifetime_and_not_after_it() {
     }
 }
 
-/// What becomes of a request that was acknowledged and not answered: its log after the acknowledgement, and when
-/// it was done.
-fn run_unanswered(ack: bool, unanswered: UnansweredPolicy) -> (Vec<String>, Vec<(u64, u64, String)>) {
+/// The fate of a request that is acknowledged and not answered: its log after the acknowledgement, and its end.
+fn run_unanswered(ack: bool, unanswered: ResponseTimeoutPolicy) -> (Vec<String>, Vec<(u64, u64, String)>) {
     let settings = move |c: &mut MihfConfig| {
         c.timing.response = Some(Duration::from_millis(500));
         c.timing.unanswered = unanswered;
@@ -134,12 +133,15 @@ fn run_unanswered(ack: bool, unanswered: UnansweredPolicy) -> (Vec<String>, Vec<
 
 #[test]
 fn what_to_do_when_no_response_comes_is_a_setting() {
-    assert_eq!(run_unanswered(true, UnansweredPolicy::Wait), (vec![], vec![]));
-    assert_eq!(run_unanswered(true, UnansweredPolicy::Abort), (vec![], vec![(540, 1, "NoResponse".into())]));
-    let (log, done) = run_unanswered(true, UnansweredPolicy::Retransmit);
+    assert_eq!(run_unanswered(true, ResponseTimeoutPolicy::Wait), (vec![], vec![]));
+    assert_eq!(
+        run_unanswered(true, ResponseTimeoutPolicy::Abort),
+        (vec![], vec![(540, 1, "NoResponse".into())])
+    );
+    let (log, done) = run_unanswered(true, ResponseTimeoutPolicy::Retransmit);
     assert_eq!(log, ["540 mn request+req", "560 pos ack", "1040 mn request+req", "1060 pos ack"]);
     assert_eq!(done, [(1540, 1, "NoResponse".into())]);
-    let (log, done) = run_unanswered(false, UnansweredPolicy::Retransmit);
+    let (log, done) = run_unanswered(false, ResponseTimeoutPolicy::Retransmit);
     assert_eq!(log, ["500 mn request", "1000 mn request"]);
     assert_eq!(done, [(1500, 1, "NoResponse".into())]);
 }
@@ -148,7 +150,7 @@ fn what_to_do_when_no_response_comes_is_a_setting() {
 fn a_request_retried_for_its_response_gets_the_lost_one_again() {
     let settings = |c: &mut MihfConfig| {
         c.timing.response = Some(Duration::from_millis(500));
-        c.timing.unanswered = UnansweredPolicy::Retransmit;
+        c.timing.unanswered = ResponseTimeoutPolicy::Retransmit;
     };
     let mut pair = MihfPair::new(TransportProtocol::Udp, false, settings).lose_packets(&[1]);
     pair.send_message(STATION, 1, test_request());
@@ -178,10 +180,10 @@ fn the_transactions_lifetime_ends_a_wait() {
 
 #[test]
 fn timers_are_by_service_and_by_message() {
-    let timing = |ms, retransmissions| TransactionTiming {
+    let timing = |ms, retransmissions| TransactionTimerConfig {
         retransmission: Duration::from_millis(ms),
         retransmissions,
-        ..TransactionTiming::default()
+        ..TransactionTimerConfig::default()
     };
     let settings = |c: &mut MihfConfig| {
         c.by_service[crate::ServiceId::Information.index()] = Some(timing(50, 1));
@@ -262,12 +264,12 @@ fn identifiers_wrap_and_an_open_one_is_not_given_again() {
     let first = given[0];
     given.sort_unstable();
     assert_eq!(given, (0..4096).collect::<Vec<u16>>());
-    // All are open: the one that waits longest makes room.
+    // All are open: the one with the longest wait makes room.
     pair.send_message(STATION, 4096, test_request());
     assert_eq!(pair.done_events(), [(0, 0, "NoResponse".into())]);
     assert_eq!(pair.counters(STATION).displaced, 1);
     assert_eq!(*identifiers.borrow().last().unwrap(), first);
-    // One in the middle ends: it is the next.
+    // One in the middle ends: it is the next to make room.
     pair.issue_command(STATION, MihfCommand::Abandon { token: 100 }).unwrap();
     pair.send_message(STATION, 5000, test_request());
     assert_eq!(*identifiers.borrow().last().unwrap(), TransactionId::new(first + 100).get());
@@ -380,7 +382,7 @@ fn a_response_to_another_request_is_none() {
     let mut pair = udp_pair(true);
     pair.send_message(STATION, 1, test_request());
     let status = [Tlv::Status(Status::Success)];
-    // The identifier of what was asked, whatever it is, but not its kind; and no response at all.
+    // Responses with every identifier, one of them the request's, but with another action.
     for number in 0..TransactionId::COUNT {
         let other = MihfMessage::new(MessageId::DEREGISTER_RESPONSE, status.clone());
         let mut octets = Vec::new();
@@ -417,14 +419,14 @@ fn replies_to_nothing_are_dropped() {
 #[test]
 fn long_messages_go_in_fragments() {
     let mut pair = MihfPair::new(TransportProtocol::Udp, true, |c| c.max_message = 300);
-    let long = test_indication().padded_to(1000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
+    let long = test_indication().with_padding_to_length(1000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
     pair.send_message(STATION, 1, long);
     pair.run_until(at_millis(1000));
     let expected = ["0 mn fragment 0", "0 mn fragment 1", "0 mn fragment 2", "0 mn fragment 3", "20 pos ack"];
     assert_eq!(pair.sent_log(), expected);
     assert_eq!(pair.done_events(), [(40, 1, "done".into())]);
     assert_eq!((pair.counters(STATION).packets, pair.counters(STATION).messages), (4, 1));
-    let longer = test_indication().padded_to(60_000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
+    let longer = test_indication().with_padding_to_length(60_000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
     let refused =
         pair.issue_command(STATION, MihfCommand::Send { token: 2, to: mihf_id(POS), message: longer });
     assert!(matches!(refused, Err(CommandError::Invalid(_))));
@@ -434,7 +436,7 @@ fn long_messages_go_in_fragments() {
 fn the_rest_of_a_message_is_not_waited_for_for_ever() {
     let settings = |c: &mut MihfConfig| (c.max_message, c.reassembly_timeout) = (300, Duration::from_secs(2));
     let mut pair = MihfPair::new(TransportProtocol::Udp, false, settings);
-    let long = test_indication().padded_to(1000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
+    let long = test_indication().with_padding_to_length(1000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
     let mut octets = Vec::new();
     long.encode(HeaderFlags::default(), TransactionId::new(1), &mihf_id(STATION), &mihf_id(POS), &mut octets)
         .unwrap();
@@ -454,7 +456,7 @@ fn the_rest_of_a_message_is_not_waited_for_for_ever() {
     assert_eq!(pair.mihf_mut(POS).poll_timeout(), None);
 }
 
-/// They are forgotten at once, and so is that they have ended.
+/// Neither the indication nor its end stays in memory.
 #[test]
 fn indications_without_acknowledgement_leave_nothing_behind() {
     let mut pair = udp_pair(false);
@@ -478,7 +480,7 @@ fn indications_without_acknowledgement_leave_nothing_behind() {
 fn messages_longer_than_may_be_are_dropped() {
     let settings = |c: &mut MihfConfig| (c.max_message, c.max_reassembled) = (300, 500);
     let mut pair = MihfPair::new(TransportProtocol::Udp, true, settings);
-    let long = test_indication().padded_to(1000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
+    let long = test_indication().with_padding_to_length(1000, &mihf_id(STATION), &mihf_id(POS)).unwrap();
     pair.send_message(STATION, 1, long);
     pair.run_until(at_millis(50));
     assert_eq!((pair.counters(POS).oversize, pair.delivered_count(POS)), (1, 0));

@@ -1,4 +1,4 @@
-//! Requests that an MIH function answers itself.
+//! Requests that an MIH function answers without its user.
 
 use super::*;
 use crate::information::InformationStore;
@@ -86,7 +86,7 @@ fn the_end_of_a_registration_is_told() {
     );
 }
 
-/// A message from a function that is not configured.
+/// Encodes a message from an unconfigured function.
 fn encode_from_stranger(name: &str, transaction: u16, ack_req: bool, message: &MihfMessage) -> Vec<u8> {
     let bits = crate::HeaderFlags { ack_req, ..crate::HeaderFlags::default() };
     let mut octets = Vec::new();

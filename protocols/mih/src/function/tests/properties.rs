@@ -1,4 +1,4 @@
-//! Whatever is lost, delayed or comes twice.
+//! Properties that hold for any loss, delay and duplication.
 
 use super::*;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn packet_fates() -> impl Strategy<Value = Vec<Vec<u64>>> {
 struct PairConfig {
     ack: bool,
     response: Option<u64>,
-    unanswered: UnansweredPolicy,
+    unanswered: ResponseTimeoutPolicy,
     ack_delay: u64,
     lifetime: u64,
     max_transactions: usize,
@@ -22,9 +22,9 @@ struct PairConfig {
 
 fn any_pair_config() -> impl Strategy<Value = PairConfig> {
     let unanswered = prop_oneof![
-        Just(UnansweredPolicy::Wait),
-        Just(UnansweredPolicy::Retransmit),
-        Just(UnansweredPolicy::Abort)
+        Just(ResponseTimeoutPolicy::Wait),
+        Just(ResponseTimeoutPolicy::Retransmit),
+        Just(ResponseTimeoutPolicy::Abort)
     ];
     (any::<bool>(), proptest::option::of(10u64..500), unanswered, 0u64..300, 0u64..3000, 2usize..30).prop_map(
         |(ack, response, unanswered, ack_delay, lifetime, max_transactions)| PairConfig {

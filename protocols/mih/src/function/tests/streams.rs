@@ -1,4 +1,4 @@
-//! Over TCP and SCTP.
+//! Messages over TCP and SCTP.
 
 use super::*;
 use usher_core::TransportProtocol;
@@ -141,11 +141,12 @@ fn a_request_without_acks_ends_with_its_last_connection() {
         let route = PeerRoute { local: Some(IpAddr::from([10, 0, 9, 1])), ..route_to(transport, POS) };
         pair.issue_command(STATION, MihfCommand::Peer(MihfPeer { id: mihf_id(POS), route, ack: false }))
             .unwrap();
-        let aborted = ConnId::new_opened(0);
+        let aborted = ConnId::nth_opened_connection(0);
         let down = match transport {
-            TransportProtocol::Sctp => {
-                MachineInput::Message { assoc: aborted, event: MessageEvent::Down(CloseReason::Reset) }
-            }
+            TransportProtocol::Sctp => MachineInput::Message {
+                assoc: aborted,
+                event: MessageAssociationEvent::Down(CloseReason::Reset),
+            },
             _ => MachineInput::Stream { conn: aborted, event: StreamEvent::Closed(CloseReason::Reset) },
         };
         pair.feed_input(STATION, down);
@@ -163,7 +164,7 @@ fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
     let settings = |c: &mut MihfConfig| {
         c.transaction = None;
         c.timing.response = Some(Duration::from_millis(500));
-        c.timing.unanswered = UnansweredPolicy::Retransmit;
+        c.timing.unanswered = ResponseTimeoutPolicy::Retransmit;
     };
     let mut pair = MihfPair::new(TransportProtocol::Tcp, false, settings);
     pair.send_message(STATION, 1, test_request());
@@ -175,7 +176,7 @@ fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
     assert_eq!(pair.done_events().len(), 1);
     assert_eq!(pair.done_events()[0].2, "response");
     let mut pair = MihfPair::new(TransportProtocol::Tcp, false, settings);
-    pair.net.set_refusing(pair.sides[POS], true);
+    pair.net.set_refusing_connections(pair.sides[POS], true);
     pair.send_message(STATION, 1, test_request());
     pair.run_until(at_millis(5000));
     assert_eq!(pair.sent_log(), ["0 mn connect", "500 mn connect", "1000 mn connect"]);
@@ -194,9 +195,10 @@ fn an_abandoned_connection_stays_closed_if_it_comes_up_late() {
     pair.run_until(at_millis(40));
     let remote = SocketAddr::new(side_ip(POS), PORT);
     let event = StreamEvent::Connected { remote, local: None, certificate: None };
-    pair.feed_input(STATION, MachineInput::Stream { conn: ConnId::new_opened(0), event });
+    pair.feed_input(STATION, MachineInput::Stream { conn: ConnId::nth_opened_connection(0), event });
     pair.run_until(at_millis(1000));
-    let mut open = |n| pair.mihf_mut(STATION).net.is_open(ReplyPath::Connection(ConnId::new_opened(n)));
+    let mut open =
+        |n| pair.mihf_mut(STATION).net.is_open(ReplyPath::Connection(ConnId::nth_opened_connection(n)));
     assert_eq!([open(0), open(1)], [false, true]);
 }
 
@@ -204,7 +206,7 @@ fn an_abandoned_connection_stays_closed_if_it_comes_up_late() {
 fn without_acknowledgements_a_refused_connection_ends_a_request() {
     for transport in [TransportProtocol::Tcp, TransportProtocol::Sctp] {
         let mut pair = stream_pair(transport, false);
-        pair.net.set_refusing(pair.sides[POS], true);
+        pair.net.set_refusing_connections(pair.sides[POS], true);
         pair.send_message(STATION, 1, test_request());
         pair.run_until(at_millis(1000));
         assert_eq!(pair.done_events(), [(40, 1, "Transport".into())]);
@@ -215,10 +217,10 @@ fn without_acknowledgements_a_refused_connection_ends_a_request() {
 #[test]
 fn with_acknowledgements_it_is_tried_again() {
     let mut pair = stream_pair(TransportProtocol::Tcp, true);
-    pair.net.set_refusing(pair.sides[POS], true);
+    pair.net.set_refusing_connections(pair.sides[POS], true);
     pair.send_message(STATION, 1, test_request());
     pair.run_until(at_millis(90));
-    pair.net.set_refusing(pair.sides[POS], false);
+    pair.net.set_refusing_connections(pair.sides[POS], false);
     pair.serve_until(Duration::ZERO, at_millis(1000));
     assert_eq!(pair.sent_log()[..3], ["0 mn connect", "100 mn connect", "140 mn request+req"]);
     assert_eq!(pair.done_events(), [(180, 1, "response".into())]);
@@ -239,14 +241,18 @@ fn what_waits_for_a_connection_is_bounded() {
     assert_eq!(pair.counters(STATION).queue_full, 2);
     pair.serve_until(Duration::ZERO, at_millis(1000));
     assert_eq!(pair.done_events().len(), 5);
-    // A message has the room that its octets need.
+    // The queue counts the octets of a message.
     let mut pair = MihfPair::new(TransportProtocol::Tcp, false, |c| c.max_queue = room);
     pair.send_message(
         STATION,
         1,
-        test_request().padded_to(room + 1, &mihf_id(STATION), &mihf_id(POS)).unwrap(),
+        test_request().with_padding_to_length(room + 1, &mihf_id(STATION), &mihf_id(POS)).unwrap(),
     );
-    pair.send_message(STATION, 2, test_request().padded_to(room, &mihf_id(STATION), &mihf_id(POS)).unwrap());
+    pair.send_message(
+        STATION,
+        2,
+        test_request().with_padding_to_length(room, &mihf_id(STATION), &mihf_id(POS)).unwrap(),
+    );
     assert_eq!(pair.done_events(), [(0, 1, "Transport".into())]);
     pair.serve_until(Duration::ZERO, at_millis(1000));
     assert_eq!(pair.done_events().len(), 2);

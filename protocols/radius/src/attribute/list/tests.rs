@@ -29,7 +29,7 @@ fn every_limit_is_the_longest_that_fits() {
     );
     assert!(a.push_vendor_salted(9, 1, &long[..239]).is_ok());
     assert!(a.push_vendor_salted(9, 1, &long[..240]).is_err());
-    assert_eq!(AttributeList::from_wire(a.as_bytes()).unwrap().iter().count(), 8);
+    assert_eq!(AttributeList::parse_attribute_list(a.as_bytes()).unwrap().iter().count(), 8);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn no_salt_comes_twice_in_a_packet() {
     for first in (0..=u16::MAX).step_by(101).chain([0x7fe1, 0x7fff, 0x8000, u16::MAX]) {
         let mut packet = Vec::new();
         list.encode_into(&mut packet, b"a secret", &[3; 16], first);
-        let read = AttributeList::from_wire(&packet).unwrap();
+        let read = AttributeList::parse_attribute_list(&packet).unwrap();
         let mut salts: Vec<[u8; 2]> = read.get_all(69).map(|value| [value[1], value[2]]).collect();
         salts.extend(read.get_vendor(9, 1).map(|value| [value[0], value[1]]));
         assert!(salts.iter().all(|salt| salt[0] & 0x80 != 0), "{first:#x}");
@@ -105,7 +105,7 @@ proptest! {
         let mut a = AttributeList::new();
         a.push_u32(5, 1).push_long_extended(kind, ext, &value).push_u32(6, 1);
         prop_assert_eq!(a.get_extended(kind, ext).unwrap(), &value[..]);
-        let wire = AttributeList::from_wire(a.as_bytes()).unwrap();
+        let wire = AttributeList::parse_attribute_list(a.as_bytes()).unwrap();
         prop_assert_eq!(wire, a);
     }
     #[test]
@@ -119,7 +119,7 @@ proptest! {
         for (n, length) in received {
             a.push_bytes(kind(n), &[n, n][..length]).unwrap();
         }
-        let mut a = AttributeList::from_wire(a.as_bytes()).unwrap();
+        let mut a = AttributeList::parse_attribute_list(a.as_bytes()).unwrap();
         let found = |a: &AttributeList| (0..8).all(|n| a.get(kind(n)) == a.get_all(kind(n)).next());
         prop_assert!(found(&a));
         for (n, add) in changes {

@@ -1,37 +1,38 @@
 //! Silent servers by UDP, and clients that share the health of their servers.
 
 use crate::client::{
-    FailoverPolicy, HealthCause, LivenessConfig, RadiusClient, RadiusClientCommand, RadiusClientEvent,
-    RequestTarget, ServerConfig, ServerHealth,
+    FailoverPolicy, RadiusClient, RadiusClientCommand, RadiusClientEvent, RequestTarget, ServerConfig,
+    ServerHealth, ServerHealthCause, ServerLivenessConfig,
 };
 use crate::packet::PacketCode;
 use crate::server::{self, ClientConfig, RadiusServer, RadiusServerConfig};
-use crate::testing::{at_seconds, bare_client_with, far_address, test_secret, user_attributes};
+use crate::testing::{at_seconds, bare_client_with, test_remote_address, test_secret, user_attributes};
 use alloc::vec::Vec;
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Seed, SocketId, Transmit};
 
 /// One or more clients, and the servers of their group.
 struct LivenessTestNetwork {
     net: MachineNetwork,
-    clients: Vec<HostHandle<RadiusClient>>,
-    servers: Vec<HostHandle<RadiusServer>>,
+    clients: Vec<NetworkHostHandle<RadiusClient>>,
+    servers: Vec<NetworkHostHandle<RadiusServer>>,
     /// Second, client and server of each reply, by token.
     answers: Vec<(u64, u64, u16)>,
     timed_out_requests: Vec<(u64, u64)>,
     turns: Vec<(u64, usize, u16, ServerHealth)>,
-    causes: Vec<HealthCause>,
+    causes: Vec<ServerHealthCause>,
 }
 
 const GROUP: RequestTarget = RequestTarget::Group(0);
 
 impl LivenessTestNetwork {
-    fn new(clients: usize, servers: u16, liveness: LivenessConfig) -> Self {
+    fn new(clients: usize, servers: u16, liveness: ServerLivenessConfig) -> Self {
         let mut net = MachineNetwork::new(ChannelConfig::default());
         let client = |_| {
             let client = bare_client_with(|c| {
-                c.servers = (0..servers).map(|n| ServerConfig::new(far_address(n), test_secret())).collect();
+                c.servers =
+                    (0..servers).map(|n| ServerConfig::new(test_remote_address(n), test_secret())).collect();
                 c.servers.iter_mut().for_each(|s| s.liveness = Some(liveness));
                 c.groups = vec![(0..servers).collect()];
                 c.failover = Some(FailoverPolicy::default());
@@ -46,8 +47,8 @@ impl LivenessTestNetwork {
                 Seed::new(2).derive_secure_rng("server", n),
             )
             .unwrap();
-            let host = net.add_host(server, &[far_address(0).ip()]);
-            net.bind_socket(host, SocketId::from_number(0), far_address(n as u16));
+            let host = net.add_host(server, &[test_remote_address(0).ip()]);
+            net.bind_socket(host, SocketId::from_number(0), test_remote_address(n as u16));
             net.on_event(host, |server::RadiusServerEvent::Request(r)| {
                 let (token, code, attributes) =
                     (r.token, PacketCode::ACCESS_ACCEPT, crate::AttributeList::new());
@@ -69,7 +70,9 @@ impl LivenessTestNetwork {
     /// The first server answers only Status-Server.
     fn answer_status_only(&mut self) {
         self.net.intercept_transmits(|_, sent| match sent.transmit {
-            Transmit::Datagram { path } if path.remote == far_address(0) && sent.bytes[0] == 1 => vec![],
+            Transmit::Datagram { path } if path.remote == test_remote_address(0) && sent.bytes[0] == 1 => {
+                vec![]
+            }
             _ => vec![Duration::ZERO],
         });
     }
@@ -119,7 +122,7 @@ impl LivenessTestNetwork {
 
 #[test]
 fn only_the_first_request_to_a_silent_server_waits_a_window() {
-    let mut w = LivenessTestNetwork::new(1, 2, LivenessConfig::default());
+    let mut w = LivenessTestNetwork::new(1, 2, ServerLivenessConfig::default());
     w.set_mute(0, true);
     w.send_request(0, 1);
     w.run_until(3.9);
@@ -134,7 +137,7 @@ fn only_the_first_request_to_a_silent_server_waits_a_window() {
     let mut turns = w.turns.clone();
     turns.truncate(2);
     assert_eq!(turns, [(4, 0, 0, ServerHealth::Suspect), (16, 0, 0, ServerHealth::Dead)]);
-    assert_eq!(w.causes[0], HealthCause::Silent(Duration::from_secs(4)));
+    assert_eq!(w.causes[0], ServerHealthCause::Silent(Duration::from_secs(4)));
     let (first, second) = (w.client(0).server_counts(0), w.client(0).server_counts(1));
     assert_eq!((first.requests, first.answers, first.timeouts), (1, 0, 1));
     assert_eq!((second.requests, second.answers, second.timeouts, second.timed), (3, 3, 0, 2));
@@ -147,7 +150,7 @@ fn only_the_first_request_to_a_silent_server_waits_a_window() {
 
 #[test]
 fn a_suspect_server_is_alive_with_its_first_word() {
-    let mut w = LivenessTestNetwork::new(1, 2, LivenessConfig::default());
+    let mut w = LivenessTestNetwork::new(1, 2, ServerLivenessConfig::default());
     w.set_mute(0, true);
     w.send_request(0, 1);
     w.run_until(9.0);
@@ -161,7 +164,7 @@ fn a_suspect_server_is_alive_with_its_first_word() {
 /// A server that answers Status-Server and other requests stays alive despite silence to a single request.
 #[test]
 fn a_server_that_is_silent_to_one_request_alone_is_back_at_once() {
-    let mut w = LivenessTestNetwork::new(1, 2, LivenessConfig::default());
+    let mut w = LivenessTestNetwork::new(1, 2, ServerLivenessConfig::default());
     w.answer_status_only();
     w.send_request(0, 1);
     w.run_until(5.0);
@@ -171,7 +174,11 @@ fn a_server_that_is_silent_to_one_request_alone_is_back_at_once() {
 
 #[test]
 fn with_all_servers_dead_logins_end_until_one_comes_back() {
-    let mut w = LivenessTestNetwork::new(1, 2, LivenessConfig { answers: 1, ..LivenessConfig::default() });
+    let mut w = LivenessTestNetwork::new(
+        1,
+        2,
+        ServerLivenessConfig { answers: 1, ..ServerLivenessConfig::default() },
+    );
     (0..2).for_each(|server| w.set_mute(server, true));
     w.send_request(0, 1);
     w.run_until(15.0);
@@ -184,7 +191,7 @@ fn with_all_servers_dead_logins_end_until_one_comes_back() {
         w.timed_out_requests
     );
     assert_eq!(w.timed_out_requests.len(), 2);
-    assert!(!w.client(0).is_usable(0) && !w.client(0).is_usable(1));
+    assert!(!w.client(0).is_server_usable(0) && !w.client(0).is_server_usable(1));
     w.set_mute(1, false);
     w.run_until(115.0);
     assert_eq!(
@@ -201,7 +208,7 @@ fn a_server_with_a_long_window_is_waited_for() {
     let mut w = LivenessTestNetwork::new(
         1,
         2,
-        LivenessConfig { window: Duration::from_secs(60), ..LivenessConfig::default() },
+        ServerLivenessConfig { window: Duration::from_secs(60), ..ServerLivenessConfig::default() },
     );
     w.answer_status_only();
     w.send_request(0, 1);
@@ -213,7 +220,11 @@ fn a_server_with_a_long_window_is_waited_for() {
 
 #[test]
 fn what_one_client_finds_out_the_others_need_not() {
-    let mut w = LivenessTestNetwork::new(3, 2, LivenessConfig { answers: 1, ..LivenessConfig::default() });
+    let mut w = LivenessTestNetwork::new(
+        3,
+        2,
+        ServerLivenessConfig { answers: 1, ..ServerLivenessConfig::default() },
+    );
     w.send_request(0, 10);
     assert_eq!((w.answers.remove(0), w.probe_count(0)), ((0, 10, 0), 1), "it knows Status-Server");
     w.set_mute(0, true);
@@ -239,8 +250,11 @@ fn what_one_client_finds_out_the_others_need_not() {
 #[test]
 fn without_a_further_word_a_client_asks_itself() {
     for told in [ServerHealth::Suspect, ServerHealth::Dead] {
-        let mut w =
-            LivenessTestNetwork::new(1, 2, LivenessConfig { answers: 1, ..LivenessConfig::default() });
+        let mut w = LivenessTestNetwork::new(
+            1,
+            2,
+            ServerLivenessConfig { answers: 1, ..ServerLivenessConfig::default() },
+        );
         w.net[w.clients[0]].apply_shared_health(at_seconds(0.0), 0, told);
         w.send_request(0, 1);
         assert_eq!(w.answers, [(0, 1, 1)]);
@@ -256,7 +270,11 @@ fn without_a_further_word_a_client_asks_itself() {
 
 #[test]
 fn without_status_server_a_dead_server_is_retried_later() {
-    let mut w = LivenessTestNetwork::new(2, 2, LivenessConfig { status: false, ..LivenessConfig::default() });
+    let mut w = LivenessTestNetwork::new(
+        2,
+        2,
+        ServerLivenessConfig { status: false, ..ServerLivenessConfig::default() },
+    );
     w.set_mute(0, true);
     w.send_request(0, 1);
     w.run_until(135.0);
@@ -264,7 +282,7 @@ fn without_status_server_a_dead_server_is_retried_later() {
     w.send_request(1, 2);
     assert_eq!(w.answers[1..], [(135, 2, 1)]);
     w.run_until(137.0);
-    assert_eq!(w.causes.last(), Some(&HealthCause::Revived(Duration::from_secs(120))));
+    assert_eq!(w.causes.last(), Some(&ServerHealthCause::Revived(Duration::from_secs(120))));
     w.send_request(1, 3);
     assert_eq!((w.answers[2..].to_vec(), w.probe_count(0) + w.probe_count(1)), (vec![(137, 3, 0)], 0));
 }

@@ -47,7 +47,7 @@ fn answer_request(
 
 #[test]
 fn rfc_5080_sends_at_0_2_6_14_and_gives_up_at_30_seconds() {
-    let mut c = client_with(|_| {});
+    let mut c = radius_client_with(|_| {});
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCESS_REQUEST, user_attributes());
     let (log, end) = run_client(&mut c);
     assert_eq!(log.iter().map(|l| l.0).collect::<Vec<_>>(), [0, 2, 6, 14]);
@@ -59,7 +59,7 @@ fn rfc_5080_sends_at_0_2_6_14_and_gives_up_at_30_seconds() {
 
 #[test]
 fn a_fixed_interval_has_its_count() {
-    let mut c = client_with(|c| {
+    let mut c = radius_client_with(|c| {
         c.retransmission = RetransmissionPolicy::Fixed { interval: Duration::from_secs(3), count: 3 };
     });
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCESS_REQUEST, user_attributes());
@@ -69,7 +69,7 @@ fn a_fixed_interval_has_its_count() {
 
 #[test]
 fn acct_delay_time_is_renewed_under_a_new_identifier() {
-    let mut c = client_with(|_| {});
+    let mut c = radius_client_with(|_| {});
     let mut a = AttributeList::new();
     a.push_u32(kind::ACCT_STATUS_TYPE, 1).push_u32(kind::ACCT_DELAY_TIME, 5);
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCOUNTING_REQUEST, a);
@@ -86,8 +86,8 @@ fn acct_delay_time_is_renewed_under_a_new_identifier() {
 
 #[test]
 fn failover_moves_to_the_next_server_and_back_after_a_while() {
-    let mut c = client_with(|c| {
-        c.servers.push(ServerConfig::new(far_address(1), SharedSecret::new(b"another")));
+    let mut c = radius_client_with(|c| {
+        c.servers.push(ServerConfig::new(test_remote_address(1), SharedSecret::new(b"another")));
         c.groups = vec![vec![0, 1]];
         c.failover = Some(FailoverPolicy { after: 2, revive: Duration::from_secs(100) });
     });
@@ -119,8 +119,8 @@ fn a_request_that_no_other_server_has_room_for_is_given_up_once() {
         (None, 30.0),
         (Some(RetransmissionPolicy::Fixed { interval: Duration::from_secs(3), count: 3 }), 9.0),
     ] {
-        let mut c = client_with(|c| {
-            c.servers.push(ServerConfig::for_radsec(far_address(1)));
+        let mut c = radius_client_with(|c| {
+            c.servers.push(ServerConfig::for_radsec(test_remote_address(1)));
             c.max_connections = 1;
             c.groups = vec![vec![0, 1]];
             c.failover = Some(FailoverPolicy { after: 2, revive: Duration::from_secs(100) });
@@ -156,7 +156,7 @@ fn a_request_that_no_other_server_has_room_for_is_given_up_once() {
 
 #[test]
 fn the_message_authenticator_stands_first() {
-    let mut c = client_with(|_| {});
+    let mut c = radius_client_with(|_| {});
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCESS_REQUEST, user_attributes());
     let request = sent_datagrams(&mut c).remove(0).1;
     let p = RadiusPacket::parse(&request).unwrap();
@@ -169,7 +169,7 @@ fn the_message_authenticator_stands_first() {
 
 #[test]
 fn the_257th_request_leaves_from_another_socket() {
-    let mut c = client_with(|c| c.max_sockets = 2);
+    let mut c = radius_client_with(|c| c.max_sockets = 2);
     for token in 0..512 {
         send_request(&mut c, at_seconds(0.0), token, PacketCode::ACCESS_REQUEST, user_attributes());
     }
@@ -192,7 +192,7 @@ fn the_257th_request_leaves_from_another_socket() {
 
 #[test]
 fn each_bad_reply_is_counted_by_its_kind_and_dropped() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCESS_REQUEST, user_attributes());
     let request = sent_datagrams(&mut c).remove(0).1;
     let good = answer_request(&mut s, &request, PacketCode::ACCESS_ACCEPT, AttributeList::new());
@@ -218,7 +218,7 @@ fn each_bad_reply_is_counted_by_its_kind_and_dropped() {
     other = good[..20].to_vec();
     other[3] = 20;
     deliver_datagram(&mut c, at_seconds(0.0), FAR, &resign(other));
-    c.handle_input(at_seconds(0.0), MachineInput::Frame { port: usher_core::PortId(0), data: &[] });
+    c.handle_input(at_seconds(0.0), MachineInput::Frame { port: usher_core::LinkLayerPortId(0), data: &[] });
     let n = *c.counters();
     assert_eq!(
         [
@@ -243,7 +243,7 @@ fn each_bad_reply_is_counted_by_its_kind_and_dropped() {
 
 #[test]
 fn an_old_server_is_allowed_by_policy_but_not_with_eap() {
-    let mut c = client_with(|c| c.servers[0].require_message_authenticator = false);
+    let mut c = radius_client_with(|c| c.servers[0].require_message_authenticator = false);
     for (token, reply) in [(1u64, &[][..]), (2, &[79, 6, 3, 1, 0, 4])] {
         send_request(&mut c, at_seconds(0.0), token, PacketCode::ACCESS_REQUEST, user_attributes());
         let request = sent_datagrams(&mut c).remove(0).1;
@@ -260,7 +260,7 @@ fn an_old_server_is_allowed_by_policy_but_not_with_eap() {
 
 #[test]
 fn keys_and_passwords_arrive_in_clear() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let mut a = user_attributes();
     a.push_user_password(b"a password of more than sixteen octets").unwrap();
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCESS_REQUEST, a);
@@ -286,7 +286,7 @@ fn keys_and_passwords_arrive_in_clear() {
 
 #[test]
 fn misuse_is_refused_and_changes_nothing() {
-    let mut c = client_with(|_| {});
+    let mut c = radius_client_with(|_| {});
     let request = |token, server, code, attributes| RadiusClientCommand::Request {
         token,
         target: RequestTarget::Server(server),
@@ -330,7 +330,7 @@ fn what_is_sent_again_is_the_same() {
         PacketCode::COA_REQUEST,
         PacketCode::DISCONNECT_REQUEST,
     ] {
-        let mut c = client_with(|_| {});
+        let mut c = radius_client_with(|_| {});
         let mut a = user_attributes();
         a.push_u32(kind::EVENT_TIMESTAMP, 7).push_user_password(b"pw").unwrap();
         send_request(&mut c, at_seconds(0.0), 1, code, a);
@@ -345,7 +345,7 @@ fn what_is_sent_again_is_the_same() {
 #[test]
 fn each_new_request_has_its_own_identifier_and_authenticator() {
     for code in [PacketCode::ACCESS_REQUEST, PacketCode::STATUS_SERVER] {
-        let mut c = client_with(|_| {});
+        let mut c = radius_client_with(|_| {});
         let (mut seen, mut before) = (std::collections::BTreeSet::new(), None);
         for token in 0..1000 {
             send_request(&mut c, at_seconds(0.0), token, code, AttributeList::new());
@@ -372,9 +372,9 @@ fn an_answer_of_another_time_is_dropped() {
     for (stamp, taken) in
         [(None, true), (Some(1_000_000), true), (Some(1_000_400), true), (Some(1_000_401), false)]
     {
-        let mut c = client_with(|c| c.freshness = Some(crate::FreshnessPolicy::default()));
+        let mut c = radius_client_with(|c| c.freshness = Some(crate::EventTimestampPolicy::default()));
         c.set_epoch(at_seconds(0.0), epoch);
-        let mut s = server_with(|c| c.role = server::PortRole::DynamicAuthorization);
+        let mut s = radius_server_with(|c| c.role = server::PortRole::DynamicAuthorization);
         send_request(&mut c, at_seconds(99.0), 1, PacketCode::DISCONNECT_REQUEST, user_attributes());
         let request = sent_datagrams(&mut c).remove(0).1;
         let mut a = AttributeList::new();
@@ -390,12 +390,12 @@ fn an_answer_of_another_time_is_dropped() {
         deliver_datagram(&mut c, at_seconds(100.0), FAR, &reply);
         assert_eq!(c.outstanding_count(), 0);
     }
-    let mut c = client_with(|c| c.freshness = Some(crate::FreshnessPolicy::default()));
+    let mut c = radius_client_with(|c| c.freshness = Some(crate::EventTimestampPolicy::default()));
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCESS_REQUEST, user_attributes());
     let mut a = AttributeList::new();
     a.push_u32(kind::EVENT_TIMESTAMP, 7);
     let request = sent_datagrams(&mut c).remove(0).1;
-    let reply = answer_request(&mut server_with(|_| {}), &request, PacketCode::ACCESS_ACCEPT, a);
+    let reply = answer_request(&mut radius_server_with(|_| {}), &request, PacketCode::ACCESS_ACCEPT, a);
     deliver_datagram(&mut c, at_seconds(0.0), FAR, &reply);
     assert!(c.poll_event().is_some(), "of logins nothing is asked");
 }
@@ -403,7 +403,7 @@ fn an_answer_of_another_time_is_dropped() {
 /// RFC 5997 §4.1: a Status-Server is never retransmitted.
 #[test]
 fn a_status_server_is_sent_once() {
-    let mut c = client_with(|_| {});
+    let mut c = radius_client_with(|_| {});
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::STATUS_SERVER, AttributeList::new());
     let (log, end) = run_client(&mut c);
     assert_eq!((log.len(), end), (1, Some(2)));
@@ -412,8 +412,9 @@ fn a_status_server_is_sent_once() {
 /// A server without Status-Server support revives although it never answers one.
 #[test]
 fn a_server_silent_to_status_server_comes_back_after_a_while() {
-    let mut c = client_with(|c| c.servers[0].liveness = Some(crate::client::LivenessConfig::default()));
-    let mut s = server_with(|_| {});
+    let mut c =
+        radius_client_with(|c| c.servers[0].liveness = Some(crate::client::ServerLivenessConfig::default()));
+    let mut s = radius_server_with(|_| {});
     send_request(&mut c, at_seconds(0.0), 1, PacketCode::ACCESS_REQUEST, user_attributes());
     let mut turns = Vec::new();
     let mut now = at_seconds(0.0);
@@ -446,7 +447,7 @@ fn a_server_silent_to_status_server_comes_back_after_a_while() {
 #[test]
 fn a_message_authenticator_in_a_dynamic_reply_must_be_right() {
     for spoilt in [false, true] {
-        let mut c = client_with(|_| {});
+        let mut c = radius_client_with(|_| {});
         send_request(&mut c, at_seconds(0.0), 1, PacketCode::DISCONNECT_REQUEST, user_attributes());
         let request = sent_datagrams(&mut c).remove(0).1;
         let authenticator: [u8; 16] = request[4..20].try_into().unwrap();

@@ -2,15 +2,15 @@
 
 use crate::attribute::{error_cause, kind};
 use crate::client::{
-    self, FailoverPolicy, LivenessConfig, RadiusClient, RequestTarget, RetransmissionPolicy, ServerConfig,
-    ServerHealth,
+    self, FailoverPolicy, RadiusClient, RequestTarget, RetransmissionPolicy, ServerConfig, ServerHealth,
+    ServerLivenessConfig,
 };
-use crate::radsec::CertificateMatch;
+use crate::radsec::PeerCertificateCondition;
 use crate::server::{self, ClientConfig, PortRole, RadiusServer};
 use crate::testing::{at_seconds, deliver_datagram, sent_datagrams, user_attributes};
 use crate::{AttributeList, PacketCode, SharedSecret};
 use std::net::SocketAddr;
-use usher_core::bench::{HostHandle, MachineNetwork, SentTransmit, TestMachine};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle, TestMachine, TransmitRecord};
 use usher_core::impair::ChannelConfig;
 use usher_core::{
     CloseReason, ConnId, DatagramPath, Duration, ListenerId, Machine, MachineInput, Seed, StreamEvent,
@@ -29,8 +29,8 @@ fn accepted_event(remote: SocketAddr) -> StreamEvent<'static> {
 /// A client, its servers and the connections between them. Octets arrive in pieces of seven.
 struct RadSecTestNetwork {
     net: MachineNetwork,
-    near: HostHandle<RadiusClient>,
-    servers: Vec<HostHandle<RadiusServer>>,
+    near: NetworkHostHandle<RadiusClient>,
+    servers: Vec<NetworkHostHandle<RadiusServer>>,
 }
 
 impl RadSecTestNetwork {
@@ -82,12 +82,12 @@ impl RadSecTestNetwork {
     }
     /// Makes the first server refuse connections, or accept them again.
     fn set_unreachable(&mut self, down: bool) {
-        self.net.set_refusing(self.servers[0], down);
+        self.net.set_refusing_connections(self.servers[0], down);
     }
     /// Makes the first server silent, or ends that.
     fn set_mute(&mut self, mute: bool) {
         let first = self.servers[0].number;
-        let heard = move |sent: &SentTransmit| !mute || sent.from != first;
+        let heard = move |sent: &TransmitRecord| !mute || sent.from != first;
         self.net.intercept_transmits(move |_, sent| if heard(sent) { vec![Duration::ZERO] } else { vec![] });
     }
     fn cut_all(&mut self) {
@@ -100,7 +100,7 @@ impl RadSecTestNetwork {
     }
     /// Returns the number of connections opened.
     fn opened_count(&self) -> usize {
-        let op = |sent: &&SentTransmit| {
+        let op = |sent: &&TransmitRecord| {
             matches!(sent.transmit, Transmit::Stream { op: StreamOp::Connect { .. }, .. })
         };
         self.net.sent_transmits().iter().filter(op).count()
@@ -151,7 +151,7 @@ fn a_server_with_another_name_is_skipped_for_the_next_one() {
     let named = |shows: [Option<&'static [u8]>; 2]| {
         let mut w = RadSecTestNetwork::new(2, |c| {
             for server in &mut c.servers {
-                server.certificates = vec![CertificateMatch::Name("aaa.usher.test".into())];
+                server.certificates = vec![PeerCertificateCondition::Name("aaa.usher.test".into())];
             }
         });
         (0..2).for_each(|n| w.net.set_certificate(w.servers[n], shows[n]));
@@ -247,7 +247,7 @@ fn requests_go_to_the_next_server_when_a_connection_breaks() {
 
 fn enable_liveness(c: &mut client::RadiusClientConfig) {
     for s in &mut c.servers {
-        s.liveness = Some(LivenessConfig::default());
+        s.liveness = Some(ServerLivenessConfig::default());
     }
 }
 
@@ -265,16 +265,16 @@ fn status_finds_a_mute_server_and_three_replies_revive_it() {
     assert_eq!(w.received_replies()[1..], [(3, 1)], "what was under way moved on");
     w.send_request(4, PacketCode::ACCESS_REQUEST, GROUP);
     assert_eq!(w.received_replies()[2..], [(4, 1)], "what is new does not wait");
-    assert!(w.client().is_usable(0));
+    assert!(w.client().is_server_usable(0));
     w.run_until(17.0);
     assert_eq!(w.health_changes(), [(4, 0, ServerHealth::Suspect), (16, 0, ServerHealth::Dead)]);
-    assert!(!w.client().is_usable(0));
+    assert!(!w.client().is_server_usable(0));
     w.set_mute(false);
     w.run_until(105.0);
-    assert!(!w.client().is_usable(0), "two answers");
+    assert!(!w.client().is_server_usable(0), "two answers");
     w.run_until(107.0);
     assert_eq!(w.health_changes()[2..], [(106, 0, ServerHealth::Alive)]);
-    assert!(w.client().is_usable(0));
+    assert!(w.client().is_server_usable(0));
 }
 
 #[test]
@@ -291,9 +291,9 @@ fn octets_that_are_no_radius_end_the_connection() {
     for spoilt in [&[0; 25][..], &[1, 2, 0, 22, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]] {
         let mut w = RadSecTestNetwork::new(1, |_| {});
         w.send_request(1, PacketCode::ACCESS_REQUEST, GROUP);
-        let conn = ConnId::new_accepted(0);
+        let conn = ConnId::nth_accepted_connection(0);
         w.net.inject_input(w.servers[0], MachineInput::Stream { conn, event: StreamEvent::Data(spoilt) });
-        assert_eq!((w.server(0).counters().connections_spoilt, w.server(0).connection_count()), (1, 0));
+        assert_eq!((w.server(0).counters().connections_malformed, w.server(0).connection_count()), (1, 0));
         w.net.run_for(Duration::ZERO);
         w.send_request(2, PacketCode::ACCESS_REQUEST, GROUP);
         assert_eq!((w.received_replies().len(), w.opened_count()), (2, 2), "a new one is as good");
@@ -301,9 +301,9 @@ fn octets_that_are_no_radius_end_the_connection() {
     let mut w = RadSecTestNetwork::new(1, |_| {});
     w.set_mute(true);
     w.send_request(1, PacketCode::ACCESS_REQUEST, GROUP);
-    let conn = ConnId::new_opened(0);
+    let conn = ConnId::nth_opened_connection(0);
     w.net.inject_input(w.near, MachineInput::Stream { conn, event: StreamEvent::Data(&[2, 0, 0xff, 0xff]) });
-    assert_eq!(w.client().counters().connections_spoilt, 1);
+    assert_eq!(w.client().counters().connections_malformed, 1);
 }
 
 #[test]
@@ -314,7 +314,10 @@ fn the_same_identifier_is_another_request_by_another_connection() {
     let mut packet =
         vec![1, 7, 0, 26, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 1, 6, b'u', b's', b'e', b'r'];
     fn feed_stream(s: &mut RadiusServer, n: u32, event: StreamEvent<'_>) {
-        s.handle_input(at_seconds(0.0), MachineInput::Stream { conn: ConnId::new_accepted(n), event });
+        s.handle_input(
+            at_seconds(0.0),
+            MachineInput::Stream { conn: ConnId::nth_accepted_connection(n), event },
+        );
     }
     for n in 0..2 {
         // Both come from one address and port, as with two local listeners.
@@ -454,7 +457,7 @@ fn what_is_not_served_by_radsec_is_refused_in_words() {
     forged.resize(20, 9);
     w.net.inject_input(
         w.servers[0],
-        MachineInput::Stream { conn: ConnId::new_accepted(0), event: StreamEvent::Data(&forged) },
+        MachineInput::Stream { conn: ConnId::nth_accepted_connection(0), event: StreamEvent::Data(&forged) },
     );
     assert_eq!((w.server(0).counters().bad_authenticator, w.server(0).connection_count()), (1, 0));
     // By UDP another port shows that.

@@ -26,7 +26,7 @@ fn accept_request(s: &mut RadiusServer, now: Instant, token: u64) -> Result<(), 
 
 #[test]
 fn duplicates_are_dropped_in_progress_and_answered_alike_after() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let request = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
     deliver_datagram(&mut s, at_seconds(0.0), NEAR, &request);
     deliver_datagram(&mut s, at_seconds(0.1), NEAR, &request);
@@ -51,7 +51,7 @@ fn duplicates_are_dropped_in_progress_and_answered_alike_after() {
 
 #[test]
 fn another_source_port_is_another_request() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let request = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
     deliver_datagram(&mut s, at_seconds(0.0), NEAR, &request);
     deliver_datagram(&mut s, at_seconds(0.0), "10.0.0.1:5001", &request);
@@ -60,7 +60,7 @@ fn another_source_port_is_another_request() {
 
 #[test]
 fn a_new_authenticator_supersedes_and_a_discard_stays_silent() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let first = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
     let mut second = first.clone();
     second[4] ^= 1;
@@ -79,7 +79,7 @@ fn a_new_authenticator_supersedes_and_a_discard_stays_silent() {
 
 #[test]
 fn the_cache_is_bounded() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.max_entries = 2));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|c| c.max_entries = 2));
     for _ in 0..2 {
         deliver_datagram(
             &mut s,
@@ -109,7 +109,7 @@ fn the_cache_is_bounded() {
 #[test]
 fn the_cache_is_bounded_in_octets() {
     const CAPACITY: usize = 100_000;
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.max_bytes = CAPACITY));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|c| c.max_bytes = CAPACITY));
     for port in 0..1000_u16 {
         let p = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
         deliver_datagram(&mut s, at_seconds(0.0), &format!("10.0.0.1:{}", 5000 + port), &p);
@@ -131,7 +131,7 @@ fn the_cache_is_bounded_in_octets() {
 
 #[test]
 fn each_bad_request_is_counted_by_its_kind_and_dropped() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let good = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
     deliver_datagram(&mut s, at_seconds(0.0), NEAR, &good[..19]);
     deliver_datagram(&mut s, at_seconds(0.0), "192.0.2.1:5000", &good);
@@ -149,7 +149,7 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
     let mut other = request_packet(&mut c, PacketCode::ACCOUNTING_REQUEST, accounting);
     other[7] ^= 1;
     deliver_datagram(&mut s, at_seconds(0.0), NEAR, &other);
-    s.handle_input(at_seconds(0.0), MachineInput::Frame { port: usher_core::PortId(0), data: &[] });
+    s.handle_input(at_seconds(0.0), MachineInput::Frame { port: usher_core::LinkLayerPortId(0), data: &[] });
     let n = *s.counters();
     assert_eq!(
         [
@@ -164,7 +164,7 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
         [1; 7]
     );
     let near = NEAR.parse::<SocketAddr>().ok().map(|address| (at_seconds(0.0), address.ip()));
-    let sources = DropSources {
+    let sources = LatestDropSources {
         malformed: near,
         unknown_client: Some((at_seconds(0.0), "192.0.2.1".parse().unwrap())),
         wrong_code: near,
@@ -173,9 +173,10 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
         missing_message_authenticator: near,
     };
     assert_eq!(*s.drop_sources(), sources);
-    let later = DropSources { malformed: Some((at_seconds(1.0), "10.0.0.9".parse().unwrap())), ..sources };
+    let later =
+        LatestDropSources { malformed: Some((at_seconds(1.0), "10.0.0.9".parse().unwrap())), ..sources };
     for (mut one, other) in [(sources, later), (later, sources)] {
-        one.merge_newer(&other);
+        one.merge_counters_by_maximum(&other);
         assert_eq!(one, later);
     }
     assert_eq!((n.total(), s.entry_count()), (7, 0));
@@ -194,7 +195,7 @@ fn unsigned_request(identifier: u8, body: &[u8]) -> Vec<u8> {
 
 #[test]
 fn without_the_policy_eap_still_needs_its_message_authenticator() {
-    let mut s = server_with(|c| c.clients[0].message_authenticator = MessageAuthenticatorPolicy::Off);
+    let mut s = radius_server_with(|c| c.clients[0].message_authenticator = MessageAuthenticatorPolicy::Off);
     for (id, body) in [(1, &CHAP[..]), (2, &[79, 6, 2, 1, 0, 4])] {
         deliver_datagram(&mut s, at_seconds(0.0), NEAR, &unsigned_request(id, body));
     }
@@ -208,7 +209,7 @@ fn status_server_is_answered_by_role_and_verifies_at_the_client() {
         (PortRole::Both, PacketCode::ACCESS_ACCEPT),
         (PortRole::Accounting, PacketCode::ACCOUNTING_RESPONSE),
     ] {
-        let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.role = role));
+        let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|c| c.role = role));
         let request = request_packet(&mut c, PacketCode::STATUS_SERVER, AttributeList::new());
         deliver_datagram(&mut s, at_seconds(0.0), NEAR, &request);
         assert!(next_request(&mut s).is_none());
@@ -222,7 +223,7 @@ fn status_server_is_answered_by_role_and_verifies_at_the_client() {
 
 #[test]
 fn proxy_state_comes_back_in_order() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let mut a = user_attributes();
     a.push_bytes(kind::PROXY_STATE, b"one").unwrap().push_bytes(kind::PROXY_STATE, b"two").unwrap();
     deliver_datagram(&mut s, at_seconds(0.0), NEAR, &request_packet(&mut c, PacketCode::ACCESS_REQUEST, a));
@@ -235,7 +236,7 @@ fn proxy_state_comes_back_in_order() {
 
 #[test]
 fn work_is_told_per_message() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let request = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
     assert_eq!(c.poll_work(), Some(WorkRecord { label: crate::work::REQUEST, units: 1 }));
     assert_eq!(c.poll_work(), None);
@@ -267,7 +268,7 @@ fn each_socket_has_its_role() {
         PacketCode::COA_REQUEST,
         PacketCode::DISCONNECT_REQUEST,
     ];
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.roles = roles));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|c| c.roles = roles));
     let packets: Vec<_> = codes.iter().map(|&code| request_packet(&mut c, code, user_attributes())).collect();
     let mut taken_by = Vec::new();
     for socket in 0..4 {
@@ -294,7 +295,8 @@ fn each_socket_has_its_role() {
 
 #[test]
 fn dynamic_authorization_is_answered_and_forgeries_are_dropped() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.role = PortRole::DynamicAuthorization));
+    let (mut c, mut s) =
+        (radius_client_with(|_| {}), radius_server_with(|c| c.role = PortRole::DynamicAuthorization));
     let request = request_packet(&mut c, PacketCode::DISCONNECT_REQUEST, user_attributes());
     let mut forged = request.clone();
     forged[10] ^= 1;
@@ -320,9 +322,10 @@ fn old_requests_for_dynamic_authorisation_are_dropped() {
     let epoch = usher_core::WallTime::from_unix_secs(1_000_000);
     for required in [false, true] {
         let window = usher_core::Duration::from_secs(300);
-        let freshness = Some(crate::FreshnessPolicy { window, required });
-        let mut c = client_with(|_| {});
-        let mut s = server_with(|c| (c.role, c.freshness) = (PortRole::DynamicAuthorization, freshness));
+        let freshness = Some(crate::EventTimestampPolicy { window, required });
+        let mut c = radius_client_with(|_| {});
+        let mut s =
+            radius_server_with(|c| (c.role, c.freshness) = (PortRole::DynamicAuthorization, freshness));
         s.set_epoch(at_seconds(0.0), epoch);
         let mut served = Vec::new();
         for stamp in [None, Some(1_000_000), Some(1_000_400), Some(1_000_401), Some(999_799)] {
@@ -347,9 +350,9 @@ fn old_requests_for_dynamic_authorisation_are_dropped() {
 #[test]
 fn a_dynamic_request_is_done_once_while_its_timestamp_is_fresh() {
     let window = Duration::from_secs(300);
-    let freshness = Some(crate::FreshnessPolicy { window, required: true });
-    let mut c = client_with(|_| {});
-    let mut s = server_with(|c| {
+    let freshness = Some(crate::EventTimestampPolicy { window, required: true });
+    let mut c = radius_client_with(|_| {});
+    let mut s = radius_server_with(|c| {
         (c.role, c.freshness, c.retain) = (PortRole::DynamicAuthorization, freshness, window);
     });
     s.set_epoch(at_seconds(0.0), usher_core::WallTime::from_unix_secs(1_000_000));
@@ -368,7 +371,7 @@ fn a_dynamic_request_is_done_once_while_its_timestamp_is_fresh() {
     // Another request with the same identifier replaces the first reply.
     let mut b = user_attributes();
     b.push_u32(kind::EVENT_TIMESTAMP, 1_000_001);
-    let mut other = client_with(|_| {});
+    let mut other = radius_client_with(|_| {});
     let second = request_packet(&mut other, PacketCode::DISCONNECT_REQUEST, b);
     assert_eq!(second[1], request[1]);
     deliver_datagram(&mut s, at_seconds(250.0), NEAR, &request);
@@ -392,7 +395,7 @@ fn the_message_authenticator_is_asked_for_by_policy() {
     for (policy, plain_passes, proxied_passes) in
         [(Required, false, false), (ProxyState, true, false), (Off, true, true)]
     {
-        let mut s = server_with(|c| c.clients[0].message_authenticator = policy);
+        let mut s = radius_server_with(|c| c.clients[0].message_authenticator = policy);
         for (id, body, passes) in [(1, &plain[..], plain_passes), (2, &proxied[..], proxied_passes)] {
             deliver_datagram(&mut s, at_seconds(0.0), NEAR, &unsigned_request(id, body));
             assert_eq!(next_request(&mut s).is_some(), passes, "{policy:?}");
@@ -410,11 +413,11 @@ fn the_message_authenticator_is_asked_for_by_policy() {
 #[test]
 fn a_flood_of_one_client_leaves_room_for_another() {
     let other = ClientConfig::new("192.0.2.0".parse().unwrap(), 24, test_secret());
-    let mut s = server_with(|c| {
+    let mut s = radius_server_with(|c| {
         c.clients.push(other);
         (c.max_entries, c.max_waiting) = (100, 60);
     });
-    let mut c = client_with(|_| {});
+    let mut c = radius_client_with(|_| {});
     for port in 0..200 {
         let p = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
         deliver_datagram(&mut s, at_seconds(0.0), &format!("10.0.0.1:{}", 5000 + port), &p);
@@ -439,7 +442,7 @@ fn a_flood_of_one_client_leaves_room_for_another() {
 
 #[test]
 fn too_many_attributes_are_dropped() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.max_attributes = 10));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|c| c.max_attributes = 10));
     for extra in [7, 8] {
         let mut a = user_attributes();
         (0..extra).for_each(|_| {
@@ -457,7 +460,7 @@ fn too_many_attributes_are_dropped() {
 
 #[test]
 fn other_clients_can_be_configured_while_requests_wait() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.max_waiting = 1));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|c| c.max_waiting = 1));
     deliver_datagram(
         &mut s,
         at_seconds(0.0),
@@ -503,7 +506,7 @@ fn what_waits_is_of_its_client_whatever_that_ones_number_is() {
         )
         .unwrap(),
     );
-    let mut c = client_with(|_| {});
+    let mut c = radius_client_with(|_| {});
     let mut taken_of = |s: &mut TestMachine<RadiusServer>, from: &str| {
         let before = s.counters().requests;
         deliver_datagram(
@@ -539,7 +542,7 @@ fn a_request_that_proves_nobody_needs_its_message_authenticator() {
             ("ARAP-Password", &[&[70, 18][..], &[0; 16]].concat(), true),
             ("MS-CHAP2-Response", &ms_chap, true),
         ] {
-            let mut s = server_with(|c| c.clients[0].message_authenticator = policy);
+            let mut s = radius_server_with(|c| c.clients[0].message_authenticator = policy);
             deliver_datagram(&mut s, at_seconds(0.0), NEAR, &unsigned_request(1, body));
             assert_eq!(next_request(&mut s).is_some(), passes, "{policy:?}, {what}");
             assert_eq!(s.counters().missing_message_authenticator, u64::from(!passes), "{policy:?}, {what}");
@@ -550,7 +553,7 @@ fn a_request_that_proves_nobody_needs_its_message_authenticator() {
 /// RFC 5080 §2.2.2: only a valid duplicate gets the reply again; a forged one changes nothing.
 #[test]
 fn a_duplicate_is_as_genuine_as_its_original() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let request = request_packet(&mut c, PacketCode::ACCESS_REQUEST, user_attributes());
     deliver_datagram(&mut s, at_seconds(0.0), NEAR, &request);
     let token = next_request(&mut s).unwrap().token;
@@ -586,7 +589,8 @@ fn a_duplicate_is_as_genuine_as_its_original() {
 fn status_server_gets_a_bare_reply_and_affects_no_other_request() {
     let secrets = test_secret();
     for role in [PortRole::Authentication, PortRole::Accounting] {
-        let (mut c, mut s) = (client_with(|_| {}), server_with(|c| (c.role, c.max_entries) = (role, 1)));
+        let (mut c, mut s) =
+            (radius_client_with(|_| {}), radius_server_with(|c| (c.role, c.max_entries) = (role, 1)));
         let code = if role == PortRole::Accounting {
             PacketCode::ACCOUNTING_REQUEST
         } else {
@@ -629,7 +633,7 @@ fn status_server_gets_a_bare_reply_and_affects_no_other_request() {
 /// Every kind of forged or foreign Status-Server gets no reply (RFC 5997 §3 and §4.2).
 #[test]
 fn a_status_server_of_nobody_is_dropped() {
-    let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
+    let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|_| {}));
     let status = request_packet(&mut c, PacketCode::STATUS_SERVER, AttributeList::new());
     let mut wrong = status.clone();
     wrong[30] ^= 1;
@@ -656,7 +660,7 @@ fn a_reply_returns_by_the_path_and_identifier_of_its_request() {
         (PacketCode::DISCONNECT_REQUEST, PacketCode::DISCONNECT_NAK),
         (PacketCode::COA_REQUEST, PacketCode::COA_ACK),
     ] {
-        let (mut c, mut s) = (client_with(|_| {}), server_with(|c| c.role = PortRole::All));
+        let (mut c, mut s) = (radius_client_with(|_| {}), radius_server_with(|c| c.role = PortRole::All));
         let mut a = user_attributes();
         a.push_bytes(kind::PROXY_STATE, b"one").unwrap().push_u32(kind::NAS_PORT, 1);
         a.push_bytes(kind::PROXY_STATE, b"\0two\0").unwrap();
@@ -711,7 +715,7 @@ fn an_accounting_request_may_have_one_message_authenticator() {
         }
         let authenticator = auth::accounting_request_authenticator(&packet, &secrets);
         packet[4..20].copy_from_slice(&authenticator);
-        let mut s = server_with(|c| c.role = PortRole::Accounting);
+        let mut s = radius_server_with(|c| c.role = PortRole::Accounting);
         deliver_datagram(&mut s, at_seconds(0.0), NEAR, &packet);
         let request = next_request(&mut s);
         assert_eq!(request.is_some(), taken_in, "{what}");
@@ -734,8 +738,8 @@ fn a_host_with_a_client_of_its_own_leaves_that_of_its_network() {
     let own = SharedSecret::new(b"of one host alone");
     let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, test_secret());
     let host = ClientConfig::new("10.0.0.1".parse().unwrap(), 32, own.clone());
-    let (mut s, mut by_network) = (server_with(|_| {}), client_with(|_| {}));
-    let mut by_host = client_with(|c| c.servers[0].secret = own);
+    let (mut s, mut by_network) = (radius_server_with(|_| {}), radius_client_with(|_| {}));
+    let mut by_host = radius_client_with(|c| c.servers[0].secret = own);
     let mut answered = |s: &mut TestMachine<RadiusServer>, from: &str| {
         [&mut by_network, &mut by_host].map(|client| {
             deliver_datagram(

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{ClientRow, GroupRows, StoreChange, StoreError, UserRows};
-use RecordStatus::{Interim, Off, On, Start, Stop};
+use AccountingStatusType::{Interim, Off, On, Start, Stop};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -71,19 +71,19 @@ impl Store for RefusingStore {
 #[test]
 fn a_record_is_written_again_until_it_is_durable() {
     let mut w = LedgerFixture::default();
-    w.store.set_away(true);
+    w.store.set_store_unavailable(true);
     assert!(!w.send_record(&build_record(Start, "1", 10)));
     assert!(!w.send_record(&build_record(Start, "1", 10)));
     assert_eq!(w.ledger.len(), 0, "the store was asked first, and could not say");
-    w.store.set_away(false);
+    w.store.set_store_unavailable(false);
     assert!(w.send_record(&build_record(Start, "1", 10)));
-    w.store.set_away(true);
+    w.store.set_store_unavailable(true);
     assert!(!w.send_record(&counted_record(Stop, "1", 20, 10, 1)));
     assert!(!w.send_record(&counted_record(Stop, "1", 20, 10, 1)));
-    assert_eq!((w.ledger.unwritten_count(), w.only_row().acctstoptime), (1, None));
-    w.store.set_away(false);
+    assert_eq!((w.ledger.unwritten_change_count(), w.only_row().acctstoptime), (1, None));
+    w.store.set_store_unavailable(false);
     assert!(w.send_record(&counted_record(Stop, "1", 20, 10, 1)));
-    assert_eq!((w.ledger.unwritten_count(), w.only_row().acctstoptime), (0, Some(wall_at(20))));
+    assert_eq!((w.ledger.unwritten_change_count(), w.only_row().acctstoptime), (0, Some(wall_at(20))));
     assert_eq!(w.ledger.counters().stopped, 1);
 }
 
@@ -96,7 +96,7 @@ fn retransmissions_wait_for_the_write_that_is_under_way() {
     let RecordOutcome::Write(first) = w.ledger.apply_record(instant_at(10), &start) else { panic!() };
     assert_eq!(w.ledger.apply_record(instant_at(11), &start), RecordOutcome::Write(first));
     let mut batch = Vec::new();
-    assert_eq!(w.ledger.take_changes(&mut batch, 10), Some(first));
+    assert_eq!(w.ledger.take_store_changes(&mut batch, 10), Some(first));
     assert_eq!(w.ledger.apply_record(instant_at(12), &start), RecordOutcome::Write(first));
     // Further records during the first write wait for another write.
     let RecordOutcome::Write(second) =
@@ -105,15 +105,15 @@ fn retransmissions_wait_for_the_write_that_is_under_way() {
         panic!()
     };
     assert!(second > first);
-    assert_eq!(w.ledger.take_changes(&mut batch, 10), None, "one batch at a time");
-    w.ledger.finish_batch(BatchOutcome::Failed);
+    assert_eq!(w.ledger.take_store_changes(&mut batch, 10), None, "one batch at a time");
+    w.ledger.finish_batch(BatchWriteOutcome::Failed);
     batch.clear();
-    assert_eq!(w.ledger.take_changes(&mut batch, 10), Some(second));
+    assert_eq!(w.ledger.take_store_changes(&mut batch, 10), Some(second));
     assert_eq!(batch.len(), 2);
     w.store.write_changes(&batch).unwrap();
-    w.ledger.finish_batch(BatchOutcome::Durable);
+    w.ledger.finish_batch(BatchWriteOutcome::Durable);
     assert_eq!(w.ledger.apply_record(instant_at(80), &start), RecordOutcome::Durable);
-    assert_eq!((w.ledger.unwritten_count(), w.only_row().interims), (0, 1));
+    assert_eq!((w.ledger.unwritten_change_count(), w.only_row().interims), (0, 1));
 }
 
 #[test]
@@ -128,17 +128,17 @@ fn what_a_store_refuses_does_not_hold_up_the_rest() {
         numbers.push(n);
     }
     let commit = ledger.commit_changes(&mut store, 10);
-    let fates: Vec<_> = numbers.iter().map(|n| commit.is_durable(*n)).collect();
+    let fates: Vec<_> = numbers.iter().map(|n| commit.record_durability(*n)).collect();
     assert_eq!(fates, [Some(true), Some(false), Some(true)]);
     assert_eq!((commit.written, store.writes), (2, 5));
     assert!(matches!(commit.error, Some(StoreError::Refused(_))));
-    assert_eq!((ledger.unwritten_count(), ledger.counters().refused), (0, 1));
-    assert_eq!(commit.is_durable(numbers[2] + 1), None);
+    assert_eq!((ledger.unwritten_change_count(), ledger.counters().refused), (0, 1));
+    assert_eq!(commit.record_durability(numbers[2] + 1), None);
     // No record of the session is ever acknowledged, neither a duplicate nor a later one.
     assert!(!ledger.commit_record(instant_at(20), &mut store, &build_record(Start, "2", 10)));
     assert!(!ledger.commit_record(instant_at(30), &mut store, &counted_record(Stop, "2", 30, 20, 1)));
     assert!(!ledger.commit_record(instant_at(40), &mut store, &counted_record(Stop, "2", 30, 20, 1)));
-    assert_eq!((ledger.len(), ledger.unwritten_count(), store.memory.sessions().count()), (2, 0, 2));
+    assert_eq!((ledger.len(), ledger.unwritten_change_count(), store.memory.sessions().count()), (2, 0, 2));
     // Once the store accepts the session, it is written.
     store.id = "none";
     assert!(ledger.commit_record(instant_at(50), &mut store, &counted_record(Stop, "2", 30, 20, 1)));
@@ -155,7 +155,7 @@ fn a_change_that_is_refused_costs_its_batch_a_few_writes() {
         assert!(matches!(ledger.apply_record(instant_at(10), &start), RecordOutcome::Write(_)));
     }
     let commit = ledger.commit_changes(&mut store, 1000);
-    assert_eq!((commit.written, commit.refused.len(), ledger.unwritten_count()), (999, 1, 0));
+    assert_eq!((commit.written, commit.refused.len(), ledger.unwritten_change_count()), (999, 1, 0));
     assert!(store.writes < 40, "{}", store.writes);
 }
 
@@ -169,25 +169,25 @@ fn a_refused_batch_is_split_and_stops_at_the_refused_record() {
         assert!(matches!(ledger.apply_record(instant_at(10), &start), RecordOutcome::Write(_)));
     }
     let commit = ledger.commit_changes(&mut store, 2);
-    assert_eq!((commit.last_number, commit.written, ledger.unwritten_count()), (Some(2), 1, 2));
+    assert_eq!((commit.last_number, commit.written, ledger.unwritten_change_count()), (Some(2), 1, 2));
 }
 
 #[test]
 fn an_unwritten_nas_restart_is_written_in_its_order() {
     let mut w = LedgerFixture::default();
     assert!(w.send_record(&build_record(Start, "1", 10)));
-    w.store.set_away(true);
+    w.store.set_store_unavailable(true);
     assert!(!w.send_record(&build_record(Off, "", 100)));
     let after = build_record(Start, "2", 110);
     w.ledger.apply_stored_row(instant_at(110), after.unique, None);
     assert!(!w.send_record(&after));
     assert!(!w.commit_at(115, &build_record(On, "", 105)));
-    w.store.set_away(false);
+    w.store.set_store_unavailable(false);
     assert!(w.commit_at(120, &build_record(Off, "", 100)));
     assert!(w.commit_at(120, &after));
     assert!(w.commit_at(120, &build_record(On, "", 105)));
     assert_eq!(w.session_spans(), [(10, Some(100)), (110, None)]);
-    assert_eq!((w.ledger.len(), w.ledger.unwritten_count()), (1, 0));
+    assert_eq!((w.ledger.len(), w.ledger.unwritten_change_count()), (1, 0));
 }
 
 #[test]
@@ -201,14 +201,15 @@ fn restarts_that_cannot_be_written_have_bounded_room() {
     ));
     for n in 0..70_000_u32 {
         let mut on = build_record(On, "", 20 + 2 * u64::from(n));
-        on.unique = UniqueSessionId::from_parts([b"", &n.to_be_bytes(), NAS.as_bytes(), b"", b"", b""]);
+        on.unique =
+            UniqueSessionId::from_freeradius_parts([b"", &n.to_be_bytes(), NAS.as_bytes(), b"", b"", b""]);
         let interim = build_record(Interim, "1", 21 + 2 * u64::from(n));
         let _ = (w.ledger.apply_record(instant_at(20), &on), w.ledger.apply_record(instant_at(20), &interim));
     }
-    assert!(w.ledger.unwritten_count() < 70_000, "{}", w.ledger.unwritten_count());
+    assert!(w.ledger.unwritten_change_count() < 70_000, "{}", w.ledger.unwritten_change_count());
     assert!(w.ledger.counters().busy > 0);
     assert!(w.ledger.commit_changes(&mut w.store, usize::MAX).error.is_none());
-    assert_eq!((w.ledger.unwritten_count(), w.ledger.len(), w.only_row().acctstoptime), (0, 1, None));
+    assert_eq!((w.ledger.unwritten_change_count(), w.ledger.len(), w.only_row().acctstoptime), (0, 1, None));
     assert!(w.send_record(&build_record(On, "", 1_000_000)));
 }
 
@@ -271,7 +272,7 @@ impl LedgerTestHost {
     }
     fn take_batch(&mut self, most: usize) {
         let mut batch = Vec::new();
-        if let Some(through) = self.ledger.take_changes(&mut batch, most) {
+        if let Some(through) = self.ledger.take_store_changes(&mut batch, most) {
             self.flying = Some((batch, through));
         }
     }
@@ -281,9 +282,9 @@ impl LedgerTestHost {
             self.store.write_changes(&batch).unwrap();
         }
         self.ledger.finish_batch(if fate == WriteOutcome::Written {
-            BatchOutcome::Durable
+            BatchWriteOutcome::Durable
         } else {
-            BatchOutcome::Failed
+            BatchWriteOutcome::Failed
         });
         for (n, i) in core::mem::take(&mut self.waiting) {
             if n > through {
@@ -366,7 +367,7 @@ proptest! {
                 host.send_record(i);
             }
         }
-        while host.ledger.unwritten_count() > 0 {
+        while host.ledger.unwritten_change_count() > 0 {
             host.take_batch(2);
             host.finish_batch(WriteOutcome::Written);
         }

@@ -1,7 +1,7 @@
 //! Simultaneous sessions, failed attempts and pools.
 
 use super::*;
-use RecordStatus::{Interim, On, Start, Stop};
+use AccountingStatusType::{Interim, On, Start, Stop};
 use core::net::{IpAddr, Ipv6Addr};
 
 fn admit_request(user: &str, station: &str) -> AdmitRequest {
@@ -61,7 +61,7 @@ fn one_session_at_a_time_counts_those_admitted_and_those_open() {
     assert_eq!(w.admit_at(0, &exclusive_request(A)), FREE);
     assert_eq!(w.admit_at(1, &exclusive_request(B)), no);
     assert!(w.send_record(&start_record("1", 2, A)));
-    assert_eq!((w.ledger.admitted_count(), w.admit_at(3, &exclusive_request(B))), (0, no));
+    assert_eq!((w.ledger.pending_admission_count(), w.admit_at(3, &exclusive_request(B))), (0, no));
     // At another NAS too.
     let elsewhere = AdmitRequest { nas: "192.0.2.9".parse().unwrap(), ..exclusive_request(B) };
     assert_eq!(w.admit_at(3, &elsewhere), no);
@@ -79,18 +79,18 @@ fn asking_again_is_one_admission_at_one_nas_and_two_at_two() {
         (
             w.admit_at(0, &exclusive_request(A)),
             w.admit_at(1, &exclusive_request(A)),
-            w.ledger.admitted_count()
+            w.ledger.pending_admission_count()
         ),
         (FREE, FREE, 1)
     );
     let elsewhere = AdmitRequest { nas: "192.0.2.9".parse().unwrap(), ..exclusive_request(A) };
-    assert_eq!((w.admit_at(2, &elsewhere), w.ledger.admitted_count()), (FREE, 2));
+    assert_eq!((w.admit_at(2, &elsewhere), w.ledger.pending_admission_count()), (FREE, 2));
     // Without a station's name the port identifies it.
     let port =
         |port: &str| AdmitRequest { port: port.into(), simultaneous: Some(9), ..admit_request("bert", "") };
     let admitted = [port("1"), port("1"), port("2"), port("")].map(|request| {
         assert_eq!(w.admit_at(3, &request), FREE);
-        w.ledger.admitted_count()
+        w.ledger.pending_admission_count()
     });
     assert_eq!(admitted, [3, 3, 4, 5]);
 }
@@ -101,12 +101,18 @@ fn a_session_takes_over_only_the_address_of_its_own_station() {
     let [a, b] = [A, B].map(|station| w.admitted_address(0, station).unwrap());
     // A user without an admission gets no lease of others.
     assert!(w.send_record(&start_record("1", 1, C)));
-    assert_eq!((w.ledger.admitted_count(), w.only_row().framedipaddress), (2, None));
+    assert_eq!((w.ledger.pending_admission_count(), w.only_row().framedipaddress), (2, None));
     assert!(w.send_record(&start_record("2", 2, B)));
-    assert_eq!((w.ledger.admitted_count(), w.ledger.find_sessions(SessionFilter::Address(b)).len()), (1, 1));
+    assert_eq!(
+        (w.ledger.pending_admission_count(), w.ledger.find_sessions(SessionFilter::Address(b)).len()),
+        (1, 1)
+    );
     // A record without a station may belong to the remaining admission.
     assert!(w.send_record(&start_record("3", 3, "")));
-    assert_eq!((w.ledger.admitted_count(), w.ledger.find_sessions(SessionFilter::Address(a)).len()), (0, 1));
+    assert_eq!(
+        (w.ledger.pending_admission_count(), w.ledger.find_sessions(SessionFilter::Address(a)).len()),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -116,7 +122,7 @@ fn who_is_admitted_and_never_starts_is_forgotten() {
     assert_eq!(w.ledger.next_timeout(), Some(instant_at(60)));
     assert!(matches!(w.admit_at(59, &exclusive_request(B)), AdmissionVerdict::No(_)));
     assert_eq!(w.admit_at(60, &exclusive_request(B)), FREE);
-    assert_eq!(w.ledger.admitted_count(), 1);
+    assert_eq!(w.ledger.pending_admission_count(), 1);
 }
 
 #[test]
@@ -154,7 +160,7 @@ fn no_session_at_all_may_be_allowed() {
 
 #[test]
 fn failures_hold_users_and_stations_back_for_a_while() {
-    let limit = FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300));
+    let limit = LoginFailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300));
     let mut w = LedgerFixture::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
     let anna = admit_request("anna", A);
     let mut failed = |secs, user: &str, station: &str| {
@@ -196,7 +202,7 @@ fn failures_hold_users_and_stations_back_for_a_while() {
 #[test]
 fn another_spelling_of_an_address_is_no_other_user() {
     let mut w = LedgerFixture::new(LedgerConfig {
-        failures: Some(FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300))),
+        failures: Some(LoginFailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300))),
         ..LedgerConfig::default()
     });
     for (secs, name) in [(0, "001122aabbcc"), (1, "00-11-22-AA-BB-CC"), (2, "0011.22aA.bbcc")] {
@@ -216,9 +222,9 @@ fn another_spelling_of_an_address_is_no_other_user() {
 
 #[test]
 fn only_so_many_failures_are_remembered() {
-    let limit = FailureLimit {
+    let limit = LoginFailureLimit {
         capacity: 10,
-        ..FailureLimit::new(1, Duration::from_secs(9), Duration::from_secs(99))
+        ..LoginFailureLimit::new(1, Duration::from_secs(9), Duration::from_secs(99))
     };
     let mut w = LedgerFixture::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
     for i in 0..100 {
@@ -231,9 +237,9 @@ fn only_so_many_failures_are_remembered() {
 /// An attack: failed attempts under other names made the ledger forget lockouts.
 #[test]
 fn who_is_held_back_is_not_forgotten_for_those_who_are_not() {
-    let limit = FailureLimit {
+    let limit = LoginFailureLimit {
         capacity: 10,
-        ..FailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300))
+        ..LoginFailureLimit::new(3, Duration::from_secs(60), Duration::from_secs(300))
     };
     let mut w = LedgerFixture::new(LedgerConfig { failures: Some(limit), ..LedgerConfig::default() });
     for i in 0..3 {

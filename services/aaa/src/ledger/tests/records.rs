@@ -4,7 +4,7 @@ use super::*;
 use core::net::IpAddr;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use usher_diameter::accounting::{AccountingRequest, RecordType};
+use usher_diameter::accounting::{AccountingRecordType, AccountingRequest};
 use usher_diameter::data::AvpTime;
 use usher_radius::AttributeList;
 use usher_radius::attribute::kind;
@@ -29,8 +29,8 @@ fn an_accounting_request_is_read() {
     a.push_bytes(kind::FRAMED_IPV6_PREFIX, &[0, 32, 0x20, 1, 0x0d, 0xb8]).unwrap();
     a.push_bytes(kind::CLASS, &[0, 255]).unwrap().push_bytes(kind::CALLED_STATION_ID, b"\0x\xff").unwrap();
     let r = LedgerRecord::from_radius(&a, SOURCE, wall_at(100)).unwrap();
-    assert_eq!((r.status, r.occurred_at, r.timed), (RecordStatus::Stop, wall_at(95), true));
-    assert_eq!(r.session, SessionKey { nas: SOURCE, id: "abc".into(), user: "anna".into() });
+    assert_eq!((r.status, r.occurred_at, r.timed), (AccountingStatusType::Stop, wall_at(95), true));
+    assert_eq!(r.session, NasSessionKey { nas: SOURCE, id: "abc".into(), user: "anna".into() });
     // md5sum of anna,abc,192.0.2.1,nas1,,7
     assert_eq!(r.unique.to_string(), "e79eebaf3088bcd8109e6cf472efcebb");
     assert_eq!((r.input_octets, r.output_octets), (Some((2 << 32) + 7), Some(8)));
@@ -111,23 +111,23 @@ fn what_is_no_record_is_refused_by_name() {
         fill(&mut a);
         LedgerRecord::from_radius(&a, SOURCE, wall_at(0)).map(|r| r.status)
     };
-    assert_eq!(read(&|_| {}), Err(BadRecord::NoStatus));
+    assert_eq!(read(&|_| {}), Err(AccountingRecordError::NoStatus));
     let status = |n: u32| {
         move |a: &mut AttributeList| {
             a.push_u32(kind::ACCT_STATUS_TYPE, n);
         }
     };
-    assert_eq!(read(&status(1)), Err(BadRecord::NoSession));
-    assert_eq!(read(&status(9)), Err(BadRecord::UnknownStatus(9)));
-    assert_eq!(read(&status(7)), Ok(RecordStatus::On));
-    assert_eq!(read(&status(8)), Ok(RecordStatus::Off));
+    assert_eq!(read(&status(1)), Err(AccountingRecordError::NoSession));
+    assert_eq!(read(&status(9)), Err(AccountingRecordError::UnknownStatus(9)));
+    assert_eq!(read(&status(7)), Ok(AccountingStatusType::On));
+    assert_eq!(read(&status(8)), Ok(AccountingStatusType::Off));
     let short = |a: &mut AttributeList| {
         a.push_bytes(kind::ACCT_STATUS_TYPE, &[1]).unwrap();
     };
-    assert_eq!(read(&short), Err(BadRecord::BadValue(40)));
+    assert_eq!(read(&short), Err(AccountingRecordError::BadValue(40)));
     let mut a = stop_attributes();
     a.push_bytes(kind::ACCT_INPUT_OCTETS, &[1, 2]).unwrap();
-    assert_eq!(LedgerRecord::from_radius(&a, SOURCE, wall_at(0)), Err(BadRecord::BadValue(42)));
+    assert_eq!(LedgerRecord::from_radius(&a, SOURCE, wall_at(0)), Err(AccountingRecordError::BadValue(42)));
     // Invalid descriptive attributes are left out.
     let mut a = stop_attributes();
     a.push_bytes(kind::FRAMED_IP_ADDRESS, &[1, 2])
@@ -154,17 +154,17 @@ fn nobody_is_the_access_server_of_no_address() {
 
 #[test]
 fn an_acr_is_read() {
-    let mut acr = AccountingRequest::new(RecordType::Stop, 2);
+    let mut acr = AccountingRequest::new(AccountingRecordType::Stop, 2);
     acr.user_name = Some("anna");
     acr.session_id = Some("nas.example.org;1;2");
     acr.origin_host = Some("nas.example.org");
-    acr.event_timestamp = Some(AvpTime::from_wall(wall_at(90)));
+    acr.event_timestamp = Some(AvpTime::avp_time_from_wall(wall_at(90)));
     acr.termination_cause = Some(14);
     acr.input_octets = Some(1 << 40);
     acr.nas.port = Some(4);
     acr.framed_ipv6_prefix = Some(&[0, 8, 0x20]);
     let r = LedgerRecord::from_diameter(&acr, "nas.example.org", SOURCE, wall_at(100));
-    assert_eq!((r.status, r.occurred_at, r.timed), (RecordStatus::Stop, wall_at(90), true));
+    assert_eq!((r.status, r.occurred_at, r.timed), (AccountingStatusType::Stop, wall_at(90), true));
     assert_eq!(
         (r.session.id.as_str(), r.nas_identifier.as_str()),
         ("nas.example.org;1;2", "nas.example.org")
@@ -179,14 +179,14 @@ fn an_acr_is_read() {
         );
     }
     acr.acct_session_id = Some(b"r1");
-    acr.record_type = RecordType::Event;
+    acr.record_type = AccountingRecordType::Event;
     let r = LedgerRecord::from_diameter(&acr, "nas.example.org", SOURCE, wall_at(100));
-    assert_eq!((r.status, r.session.id.as_str()), (RecordStatus::Stop, "r1"));
+    assert_eq!((r.status, r.session.id.as_str()), (AccountingStatusType::Stop, "r1"));
 }
 
 #[test]
 fn a_record_is_of_the_origin_that_is_authenticated() {
-    let mut acr = AccountingRequest::new(RecordType::Stop, 2);
+    let mut acr = AccountingRequest::new(AccountingRecordType::Stop, 2);
     acr.session_id = Some("nas.example.org;1;2");
     acr.origin_host = Some("nas.example.org");
     let unique = |acr: &AccountingRequest<'_>, origin: &str| {
@@ -199,7 +199,10 @@ fn a_record_is_of_the_origin_that_is_authenticated() {
     // As version 0.1.0 wrote it, so that its open sessions continue.
     acr.origin_host = Some("NAS.example.org");
     let parts = ["", "nas.example.org;1;2", "NAS.example.org/192.0.2.1", "NAS.example.org", "", ""];
-    assert_eq!(unique(&acr, "nas.example.org"), UniqueSessionId::from_parts(parts.map(str::as_bytes)));
+    assert_eq!(
+        unique(&acr, "nas.example.org"),
+        UniqueSessionId::from_freeradius_parts(parts.map(str::as_bytes))
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::StoreChange;
-use RecordStatus::{Interim, Off, On, Start, Stop};
+use AccountingStatusType::{Interim, Off, On, Start, Stop};
 use core::net::Ipv4Addr;
 
 #[test]
@@ -36,7 +36,7 @@ fn a_session_is_one_row_from_start_to_stop() {
     assert!(
         w.ledger.is_empty() && w.ledger.find_sessions(SessionFilter::User("anna@example.org")).is_empty()
     );
-    assert_eq!(w.ledger.unwritten_count(), 0);
+    assert_eq!(w.ledger.unwritten_change_count(), 0);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn among_many_sessions_each_is_found_by_what_is_its_own() {
     for n in 0..1000 {
         let open = (n % 2) as usize;
         let user = w.ledger.find_sessions(SessionFilter::User(&alloc::format!("user{n}"))).len();
-        let id = w.ledger.table.of_id(nas, &n.to_string()).count();
+        let id = w.ledger.table.open_sessions_by_acct_id(nas, &n.to_string()).count();
         let by_address = w.ledger.find_sessions(SessionFilter::Address(address(n))).len();
         assert_eq!([user, by_address, id], [open; 3], "{n}");
     }
@@ -278,7 +278,7 @@ fn a_restart_ends_the_sessions_of_its_own_nas_identifier() {
         let causes: Vec<_> = rows.iter().map(|row| &*row.acctterminatecause).collect();
         assert_eq!(causes, [cause, "", cause, cause], "in the store as in the ledger");
         assert!(w.commit_at(105, &of(status, "", 100, "a")), "again");
-        assert_eq!(w.ledger.unwritten_count(), 0);
+        assert_eq!(w.ledger.unwritten_change_count(), 0);
         // A restart without NAS-Identifier concerns all of them.
         assert!(w.send_record(&of(status, "", 200, "")));
         assert_eq!(w.ledger.len(), 0);
@@ -339,17 +339,17 @@ fn a_session_that_was_thought_ended_goes_on() {
 fn a_session_ended_by_its_nas_that_is_not_written_yet_can_go_on() {
     let mut w = LedgerFixture::default();
     assert!(w.send_record(&build_record(Start, "1", 10)));
-    w.store.set_away(true);
+    w.store.set_store_unavailable(true);
     assert!(!w.send_record(&counted_record(Interim, "1", 70, 60, 1)));
     assert!(!w.send_record(&build_record(On, "", 100)));
     assert!(!w.send_record(&counted_record(Interim, "1", 130, 120, 2)));
-    w.store.set_away(false);
+    w.store.set_store_unavailable(false);
     assert!(w.commit_at(140, &counted_record(Interim, "1", 130, 120, 2)));
     assert_eq!(w.session_spans(), [(10, None)]);
     assert_eq!(w.only_row().acctinputoctets, 2);
     assert!(w.commit_at(150, &build_record(On, "", 100)));
     assert_eq!(w.session_spans(), [(10, None)]);
-    assert_eq!(w.ledger.unwritten_count(), 0);
+    assert_eq!(w.ledger.unwritten_change_count(), 0);
 }
 
 /// A dead NAS ends no sessions; an operator ends them.
@@ -404,7 +404,7 @@ fn sessions_are_found() {
         let row = w.ledger.find_sessions(SessionFilter::Id(&i.to_string()))[0].clone();
         let unique = UniqueSessionId::parse(&row.acctuniqueid).unwrap();
         assert_eq!(w.ledger.find_sessions(SessionFilter::Unique(unique)).first(), Some(&row));
-        let key = SessionKey { nas: row.nasipaddress, id: row.acctsessionid, user: row.username };
+        let key = NasSessionKey { nas: row.nasipaddress, id: row.acctsessionid, user: row.username };
         let mut stop = LedgerRecord::new(Stop, key, wall_at(20));
         stop.timed = true;
         assert!(w.send_record(&stop));
@@ -421,8 +421,9 @@ fn a_record_finds_no_session_of_another_diameter_peer() {
         let mut record = counted_record(status, "nas.example.org;1;2", 50, 40, 7);
         record.session.user = user.into();
         record.diameter_origin = origin.into();
-        record.unique =
-            UniqueSessionId::from_parts([user, "nas.example.org;1;2", origin, "", "", ""].map(str::as_bytes));
+        record.unique = UniqueSessionId::from_freeradius_parts(
+            [user, "nas.example.org;1;2", origin, "", "", ""].map(str::as_bytes),
+        );
         record
     };
     for restarts in [false, true] {
@@ -453,7 +454,7 @@ fn a_radius_client_ends_no_session_of_diameter() {
     let by_diameter = |status, secs| {
         let mut record = counted_record(status, "nas.example.org;1;2", secs, secs - 9, 7);
         record.diameter_origin = "nas.example.org/192.0.2.1".into();
-        record.unique = UniqueSessionId::from_parts([
+        record.unique = UniqueSessionId::from_freeradius_parts([
             b"anna",
             b"nas.example.org;1;2",
             record.diameter_origin.as_bytes(),
@@ -532,11 +533,14 @@ fn who_gets_a_name_late_holds_what_was_admitted() {
     start.unique = LedgerRecord::new(Start, start.session.clone(), start.occurred_at).unique;
     assert!(w.send_record(&start));
     assert_eq!(
-        (w.ledger.admitted_count(), w.ledger.find_sessions(SessionFilter::User("anna@example.org")).len()),
+        (
+            w.ledger.pending_admission_count(),
+            w.ledger.find_sessions(SessionFilter::User("anna@example.org")).len()
+        ),
         (1, 0)
     );
     assert!(w.send_record(&counted_record(Interim, "1", 30, 29, 1)));
-    assert_eq!((w.ledger.admitted_count(), w.only_row().framedipaddress), (0, Some(address)));
+    assert_eq!((w.ledger.pending_admission_count(), w.only_row().framedipaddress), (0, Some(address)));
     assert_eq!(w.ledger.find_sessions(SessionFilter::User("anna@example.org")).len(), 1);
     assert_eq!(w.ledger.find_sessions(SessionFilter::Address(address)).len(), 1);
     request.calling_station_id = "02-00-00-00-00-02".into();

@@ -1,6 +1,6 @@
 //! RADIUS home servers, and the requests pending at them.
 
-use super::passed::ForwardedRequest;
+use super::proxied_request::ForwardedRequest;
 use super::translation::answer_diameter;
 use crate::proxy::{ForwardOutcome, HomeServers, ProxiedConversation, ProxyError, relay};
 use crate::server::HOMES;
@@ -8,7 +8,7 @@ use crate::server::answer::RequestToken;
 use crate::server::api::{AaaServerEvent, AaaServerJob, HomeServerState};
 use crate::server::config::AaaServerConfig;
 use crate::server::context::ServerContext;
-use crate::server::fronts::ProtocolFronts;
+use crate::server::fronts::ProtocolFrontends;
 use crate::server::reason::RejectCause;
 use usher_core::table::SessionTable;
 use usher_core::{
@@ -45,7 +45,7 @@ impl HomeServerSet {
     }
     /// The clients of the current and the former home servers.
     fn clients(&mut self) -> impl Iterator<Item = &mut ChildMachine<RadiusClient>> {
-        self.current.iter_mut().chain(&mut self.past).map(HomeServers::client_mut)
+        self.current.iter_mut().chain(&mut self.past).map(HomeServers::home_client_mut)
     }
     /// Returns the client in a slot.
     pub(in crate::server) fn client_in_slot(&mut self, slot: u16) -> Option<&mut ChildMachine<RadiusClient>> {
@@ -71,16 +71,17 @@ impl HomeServerSet {
         config: &AaaServerConfig,
     ) -> Result<Option<Option<HomeServers>>, CommandError> {
         let Some(proxy) = &config.proxy else { return Ok(self.current.is_some().then_some(None)) };
-        if ctx.config.proxy.as_ref().is_some_and(|p| p.same_servers(proxy)) {
-            // Even so, realms may have other targets among them.
-            let contradiction = CommandError::Invalid("a realm leads to a pool that does not exist");
-            return proxy.leads_nowhere().map_or(Ok(None), |_| Err(contradiction));
+        if ctx.config.proxy.as_ref().is_some_and(|p| p.has_same_servers(proxy)) {
+            // The servers are the same, but a realm may now name a pool that does not exist.
+            let contradiction = CommandError::Invalid("a realm names a pool that does not exist");
+            return proxy.realm_with_missing_pool().map_or(Ok(None), |_| Err(contradiction));
         }
         let clients = self.current.iter().chain(&self.past).map(HomeServers::client);
-        // Both generations have sockets at the same time.
+        // The current client and the former one have sockets at the same time, so each needs its own slot.
         let taken = clients.clone().next().and_then(ChildMachine::slot);
         let slot = if taken == Some(HOMES[0]) { HOMES[1] } else { HOMES[0] };
-        // The host may still be closing a connection of the slot's former client.
+        // The host may still be closing a connection of the slot's former client, so connection numbers are not used
+        // again.
         let first = clients.map(|client| client.connection_ids().1).max().unwrap_or(0);
         let rng = SecureRng::from_seed(ctx.rng.random_array());
         let contradiction = CommandError::Invalid("the realms and home servers contradict each other");
@@ -91,7 +92,7 @@ impl HomeServerSet {
     /// reply and are retransmitted by their clients.
     pub(in crate::server) fn replace_servers(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         homes: Option<HomeServers>,
     ) {
         let former = core::mem::replace(&mut self.current, homes);
@@ -100,15 +101,15 @@ impl HomeServerSet {
             for token in past.client().outstanding_tokens() {
                 let Some(passed) = self.passed.remove(token) else { continue };
                 if let Some(asker) = passed.asker {
-                    fronts.discard_request(asker);
+                    fronts.end_request_without_verdict(asker);
                 }
                 fronts.recycle_attributes(passed.request);
             }
         }
-        self.let_past_go(&mut fronts.ctx);
+        self.drop_idle_former_servers(&mut fronts.ctx);
     }
     /// Drops the former home servers when no request is pending there.
-    fn let_past_go(&mut self, ctx: &mut ServerContext) {
+    fn drop_idle_former_servers(&mut self, ctx: &mut ServerContext) {
         if let Some(past) = self.past.take_if(|past| past.client().outstanding_count() == 0) {
             abort_connections(past.client(), &mut ctx.outputs);
         }
@@ -117,7 +118,7 @@ impl HomeServerSet {
     /// Forwards a request to a pool, for the client in `passed`.
     pub(super) fn forward_request(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         pool: u16,
         out: AttributeList,
         passed: ForwardedRequest,
@@ -145,14 +146,14 @@ impl HomeServerSet {
     }
 
     /// Handles a request that no home server answered.
-    fn handle_silence(&mut self, fronts: &mut ProtocolFronts, token: u64) {
+    fn handle_silence(&mut self, fronts: &mut ProtocolFrontends, token: u64) {
         if let Some(passed) = self.passed.remove(token) {
             passed.finish_unanswered(fronts);
         }
     }
 
     /// Handles a home server's answer. `current`: it is of the current ones, which may get further requests.
-    fn handle_response(&mut self, fronts: &mut ProtocolFronts, mut response: RadiusReply, current: bool) {
+    fn handle_response(&mut self, fronts: &mut ProtocolFrontends, mut response: RadiusReply, current: bool) {
         let Some(passed) = self.passed.remove(response.token) else { return };
         fronts.ctx.counters.proxy_answered += 1;
         response.attributes = passed.filter_answer(&mut fronts.ctx, response.code, &response.attributes);
@@ -161,15 +162,15 @@ impl HomeServerSet {
             && let Some(state) = response.attributes.get(kind::STATE)
             && let Some(homes) = &mut self.current
         {
-            homes.pin_state(passed.owner, state, response.server);
+            homes.remember_state_server(passed.owner, state, response.server);
         }
-        // RFC 6614 §2.5: a home server without accounting says so in an Accounting-Response.
+        // RFC 6614, 2.5: a home server without accounting says so in an Accounting-Response.
         let unwanted = response.code == PacketCode::ACCOUNTING_RESPONSE
             && response.attributes.get(kind::ERROR_CAUSE).is_some();
         fronts.ctx.counters.proxy_unwanted += u64::from(unwanted);
         match passed.asker {
             None => {}
-            Some(asker) if unwanted => fronts.discard_request(asker),
+            Some(asker) if unwanted => fronts.end_request_without_verdict(asker),
             Some(asker @ RequestToken::Radius(token)) => {
                 let mut attributes = fronts.take_attributes();
                 if relay::relay_response(&response, &mut attributes).is_err()
@@ -177,7 +178,7 @@ impl HomeServerSet {
                 {
                     fronts.ctx.counters.proxy_unreadable += 1;
                     fronts.recycle_attributes(attributes);
-                    fronts.discard_request(asker);
+                    fronts.end_request_without_verdict(asker);
                 } else {
                     fronts.answer_radius(token, response.code, attributes);
                 }
@@ -190,30 +191,35 @@ impl HomeServerSet {
     }
 
     /// Handles the clients' events. True if there were any.
-    pub(in crate::server) fn drain_events(&mut self, fronts: &mut ProtocolFronts) -> bool {
+    pub(in crate::server) fn drain_events(&mut self, fronts: &mut ProtocolFrontends) -> bool {
         let mut heard = false;
         while let Some(event) =
-            self.past.as_mut().and_then(|past| fronts.ctx.outputs.next_event(past.client_mut()))
+            self.past.as_mut().and_then(|past| fronts.ctx.outputs.next_event(past.home_client_mut()))
         {
             heard = true;
             self.handle_event(fronts, event, false);
         }
-        self.let_past_go(&mut fronts.ctx);
+        self.drop_idle_former_servers(&mut fronts.ctx);
         while let Some(event) =
-            self.current.as_mut().and_then(|homes| fronts.ctx.outputs.next_event(homes.client_mut()))
+            self.current.as_mut().and_then(|homes| fronts.ctx.outputs.next_event(homes.home_client_mut()))
         {
             heard = true;
             self.handle_event(fronts, event, true);
         }
         heard
     }
-    fn handle_event(&mut self, fronts: &mut ProtocolFronts, event: client::RadiusClientEvent, current: bool) {
+    fn handle_event(
+        &mut self,
+        fronts: &mut ProtocolFrontends,
+        event: client::RadiusClientEvent,
+        current: bool,
+    ) {
         match event {
             client::RadiusClientEvent::Response(response) => self.handle_response(fronts, response, current),
             client::RadiusClientEvent::TimedOut { token } => self.handle_silence(fronts, token),
             client::RadiusClientEvent::Server { server, health, cause } => {
                 let Some(homes) = self.current.as_ref().filter(|_| current) else { return };
-                let Some((server, service)) = homes.server_at(server) else { return };
+                let Some((server, service)) = homes.server_for_client_index(server) else { return };
                 let name = homes.server_name(server).unwrap_or_default().into();
                 fronts.ctx.outputs.push_event(AaaServerEvent::HomeServer(HomeServerState {
                     name,
@@ -232,6 +238,6 @@ fn abort_connections(
     outputs: &mut OutputQueue<AaaServerEvent, AaaServerJob>,
 ) {
     for conn in client.connection_ids().0 {
-        outputs.operate_for(client, Transmit::Stream { conn, op: StreamOp::Abort });
+        outputs.push_child_operation(client, Transmit::Stream { conn, op: StreamOp::Abort });
     }
 }

@@ -1,11 +1,11 @@
 //! Translation of EAP logins between RADIUS and Diameter (RFC 4072 §6, RFC 7155 §4).
 
-use super::passed::ForwardedRequest;
+use super::proxied_request::ForwardedRequest;
 use super::refuse_radius;
-use crate::proxy::ForwardingTerms;
+use crate::proxy::RealmForwardingPolicy;
 use crate::server::answer::{INVALID_EAP_PACKET_IGNORED, NO_STATE_MAINTAINED, RequestToken};
-use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, find_untranslatable};
-use crate::server::fronts::ProtocolFronts;
+use crate::server::avps::{NOT_TRANSLATED, attributes_as_avps, avps_as_attributes, find_untranslatable_avp};
+use crate::server::fronts::ProtocolFrontends;
 use crate::server::reason::RejectCause;
 use crate::server::session::eap_failure;
 use alloc::string::{String, ToString};
@@ -17,7 +17,7 @@ use usher_diameter::avp::AvpBuf;
 use usher_diameter::eap::{DiameterEapAnswer, DiameterEapRequest};
 use usher_diameter::nasreq::{AuthRequestType, NasInfo};
 use usher_diameter::node;
-use usher_diameter::session::SessionIds;
+use usher_diameter::session::SessionIdGenerator;
 use usher_diameter::{DiameterError, ResultCode, codes};
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::client::RadiusReply;
@@ -45,7 +45,7 @@ struct DiameterConversation {
 pub(in crate::server) struct DiameterTranslation {
     waiting: SessionTable<ForwardedRequest>,
     dialogs: SessionTable<DiameterConversation>,
-    ids: Option<SessionIds>,
+    ids: Option<SessionIdGenerator>,
 }
 
 impl DiameterTranslation {
@@ -57,10 +57,10 @@ impl DiameterTranslation {
     /// Sends a RADIUS client's request to a Diameter server of a realm.
     pub(super) fn send_request(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         request: RadiusRequest,
         realm: String,
-        terms: ForwardingTerms,
+        terms: RealmForwardingPolicy,
     ) {
         let mut eap = Vec::new();
         if !request.attributes.read_eap_packet(&mut eap) || user_name(&request.attributes).is_none() {
@@ -74,6 +74,7 @@ impl DiameterTranslation {
             dialog: Some(dialog),
             ..ForwardedRequest::new(fronts.ctx.now, request, terms, true)
         };
+        // RFC 6733, 2.8.4: a translation agent keeps the state of its transactions.
         let token = self.waiting.insert(fronts.ctx.now, passed);
         let sent = match (self.waiting.get(token), self.dialogs.get(dialog), &mut fronts.diameter) {
             (Some(ForwardedRequest { request, .. }), Some(d), Some(node)) => {
@@ -100,7 +101,7 @@ impl DiameterTranslation {
     /// Returns the conversation of a State, or a new one.
     fn conversation_for_state(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         owner: u32,
         state: Option<&[u8]>,
     ) -> Option<u64> {
@@ -117,14 +118,16 @@ impl DiameterTranslation {
             self.dialogs.remove(oldest);
         }
         let identity = fronts.diameter.as_ref().map(|node| node.identity()).unwrap_or_default();
-        let ids =
-            self.ids.get_or_insert_with(|| SessionIds::with_random_start(identity, &mut fronts.ctx.rng));
-        let dialog = DiameterConversation { owner, session_id: ids.next_id(""), host: None, state: None };
+        let ids = self
+            .ids
+            .get_or_insert_with(|| SessionIdGenerator::with_random_start(identity, &mut fronts.ctx.rng));
+        let dialog =
+            DiameterConversation { owner, session_id: ids.next_session_id(""), host: None, state: None };
         Some(self.dialogs.insert(fronts.ctx.now, dialog))
     }
 
     /// Handles a request that no Diameter server answered.
-    pub(in crate::server) fn handle_silence(&mut self, fronts: &mut ProtocolFronts, token: u64) {
+    pub(in crate::server) fn handle_silence(&mut self, fronts: &mut ProtocolFrontends, token: u64) {
         if let Some(passed) = self.waiting.remove(token) {
             passed.finish_unanswered(fronts);
         }
@@ -133,7 +136,7 @@ impl DiameterTranslation {
     /// Handles a Diameter server's answer.
     pub(in crate::server) fn handle_answer(
         &mut self,
-        fronts: &mut ProtocolFronts,
+        fronts: &mut ProtocolFrontends,
         token: u64,
         result: ResultCode,
         avps: &AvpBuf,
@@ -142,7 +145,7 @@ impl DiameterTranslation {
         let good = result.is_success() || result.is_informational();
         let dea = match DiameterEapAnswer::parse(avps.as_sequence()) {
             Ok(dea) if !result.is_protocol_error() => Some(dea),
-            // An error result counts whatever the other AVPs.
+            // A result that rejects the user counts, even if the other AVPs are invalid.
             Err(_) if !good && !result.is_protocol_error() => None,
             _ => return passed.finish_unanswered(fronts),
         };
@@ -151,9 +154,12 @@ impl DiameterTranslation {
         let mut attributes = fronts.take_attributes();
         let eap = dea.as_ref().and_then(|d| d.eap.or(d.reissued));
         let mut end = eap_failure(passed.eap.unwrap_or_default());
+        // RFC 4072, 2.2; RFC 6733, 7.1: the result code decides, not the EAP packet; an unknown class is a failure.
         let code = match (&dea, result.is_success()) {
-            // RFC 6733 §4.1: a mandatory AVP without translation makes the answer a reject.
-            (Some(_), true) if find_untranslatable(avps.as_sequence()).is_none() => PacketCode::ACCESS_ACCEPT,
+            // RFC 6733, 4.1: a mandatory AVP without translation makes the answer a reject.
+            (Some(_), true) if find_untranslatable_avp(avps.as_sequence()).is_none() => {
+                PacketCode::ACCESS_ACCEPT
+            }
             (Some(_), false) if result.is_informational() => PacketCode::ACCESS_CHALLENGE,
             _ => PacketCode::ACCESS_REJECT,
         };
@@ -188,7 +194,7 @@ impl DiameterTranslation {
             }
             _ => {
                 self.dialogs.remove(dialog);
-                // RFC 3579 §2.6.3: a reject must not have an EAP-Success.
+                // RFC 3579, 2.6.3: a reject must not have an EAP-Success.
                 attributes.push_eap(eap.filter(|eap| eap.first() == Some(&FAILURE)).unwrap_or(&end));
             }
         }
@@ -199,7 +205,7 @@ impl DiameterTranslation {
 
 /// Answers a Diameter request with a RADIUS home server's reply.
 pub(super) fn answer_diameter(
-    fronts: &mut ProtocolFronts,
+    fronts: &mut ProtocolFrontends,
     token: u64,
     request_type: AuthRequestType,
     response: &RadiusReply,
@@ -212,7 +218,10 @@ pub(super) fn answer_diameter(
     let mut dea = DiameterEapAnswer { eap, reissued, ..DiameterEapAnswer::new(request_type, &[]) };
     let Ok(keys) = response.mppe_keys() else {
         fronts.ctx.counters.proxy_unreadable += 1;
-        let fault = DiameterError::new(ResultCode::UNABLE_TO_COMPLY, "a key that cannot be read");
+        let fault = DiameterError::new(
+            ResultCode::UNABLE_TO_COMPLY,
+            "the keys of the home server's reply cannot be read",
+        );
         return fronts.refuse_diameter(token, fault);
     };
     let msk = keys.and_then(|k| k.msk());
@@ -228,7 +237,7 @@ pub(super) fn answer_diameter(
         }
         PacketCode::ACCESS_REJECT => ResultCode::AUTHENTICATION_REJECTED,
         _ => {
-            let fault = DiameterError::new(ResultCode::UNABLE_TO_DELIVER, "no home server answers");
+            let fault = DiameterError::new(ResultCode::UNABLE_TO_DELIVER, "no home server answered");
             return fronts.refuse_diameter(token, fault);
         }
     };
@@ -237,13 +246,13 @@ pub(super) fn answer_diameter(
     if result.is_success() {
         let mut reply = fronts.take_attributes();
         for a in a.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind)) {
-            // The value came from an attribute.
+            // The value was in an attribute before, so it fits one.
             let _ = reply.push_bytes(a.kind, a.value);
         }
         attributes_as_avps(&reply, eap.is_some(), fronts.ctx.config.dictionary.as_deref(), &mut avps);
         fronts.recycle_attributes(reply);
     }
-    fronts.answer_peer(token, result, avps);
+    fronts.answer_diameter_request(token, result, avps);
 }
 
 /// Returns User-Name, if it is UTF-8 as Diameter requires.

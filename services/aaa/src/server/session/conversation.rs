@@ -2,7 +2,7 @@
 
 use crate::server::config::AaaServerConfig;
 use crate::server::reason::RejectCause;
-use crate::server::shard::ShardKey;
+use crate::server::shard::InterShardKey;
 use crate::server::{AaaServerEvent, AaaServerJob, trace};
 use crate::users::{AuthMethod, StoredPassword, User};
 use alloc::boxed::Box;
@@ -15,8 +15,8 @@ use usher_core::OutputQueue;
 use usher_crypto::SecretValue;
 use usher_crypto::fingerprint::sha256_fingerprint;
 use usher_eap::method::{
-    CredentialDigest, InnerMethod, MethodContext, MethodFault, ServerMethod, ServerOffer, SessionUser,
-    UserQuery, UserSecret, gtc, md5, mschapv2,
+    CredentialDigest, EapMethodContext, InnerMethod, ServerMethod, ServerMethodFactory, ServerMethodFailure,
+    TlsSessionUser, UserQuery, UserSecret, gtc, md5, mschapv2,
 };
 use usher_eap::packet::{EapCode, EapPacket, EapType};
 use usher_eap::server::{EapServer, EapServerEvent as EapEvent};
@@ -26,15 +26,15 @@ use usher_radius::attribute::{AttributeList, kind};
 #[derive(Debug)]
 pub(super) struct EapConversation {
     pub(super) server: EapServer,
-    /// What the method waits for, mostly a job of the host.
-    pub(super) wait: Option<MethodWait>,
+    /// The result that the method waits for, mostly of a job.
+    pub(super) wait: Option<AwaitedMethodResult>,
     /// Identifier of the last response.
     pub(super) identifier: u8,
 }
 
-/// What a method waits for.
+/// A result that a method waits for.
 #[derive(Debug)]
-pub(super) enum MethodWait {
+pub(super) enum AwaitedMethodResult {
     /// The lookup of a user.
     User(QueriedUser),
     /// The check of a password.
@@ -49,7 +49,7 @@ pub(super) enum QueriedUser {
     /// The user of this inner name.
     Named(Vec<u8>),
     /// The user of a TLS session to resume.
-    Resumed(SessionUser),
+    Resumed(TlsSessionUser),
 }
 
 impl QueriedUser {
@@ -65,15 +65,15 @@ impl fmt::Display for QueriedUser {
     /// Formats it for a trace.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = match self {
-            Self::Named(_) => "within the tunnel",
-            Self::Resumed(_) => "by an earlier TLS session",
+            Self::Named(_) => "inside the tunnel",
+            Self::Resumed(_) => "from the resumed TLS session",
         };
         write!(f, "{from}: user {}", trace::quote_name(self.name()))
     }
 }
 
 /// Returns a keyed digest of a user's credentials. A changed password, or another form of it, changes the digest.
-pub(super) fn credential_digest(key: &ShardKey, user: &User) -> CredentialDigest {
+pub(super) fn credential_digest(key: &InterShardKey, user: &User) -> CredentialDigest {
     let (kind, secret): (u8, &[u8]) = match &user.password {
         None => (0, &[]),
         Some(StoredPassword::Clear(password)) => (1, password),
@@ -118,9 +118,9 @@ impl LoginApproval {
 impl EapConversation {
     /// Returns the running method.
     pub(super) fn method(&self) -> Option<AuthMethod> {
-        self.server.method_type().map(by_type)
+        self.server.method_type().map(auth_method_for_eap_type)
     }
-    pub(super) fn in_tunnel(&self) -> bool {
+    pub(super) fn uses_tunnel_method(&self) -> bool {
         self.method().is_some_and(is_tunnel)
     }
 
@@ -137,7 +137,7 @@ impl EapConversation {
         let sends = eap.poll_transmit(out);
         match eap.poll_event() {
             Some(EapEvent::Success { method, keys }) => {
-                let mut approval = LoginApproval::new(by_type(method));
+                let mut approval = LoginApproval::new(auth_method_for_eap_type(method));
                 approval.eap = out.as_slice().try_into().ok();
                 approval.msk = keys.map(|k| k.msk);
                 approval.inner = eap.identity().map(<[u8]>::to_vec);
@@ -153,15 +153,15 @@ impl EapConversation {
     }
 
     /// Returns the cause of the failure, and further detail.
-    pub(super) fn why_failed(
+    pub(super) fn failure_cause_and_detail(
         &self,
         user: Option<&User>,
         config: &AaaServerConfig,
     ) -> (RejectCause, Option<String>) {
         let server = &self.server;
         match server.fault() {
-            // The user's rows limit the inner methods.
-            Some(MethodFault::NoInner) if user.is_some_and(|user| user.inner_methods().is_some()) => {
+            // The user's rows limit the inner methods, so that limit is why no inner method was left.
+            Some(ServerMethodFailure::NoInner) if user.is_some_and(|user| user.inner_methods().is_some()) => {
                 return (RejectCause::MethodForbidden, None);
             }
             Some(fault) => return (fault.into(), server.fault_detail()),
@@ -174,12 +174,13 @@ impl EapConversation {
         let known = AuthMethod::ALL.into_iter().filter(|method| {
             config.methods.contains(method) && method.eap_type().is_some_and(|kind| wished.contains(&kind))
         });
-        // The server did not offer these methods to this user.
-        let reasons = known.filter_map(|m| user.filter(|user| !user.may_use(m)).map(|user| why_not(user, m)));
+        // The peer wants these methods, but the server did not offer them to this user.
+        let reasons = known
+            .filter_map(|m| user.filter(|user| !user.may_use(m)).map(|user| method_refusal_cause(user, m)));
         let names: Vec<String> = wished.iter().filter(|kind| kind.0 != 0).map(ToString::to_string).collect();
         let detail = match (server.wanted_types().is_empty(), names.is_empty()) {
             (true, _) => None,
-            (false, true) => Some("the device takes nothing of what it is offered".into()),
+            (false, true) => Some("the device accepts none of the offered methods".into()),
             (false, false) => Some(format!("the device wants {}", names.join(", "))),
         };
         (most_specific_cause(reasons), detail)
@@ -187,7 +188,7 @@ impl EapConversation {
 }
 
 /// Returns why a user cannot log in by a method of the server.
-pub(super) fn why_not(user: &User, method: AuthMethod) -> RejectCause {
+pub(super) fn method_refusal_cause(user: &User, method: AuthMethod) -> RejectCause {
     let listed = user.methods.is_empty() || user.methods.contains(&method);
     if !listed || method == AuthMethod::Mab {
         RejectCause::MethodForbidden
@@ -220,13 +221,13 @@ pub(super) enum ConversationProgress {
 
 /// An offer that all sessions share.
 #[derive(Debug)]
-struct SharedOffer(Arc<dyn ServerOffer>);
+struct SharedEapServerOffer(Arc<dyn ServerMethodFactory>);
 
-impl ServerOffer for SharedOffer {
+impl ServerMethodFactory for SharedEapServerOffer {
     fn kind(&self) -> EapType {
         self.0.kind()
     }
-    fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod> {
+    fn start_server_method(&self, context: EapMethodContext<'_>) -> Box<dyn ServerMethod> {
         self.0.start_server_method(context)
     }
 }
@@ -254,14 +255,14 @@ pub(super) fn is_anonymous(name: &[u8]) -> bool {
 /// Returns the server's methods that may accept a user, the preferred one first, and tunnels, which may carry
 /// another name. Tunnels come first for an anonymous name, alone for a locked-out name, and last if the user may
 /// not use them.
-pub(super) fn admissible_offers(
+pub(super) fn admissible_method_offers(
     config: &AaaServerConfig,
     user: &User,
     name: &[u8],
     held: bool,
-) -> Vec<Box<dyn ServerOffer>> {
+) -> Vec<Box<dyn ServerMethodFactory>> {
     let may = |method: &AuthMethod| is_tunnel(*method) || !held && user.may_use(*method);
-    let mut offers: Vec<Box<dyn ServerOffer>> = Vec::with_capacity(config.methods.len());
+    let mut offers: Vec<Box<dyn ServerMethodFactory>> = Vec::with_capacity(config.methods.len());
     for &method in config.methods.iter().filter(|m| may(m)) {
         let shared = match method {
             AuthMethod::EapTls => &config.tls,
@@ -269,18 +270,19 @@ pub(super) fn admissible_offers(
             AuthMethod::Ttls => &config.ttls,
             AuthMethod::EapMd5 => {
                 if let Some(StoredPassword::Clear(password)) = &user.password {
-                    offers.push(Box::new(md5::Md5Password::from(password.clone())));
+                    offers.push(Box::new(md5::EapMd5Password::from(password.clone())));
                 }
                 continue;
             }
             AuthMethod::EapGtc => {
                 if let Some(secret) = user_secret(user) {
-                    offers.push(Box::new(gtc::GtcPrompt::new(secret)));
+                    offers.push(Box::new(gtc::GtcServerFactory::new(secret)));
                 }
                 continue;
             }
             AuthMethod::EapMsChapV2 => {
-                if let Some(hash) = user_secret(user).as_ref().and_then(mschapv2::MsChapV2Verifier::new) {
+                if let Some(hash) = user_secret(user).as_ref().and_then(mschapv2::MsChapV2ServerFactory::new)
+                {
                     offers.push(Box::new(hash));
                 }
                 continue;
@@ -292,12 +294,12 @@ pub(super) fn admissible_offers(
             | AuthMethod::Mab => continue,
         };
         if let Some(shared) = shared {
-            offers.push(Box::new(SharedOffer(shared.clone())));
+            offers.push(Box::new(SharedEapServerOffer(shared.clone())));
         }
     }
     let anonymous = is_anonymous(name);
     if anonymous || !user.methods.is_empty() {
-        offers.sort_by_key(|offer| match by_type(offer.kind()) {
+        offers.sort_by_key(|offer| match auth_method_for_eap_type(offer.kind()) {
             method if anonymous => !is_tunnel(method),
             method => !user.may_use(method),
         });
@@ -305,7 +307,7 @@ pub(super) fn admissible_offers(
     offers
 }
 
-pub(super) fn by_type(kind: EapType) -> AuthMethod {
+pub(super) fn auth_method_for_eap_type(kind: EapType) -> AuthMethod {
     AuthMethod::ALL.into_iter().find(|m| m.eap_type() == Some(kind)).unwrap_or(AuthMethod::EapMd5)
 }
 
@@ -314,18 +316,19 @@ pub(super) fn by_type(kind: EapType) -> AuthMethod {
 pub(super) fn eap_mtu(request: &AttributeList) -> Option<usize> {
     const ETHERNET: u32 = 15;
     const IEEE_802_11: u32 = 19;
+    // RFC 3579, 2.4; RFC 4072, 2.6: no EAP packet exceeds Framed-MTU.
     let mtu = request.get_u32(kind::FRAMED_MTU)?;
     let header = match request.get_u32(kind::NAS_PORT_TYPE) {
         Some(ETHERNET | IEEE_802_11) => 4,
         _ => 0,
     };
-    // RFC 2865 §5.12: values range from 64 to 65535.
+    // RFC 2865, 5.12: values range from 64 to 65535.
     Some(mtu.clamp(64, 65_535) as usize - header)
 }
 
 /// The first packet of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::server) enum EapOpening<'a> {
+pub(in crate::server) enum FirstEapPacket<'a> {
     /// None yet (EAP-Start, RFC 3579 §2.1).
     Start,
     /// An EAP-Response/Identity with this name and identifier (RFC 3748 §5.1).
@@ -338,15 +341,15 @@ pub(in crate::server) enum EapOpening<'a> {
     Noise(Option<u8>),
 }
 
-pub(in crate::server) fn parse_opening(packet: &[u8]) -> EapOpening<'_> {
+pub(in crate::server) fn parse_first_eap_packet(packet: &[u8]) -> FirstEapPacket<'_> {
     match EapPacket::parse(packet) {
-        _ if packet.is_empty() => EapOpening::Start,
+        _ if packet.is_empty() => FirstEapPacket::Start,
         Ok(p) if p.code() == EapCode::Response && p.kind() == Some(EapType::IDENTITY) => {
-            EapOpening::Identity(p.data(), p.identifier())
+            FirstEapPacket::Identity(p.data(), p.identifier())
         }
-        Ok(p) if p.code() == EapCode::Response => EapOpening::Response(p.identifier()),
-        Ok(p) if p.code() == EapCode::Request => EapOpening::Request(p.identifier()),
-        _ => EapOpening::Noise(packet.get(1).copied()),
+        Ok(p) if p.code() == EapCode::Response => FirstEapPacket::Response(p.identifier()),
+        Ok(p) if p.code() == EapCode::Request => FirstEapPacket::Request(p.identifier()),
+        _ => FirstEapPacket::Noise(packet.get(1).copied()),
     }
 }
 

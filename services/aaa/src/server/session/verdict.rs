@@ -6,7 +6,7 @@ use crate::ledger::{AdmissionVerdict, AdmitRequest, storable_text};
 use crate::server::answer::RequestToken;
 use crate::server::api::{AaaServerJob, CertificateVerdict, FinishedLogin, nas_address};
 use crate::server::context::ServerContext;
-use crate::server::held::DelayedReject;
+use crate::server::delayed_reject::DelayedReject;
 use crate::server::reason::RejectCause;
 use crate::server::trace;
 use crate::users::{AuthMethod, User, canonical_name};
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{CommandError, Instant, WorkRecord};
 use usher_crypto::SecretValue;
-use usher_eap::method::MethodFault;
+use usher_eap::method::ServerMethodFailure;
 use usher_eap::packet::EapType;
 use usher_radius::attribute::{AttributeList, kind};
 
@@ -50,7 +50,7 @@ pub(in crate::server) struct AcceptedLogin {
 
 impl LoginSession {
     /// Handles a right proof: starts the first of the host's remaining jobs.
-    pub(super) fn handle_approval(
+    pub(super) fn handle_verified_proof(
         &mut self,
         ctx: &mut ServerContext,
         mut approval: Box<LoginApproval>,
@@ -59,7 +59,7 @@ impl LoginSession {
         if !by_certificate || !is_anonymous(&self.name) {
             return self.check_certificate(ctx, approval);
         }
-        // No user was looked up yet: the certificate names the user.
+        // RFC 9190, 2.1.8, 2.2, 5.6: the outer name is anonymous, so the certificate names the user.
         let chain = self.conversation().map(|eap| eap.server.peer_certificates().to_vec());
         let (outer, chain) = (self.name.clone(), chain.unwrap_or_default());
         approval.conversation = self.take_conversation();
@@ -74,20 +74,20 @@ impl LoginSession {
         name: Option<Vec<u8>>,
     ) -> Result<LoginStep, CommandError> {
         let LoginStage::Naming(approval) = &self.stage else { return Err(CommandError::UnknownToken) };
-        let Some(name) = name else { return Ok(approval.to_reject(RejectCause::CertificateName)) };
+        let Some(name) = name else { return Ok(approval.reject_after_proof(RejectCause::CertificateName)) };
         let Some(mut approval) = self.take_approval() else { return Ok(LoginStep::Wait) };
-        self.audience.look_inside(ctx, &name);
-        self.trace_line(ctx, || format!("by its certificate: user {}", trace::quote_name(&name)));
+        self.audience.release_inner_name_traces(ctx, &name);
+        self.trace_line(ctx, || format!("from the certificate: user {}", trace::quote_name(&name)));
         approval.inner = Some(name.clone());
         self.stage = LoginStage::Named(approval);
-        Ok(match ctx.look_up_locally(&name) {
-            Some(user) => self.handle_named_user(ctx, user),
+        Ok(match ctx.find_user_in_memory(&name) {
+            Some(user) => self.handle_certificate_user(ctx, user),
             None => self.look_up_user(ctx, name),
         })
     }
 
     /// Handles the lookup of that user.
-    pub(super) fn handle_named_user(
+    pub(super) fn handle_certificate_user(
         &mut self,
         ctx: &mut ServerContext,
         user: Option<Arc<User>>,
@@ -116,6 +116,7 @@ impl LoginSession {
         if chain.is_empty() && !by_certificate {
             return self.check_limits(ctx, approval);
         }
+        // RFC 5216, 5.3: the certificate must have this name.
         let name = by_certificate.then(|| approval.inner.as_ref().unwrap_or(&self.name).clone());
         let resumed = approval.resumed;
         approval.conversation = approval.conversation.take().or_else(|| self.take_conversation());
@@ -127,7 +128,7 @@ impl LoginSession {
     }
 
     /// Handles the host's check of a certificate.
-    pub(in crate::server) fn on_certificate(
+    pub(in crate::server) fn handle_certificate_verdict(
         &mut self,
         ctx: &mut ServerContext,
         verdict: CertificateVerdict,
@@ -143,13 +144,13 @@ impl LoginSession {
             CertificateVerdict::Distrusted(fault) => RejectCause::Distrusted(fault),
             CertificateVerdict::NameMismatch => RejectCause::CertificateName,
         };
-        Ok(approval.to_reject(reason))
+        Ok(approval.reject_after_proof(reason))
     }
 
     /// Has the host check the limits, if there are any. A user who may not log in is rejected whatever the proof.
     fn check_limits(&mut self, ctx: &mut ServerContext, mut approval: Box<LoginApproval>) -> LoginStep {
         if let Some(reason) = self.refusal {
-            let step = approval.to_reject(reason);
+            let step = approval.reject_after_proof(reason);
             self.stage = LoginStage::Admission(approval);
             return step;
         }
@@ -157,8 +158,9 @@ impl LoginSession {
         if !limited && !ctx.config.limits {
             return LoginStep::Accept(LoginGrant { approval, address: None, prefix: None });
         }
-        // An address of the ledger is not returned. So a login whose reply would be too long is rejected first.
-        if let Some(reject) = self.outgrows_packet(ctx, &approval) {
+        // A later reject would not return an address that the ledger has leased. So a login whose reply would be too
+        // long is rejected first.
+        if let Some(reject) = self.reject_oversized_reply(ctx, &approval) {
             self.stage = LoginStage::Admission(approval);
             return LoginStep::Reject(reject);
         }
@@ -187,7 +189,7 @@ impl LoginSession {
     }
 
     /// Handles the host's check of the limits.
-    pub(in crate::server) fn on_admitted(
+    pub(in crate::server) fn handle_admission_verdict(
         &mut self,
         admission: AdmissionVerdict,
     ) -> Result<LoginStep, CommandError> {
@@ -197,7 +199,7 @@ impl LoginSession {
                 let grant = |approval| LoginStep::Accept(LoginGrant { approval, address, prefix });
                 self.take_approval().map_or(LoginStep::Wait, grant)
             }
-            AdmissionVerdict::No(refusal) => approval.to_reject(RejectCause::Limit(refusal)),
+            AdmissionVerdict::No(refusal) => approval.reject_after_proof(RejectCause::Limit(refusal)),
             AdmissionVerdict::Unavailable => LoginStep::Undecided(RejectCause::StoreAway),
         })
     }
@@ -224,22 +226,25 @@ impl LoginSession {
 
     /// Reports a reject to the host while the peer is being notified, by a TLS alert or a password failure. Many
     /// devices do not wait for the end.
-    pub(super) fn report_refusal(&mut self, ctx: &mut ServerContext) {
+    pub(super) fn report_pending_reject(&mut self, ctx: &mut ServerContext) {
         let (false, Some(eap), Some(pending)) = (self.is_reject_reported, self.conversation(), &self.pending)
         else {
             return;
         };
-        if !eap.server.is_refusing() && !matches!(eap.server.fault(), Some(MethodFault::Tls(_))) {
+        if !eap.server.is_refusing() && !matches!(eap.server.fault(), Some(ServerMethodFailure::Tls(_))) {
             return;
         }
         let (method, request) = (eap.method(), pending.request.clone());
-        let (reason, detail) = eap.why_failed(self.user.as_deref(), &ctx.config);
-        let (reason, detail) = self.explain_cause(reason, detail);
+        let (reason, detail) = eap.failure_cause_and_detail(self.user.as_deref(), &ctx.config);
+        let (reason, detail) = self.effective_cause_and_detail(reason, detail);
         self.trace_rejected(ctx, reason, detail.as_deref(), || {
-            "the device is told, and has still to answer".into()
+            "the device got the failure and must still answer".into()
         });
         self.is_reject_reported = true;
-        ctx.report_reject(FinishedLogin { method, ..self.finished_login(reason, detail, request) });
+        ctx.record_and_report_reject(FinishedLogin {
+            method,
+            ..self.finished_login(reason, detail, request)
+        });
     }
 
     fn trace_rejected(
@@ -249,7 +254,7 @@ impl LoginSession {
         detail: Option<&str>,
         then: impl FnOnce() -> String,
     ) {
-        self.audience.trace_end(ctx, reason, || {
+        self.audience.trace_unaccepted_login_end(ctx, reason, || {
             let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
             format!("rejected, {}: {reason}{detail}; {}", reason.name(), then())
         });
@@ -274,7 +279,7 @@ impl LoginSession {
             return Ok(None);
         };
         let who = approval.inner.as_deref().unwrap_or(&self.name);
-        let mut reply = self.user_reply(ctx, &pending, &user, &approval);
+        let mut reply = self.user_reply_attributes(ctx, &pending, &user, &approval);
         match address {
             Some(IpAddr::V4(address)) => {
                 reply.push_ipv4(kind::FRAMED_IP_ADDRESS, address);
@@ -293,7 +298,7 @@ impl LoginSession {
         }
         reply.extend(&approval.reply);
         if let Some(detail) = too_long(&pending, &approval, reply.packet_octets()) {
-            let reject = approval.reject_reply(detail);
+            let reject = approval.reject_for_long_reply(detail);
             (self.pending, self.stage) = (Some(pending), LoginStage::Admission(approval));
             return Err((Box::new(self), reject));
         }
@@ -302,6 +307,7 @@ impl LoginSession {
         if let Some(mut conversation) = conversation.or(approval.conversation)
             && matches!(approval.method, AuthMethod::EapTls | AuthMethod::Peap | AuthMethod::Ttls)
         {
+            // RFC 5281, 7.5; RFC 9190, 5.7: only an accepted login can be resumed.
             conversation.server.allow_resumption(who, &credential_digest(&ctx.shard.key, &user));
         }
         ctx.lockout.record_success(who, pending.station());
@@ -310,7 +316,7 @@ impl LoginSession {
             lines.extend(ctx.tracers.describe_attributes(&reply));
             self.audience.trace_lines(ctx, None, lines);
         }
-        ctx.tracers.drop_lines(self.audience.login_number());
+        ctx.tracers.drop_lines(self.audience.login_trace_number());
         let login = FinishedLogin {
             inner: approval.inner,
             method: Some(approval.method),
@@ -330,7 +336,7 @@ impl LoginSession {
     }
 
     /// Returns the attributes of the user's rows and names.
-    fn user_reply(
+    fn user_reply_attributes(
         &self,
         ctx: &mut ServerContext,
         pending: &PendingRequest,
@@ -340,11 +346,11 @@ impl LoginSession {
         let who = approval.inner.as_deref().unwrap_or(&self.name);
         let mut reply = core::mem::take(&mut ctx.list);
         if who != self.name {
-            self.name_inner(ctx, who, &mut reply);
+            self.push_inner_name(ctx, who, &mut reply);
         }
         reply.extend(&user.reply);
         add_chargeable_identity(ctx, &pending.request, who, &mut reply);
-        // RFC 3579 §3: so that proxies without EAP, and accounting, know the user.
+        // RFC 2869, 2.3.1; RFC 3579, 3: User-Name is added, so that proxies without EAP and accounting know the user.
         if approval.eap.is_some()
             && let RequestToken::Radius(_) = pending.asker
             && reply.get(kind::USER_NAME).is_none()
@@ -361,7 +367,11 @@ impl LoginSession {
     }
 
     /// Returns a reject if the reply with the largest possible lease would not fit a packet.
-    fn outgrows_packet(&self, ctx: &mut ServerContext, approval: &LoginApproval) -> Option<LoginReject> {
+    fn reject_oversized_reply(
+        &self,
+        ctx: &mut ServerContext,
+        approval: &LoginApproval,
+    ) -> Option<LoginReject> {
         /// Framed-IPv6-Address and Framed-IPv6-Prefix.
         const LEASE: usize = 18 + 20;
         /// The inner name, twice, and the Chargeable-User-Identity.
@@ -370,15 +380,15 @@ impl LoginSession {
         let lease = if user.pool.is_some() { LEASE } else { 0 };
         let beside = approval.reply.packet_octets() + lease;
         too_long(pending, approval, user.reply.packet_octets() + NAMES + beside)?;
-        let reply = self.user_reply(ctx, pending, user, approval);
+        let reply = self.user_reply_attributes(ctx, pending, user, approval);
         let detail = too_long(pending, approval, reply.packet_octets() + beside)?;
-        Some(approval.reject_reply(detail))
+        Some(approval.reject_for_long_reply(detail))
     }
 
     /// Adds the inner name as User-Name, or its aliases. They precede all other Classes, for access servers that
     /// return only the first.
-    fn name_inner(&self, ctx: &mut ServerContext, inner: &[u8], reply: &mut AttributeList) {
-        // An identity that exceeds an attribute is left out.
+    fn push_inner_name(&self, ctx: &mut ServerContext, inner: &[u8], reply: &mut AttributeList) {
+        // An identity too long for one attribute is left out.
         if self.client_index().is_some_and(|client| ctx.config.inner_names.contains(&client)) {
             let _ = reply.push_bytes(kind::USER_NAME, inner);
         } else if let Some(key) = &ctx.config.identity_key {
@@ -397,14 +407,14 @@ impl LoginSession {
     ) -> Option<(Instant, DelayedReject, Result<FinishedLogin, AttributeList>)> {
         let LoginReject { method, reason, detail, identifier } = reject;
         let delay = ctx.config.reject_delay;
-        let (reason, detail) = self.explain_cause(reason, detail);
+        let (reason, detail) = self.effective_cause_and_detail(reason, detail);
         let later = || format!("Access-Reject goes out {delay} after its request");
         if self.is_reject_reported {
             self.trace_line(ctx, later);
         } else {
             self.trace_rejected(ctx, reason, detail.as_deref(), later);
         }
-        ctx.tracers.drop_lines(self.audience.login_number());
+        ctx.tracers.drop_lines(self.audience.login_trace_number());
         let PendingRequest { asker, arrived, request, .. } = self.pending.take()?;
         let reply = self.denial.map_or_else(AttributeList::new, |denial| denial.to_attributes(&mut ctx.rng));
         let login = if self.is_reject_reported {
@@ -416,19 +426,20 @@ impl LoginSession {
     }
 
     /// Ends without a verdict. Returns the pending request, and the event for the host.
-    pub(in crate::server) fn end_undecided(
+    pub(in crate::server) fn end_login_without_verdict(
         mut self,
         ctx: &mut ServerContext,
         reason: RejectCause,
     ) -> (Option<RequestToken>, Box<FinishedLogin>) {
         ctx.counters.count_rejected(reason);
         ctx.outputs.push_work(WorkRecord { label: VERDICT, units: 1 });
-        self.audience.trace_end(ctx, reason, || format!("no verdict, {}: {reason}", reason.name()));
+        self.audience
+            .trace_unaccepted_login_end(ctx, reason, || format!("no verdict, {}: {reason}", reason.name()));
         let (asker, request) = match self.pending.take() {
             Some(PendingRequest { asker, request, .. }) => (Some(asker), request),
             None => {
                 let mut request = core::mem::take(&mut ctx.list);
-                // The value came from an attribute.
+                // The value was in an attribute before, so it fits one.
                 let _ = request.push_bytes(kind::CALLING_STATION_ID, &self.station);
                 (None, request)
             }
@@ -438,7 +449,7 @@ impl LoginSession {
 
     /// Drops the login. Returns the request that gets no reply.
     pub(in crate::server) fn abandon_login(self, ctx: &mut ServerContext) -> Option<PendingRequest> {
-        ctx.tracers.drop_lines(self.audience.login_number());
+        ctx.tracers.drop_lines(self.audience.login_trace_number());
         self.pending
     }
 
@@ -476,17 +487,23 @@ impl LoginSession {
     }
 
     /// Returns the cause and detail for a cause of the method.
-    fn explain_cause(&self, reason: RejectCause, detail: Option<String>) -> (RejectCause, Option<String>) {
+    fn effective_cause_and_detail(
+        &self,
+        reason: RejectCause,
+        detail: Option<String>,
+    ) -> (RejectCause, Option<String>) {
         let why = self.effective_cause(reason);
         let detail = detail.filter(|_| why == reason);
         (why, detail.or_else(|| self.row_of(why).map(ToString::to_string)))
     }
     /// Returns the cause for a cause of the method. If the user may not log in at all, that is the cause.
     pub(super) fn effective_cause(&self, reason: RejectCause) -> RejectCause {
-        // The outer name of a tunnel may be anybody's. That it is unknown is no cause.
-        let outside = self.conversation().is_some_and(|c| c.in_tunnel() && c.server.identity().is_none());
+        // The outer name of a tunnel may be anyone's. So until the inner name is known, an unknown outer name is not
+        // the cause.
+        let outside =
+            self.conversation().is_some_and(|c| c.uses_tunnel_method() && c.server.identity().is_none());
         match self.refusal {
-            Some(refusal) if reason.of_proof() && !outside => refusal,
+            Some(refusal) if reason.concerns_proof_or_method() && !outside => refusal,
             _ => reason,
         }
     }
@@ -498,11 +515,11 @@ impl LoginSession {
 
 impl LoginApproval {
     /// Rejects the user in spite of the right proof.
-    fn to_reject(&self, reason: RejectCause) -> LoginStep {
-        LoginStep::with_reject(Some(self.method), reason, self.eap.map(|eap| eap[1]))
+    fn reject_after_proof(&self, reason: RejectCause) -> LoginStep {
+        LoginStep::reject_step(Some(self.method), reason, self.eap.map(|eap| eap[1]))
     }
     /// Rejects the user because the reply does not fit a packet.
-    fn reject_reply(&self, detail: String) -> LoginReject {
+    fn reject_for_long_reply(&self, detail: String) -> LoginReject {
         let (method, identifier) = (Some(self.method), self.eap.map(|eap| eap[1]));
         LoginReject { method, reason: RejectCause::ReplyTooLong, detail: Some(detail), identifier }
     }
@@ -516,7 +533,8 @@ fn too_long(pending: &PendingRequest, approval: &LoginApproval, octets: usize) -
     const EAP: usize = 2 + 4;
     const KEYS: usize = 2 * 58;
     let RequestToken::Radius(_) = pending.asker else { return None };
-    // Usually there is room for any Proxy-States, so they are not counted.
+    // The length of the whole request covers any Proxy-States. Usually there is room for it, so the Proxy-States need
+    // not be counted.
     if octets + pending.request.packet_octets() <= PACKET - ALWAYS - EAP - KEYS {
         return None;
     }
@@ -524,7 +542,7 @@ fn too_long(pending: &PendingRequest, approval: &LoginApproval, octets: usize) -
     let eap = if approval.eap.is_some() { EAP } else { 0 };
     let keys = if approval.msk.is_some() { KEYS } else { 0 };
     let room = PACKET.saturating_sub(ALWAYS + proxies + eap + keys);
-    (octets > room).then(|| format!("it has {octets} octets of attributes, and {room} have room"))
+    (octets > room).then(|| format!("it has {octets} octets of attributes, but only {room} fit"))
 }
 
 /// Adds a Chargeable-User-Identity if the request has one (RFC 4372 §2.1).

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use usher_core::WallTime;
-use usher_radius::attribute::{AttributeValue, DataType};
+use usher_radius::attribute::{AttributeDataType, AttributeValue};
 use usher_radius::dictionary::{AttributeDefinition, RadiusDictionary};
 
 /// Returns the hexadecimal digits after `0x` or `0X`.
@@ -28,7 +28,7 @@ pub(super) fn encode_value(
     dictionary: &RadiusDictionary,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
-    const NEITHER: &str = "neither a number nor a name that the dictionary has for it";
+    const NEITHER: &str = "the value is neither a number nor a name that the dictionary has for it";
     let number = || {
         let digits = match without_0x(text) {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -39,46 +39,50 @@ pub(super) fn encode_value(
     let large = |_| "the number is too large".to_string();
     let octets;
     let value = match definition.data_type {
-        DataType::Integer => AttributeValue::Integer(u32::try_from(number()?).map_err(large)?),
-        DataType::Integer64 => AttributeValue::Integer64(number()?),
-        DataType::Short => AttributeValue::Short(u16::try_from(number()?).map_err(large)?),
-        DataType::Byte => AttributeValue::Byte(u8::try_from(number()?).map_err(large)?),
-        DataType::Signed => {
+        AttributeDataType::Integer => AttributeValue::Integer(u32::try_from(number()?).map_err(large)?),
+        AttributeDataType::Integer64 => AttributeValue::Integer64(number()?),
+        AttributeDataType::Short => AttributeValue::Short(u16::try_from(number()?).map_err(large)?),
+        AttributeDataType::Byte => AttributeValue::Byte(u8::try_from(number()?).map_err(large)?),
+        AttributeDataType::Signed => {
             let named = dictionary.value_number(definition.oid, text).and_then(|n| i32::try_from(n).ok());
             AttributeValue::Signed(named.or_else(|| text.parse().ok()).ok_or(NEITHER)?)
         }
-        DataType::Time => {
+        AttributeDataType::Time => {
             let seconds = number().ok().or_else(|| parse_date(text).map(WallTime::unix_secs));
             let seconds = seconds.ok_or("write a date as `31 Dec 2026 23:59:59` (UTC)")?;
             AttributeValue::Time(u32::try_from(seconds).map_err(large)?)
         }
-        DataType::Text => AttributeValue::Text(text),
-        DataType::Ipv4Addr => AttributeValue::Ipv4Addr(text.parse().map_err(|_| "not an IPv4 address")?),
-        DataType::Ipv6Addr => AttributeValue::Ipv6Addr(text.parse().map_err(|_| "not an IPv6 address")?),
-        DataType::Ip => match text.parse().map_err(|_| "not an IP address")? {
+        AttributeDataType::Text => AttributeValue::Text(text),
+        AttributeDataType::Ipv4Addr => {
+            AttributeValue::Ipv4Addr(text.parse().map_err(|_| "the value is not an IPv4 address")?)
+        }
+        AttributeDataType::Ipv6Addr => {
+            AttributeValue::Ipv6Addr(text.parse().map_err(|_| "the value is not an IPv6 address")?)
+        }
+        AttributeDataType::Ip => match text.parse().map_err(|_| "the value is not an IP address")? {
             core::net::IpAddr::V4(address) => AttributeValue::Ipv4Addr(address),
             core::net::IpAddr::V6(address) => AttributeValue::Ipv6Addr(address),
         },
-        DataType::Ipv4Prefix | DataType::Ipv6Prefix => parse_prefix(definition.data_type, text)?,
-        DataType::Ifid => AttributeValue::Ifid(
+        AttributeDataType::Ipv4Prefix | AttributeDataType::Ipv6Prefix => {
+            parse_prefix(definition.data_type, text)?
+        }
+        AttributeDataType::Ifid => AttributeValue::Ifid(
             parse_interface_id(text).ok_or("write an interface identifier as `1:2:3:4`")?,
         ),
-        DataType::Ether => {
+        AttributeDataType::Ether => {
             AttributeValue::Ether(parse_ether(text).ok_or("write a MAC address as `00:11:22:33:44:55`")?)
         }
-        DataType::Filter => {
-            let said =
-                "Ascend's filters are not compiled here; write the octets, as 0x and hexadecimal digits";
+        AttributeDataType::Filter => {
+            let said = "Ascend filters are not compiled here; write the octets as 0x and hexadecimal digits";
             octets = without_0x(text).and_then(decode_hex).ok_or(said)?;
             AttributeValue::Octets(&octets)
         }
-        DataType::String | DataType::Concat => {
+        AttributeDataType::String | AttributeDataType::Concat => {
             octets = match without_0x(text) {
-                Some(digits) => decode_hex(digits).ok_or("not hexadecimal")?,
-                None if RadiusDictionary::number_in_name(&definition.name).is_some() => {
+                Some(digits) => decode_hex(digits).ok_or("the value is not hexadecimal")?,
+                None if RadiusDictionary::parse_unknown_attribute_name(&definition.name).is_some() => {
                     return Err(
-                        "of an attribute that is named by its number the octets are written, as 0x and \
-                                hexadecimal digits"
+                        "for an attribute that is named by number, write the octets as 0x and hexadecimal digits"
                             .into(),
                     );
                 }
@@ -86,13 +90,17 @@ pub(super) fn encode_value(
             };
             AttributeValue::Octets(&octets)
         }
-        DataType::Tlv | DataType::Vsa | DataType::Extended | DataType::LongExtended | DataType::Evs => {
-            return Err("this attribute holds others; name one of those".into());
+        AttributeDataType::Tlv
+        | AttributeDataType::Vsa
+        | AttributeDataType::Extended
+        | AttributeDataType::LongExtended
+        | AttributeDataType::Evs => {
+            return Err("this attribute contains others; name one of them".into());
         }
     };
     value.encode(out);
     if AttributeValue::decode(definition.data_type, out).is_err() {
-        return Err("the value has not the form of its type".into());
+        return Err("the value does not have the form of its type".into());
     }
     match definition.fixed.map(usize::from) {
         Some(fixed) if fixed != out.len() && !out.is_empty() => {
@@ -103,14 +111,14 @@ pub(super) fn encode_value(
 }
 
 /// Parses an address with a prefix length. Without one, it is the length of the address.
-fn parse_prefix(data_type: DataType, text: &str) -> Result<AttributeValue<'static>, String> {
+fn parse_prefix(data_type: AttributeDataType, text: &str) -> Result<AttributeValue<'static>, String> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => {
-            (address, Some(length.parse().map_err(|_| "the prefix's length is no number")?))
+            (address, Some(length.parse().map_err(|_| "the prefix length is not a number")?))
         }
         None => (text, None),
     };
-    Ok(if data_type == DataType::Ipv4Prefix {
+    Ok(if data_type == AttributeDataType::Ipv4Prefix {
         let address = address.parse().map_err(|_| "write an IPv4 prefix as `192.0.2.0/24`")?;
         AttributeValue::Ipv4Prefix(address, length.unwrap_or(32))
     } else {

@@ -1,7 +1,7 @@
-//! Each row of the table, and each request, on the machine itself.
+//! Each row of the table, and each request, on the machine.
 
 use super::*;
-use crate::pos::{self, NeighbourPos, PointOfServiceTable, PosRow};
+use crate::pos::{self, NeighbourPos, PointOfServiceTable, PosTransitionRow};
 use crate::step::Step;
 use core::net::SocketAddr;
 use usher_core::bench::TestMachine;
@@ -19,7 +19,7 @@ fn test_poa(n: u8) -> LinkAddr {
 fn test_link(technology: LinkType, n: u8) -> LinkTupleId {
     LinkTupleId { link: LinkId::from_mac(technology, [2, 0, 0, 0, n, 2]), poa: Some(test_poa(n)) }
 }
-/// Where a function is: by the last octet of its address.
+/// Returns the address of a function by its last octet.
 fn host_address(host: u8) -> SocketAddr {
     SocketAddr::new([10, 0, 0, host].into(), mih::PORT)
 }
@@ -88,7 +88,7 @@ fn inject_message(
     pos.handle_input(now, MachineInput::Datagram { path, data: &octets });
 }
 
-/// The status of the only answer to a request, which is acted upon at once.
+/// Processes a request at once, and returns the status of its only answer.
 fn request_status(
     pos: &mut TestMachine<PointOfService>,
     from: (&str, u8),
@@ -103,8 +103,8 @@ fn request_status(
     answers[0].1.status().unwrap()
 }
 
-/// The step that a row says is over.
-fn step_of(row: &PosRow) -> Option<Step> {
+/// Returns the step that a row ends.
+fn step_of(row: &PosTransitionRow) -> Option<Step> {
     row.actions.iter().find_map(|action| match action {
         Action::Over(step) => Some(*step),
         _ => None,
@@ -127,18 +127,23 @@ fn rows_do_what_they_say() {
         if asks {
             let commits = row.from == State::Booking || row.on == On::Commit;
             let request = if commits {
-                messages::mn_commit(&target)
+                messages::mn_commit_request(&target)
             } else {
-                messages::mn_candidate_query(&serving, &target)
+                messages::mn_candidate_query_request(&serving, &target)
             };
             inject_message(&mut pos, NOW, ("mn", 9), &request, 3);
             let request = pos.requests.pop_due(NOW).unwrap();
             pos.clients.get_mut(&mn).unwrap().pending_request =
                 Some((request.transaction, request.message.id));
         }
-        // Something is out wherever a result can come.
+        // A request is pending in each state that has a result.
         if PointOfServiceTable::find(row.from, On::Granted, |_| true).is_some() {
-            pos.send_for_station(NOW, &mn, Some(mihf_id("target")), Some(messages::n2n_commit(&mn, &target)));
+            pos.send_handover_request(
+                NOW,
+                &mn,
+                Some(mihf_id("target")),
+                Some(messages::n2n_commit_request(&mn, &target)),
+            );
         }
         pos.drain_mihf_events(NOW);
         drain_messages(&mut pos);
@@ -229,20 +234,20 @@ fn a_target_has_room_for_as_many_as_it_has() {
     let mut pos = started_pos(test_config());
     let here = test_link(LinkType::Ieee80211, 1);
     let reserve = |pos: &mut TestMachine<PointOfService>, name: &str, transaction| {
-        request_status(pos, ("target", 2), &messages::n2n_commit(&mihf_id(name), &here), transaction)
+        request_status(pos, ("target", 2), &messages::n2n_commit_request(&mihf_id(name), &here), transaction)
     };
     assert_eq!(reserve(&mut pos, "a", 1), Status::Success);
-    let query = |name: &str| messages::query_resources(&mihf_id(name), &here);
+    let query = |name: &str| messages::query_resources_request(&mihf_id(name), &here);
     assert_eq!(request_status(&mut pos, ("target", 2), &query("b"), 2), Status::Success);
     assert_eq!(reserve(&mut pos, "b", 3), Status::Success);
     assert_eq!(reserve(&mut pos, "c", 4), Status::Rejected);
     assert_eq!(request_status(&mut pos, ("target", 2), &query("c"), 5), Status::Rejected);
     assert_eq!(request_status(&mut pos, ("target", 2), &query("a"), 6), Status::Success);
     assert_eq!((pos.counters.reserved, pos.counters.no_resources), (2, 2));
-    // After five seconds the places are free again.
+    // After five seconds the reservations have expired.
     let later = NOW + Duration::from_secs(5);
     pos.handle_input(later, MachineInput::Timeout);
-    assert_eq!((pos.admission().reserved_count(), pos.counters.expired), (0, 2));
+    assert_eq!((pos.admission().reserved_station_count(), pos.counters.expired), (0, 2));
 }
 
 #[test]
@@ -250,19 +255,19 @@ fn who_is_not_known_is_refused() {
     let mut pos = started_pos(test_config());
     let (here, there) = (test_link(LinkType::Ieee80211, 1), test_link(LinkType::Ieee80216, 2));
     let stranger = ("stranger", 77);
-    let query = messages::mn_candidate_query(&here, &there);
+    let query = messages::mn_candidate_query_request(&here, &there);
     assert_eq!(request_status(&mut pos, stranger, &query, 1), Status::AuthorizationFailure);
     assert_eq!(
-        request_status(&mut pos, stranger, &messages::mn_commit(&there), 2),
+        request_status(&mut pos, stranger, &messages::mn_commit_request(&there), 2),
         Status::AuthorizationFailure
     );
     assert_eq!(pos.counters.unknown_stations, 2);
-    // It reports its arrival without a reservation.
-    inject_message(&mut pos, NOW, stranger, &messages::mn_complete(&there, &here), 3);
+    // The station reports its arrival without a reservation.
+    inject_message(&mut pos, NOW, stranger, &messages::mn_complete_request(&there, &here), 3);
     pos.handle_input(NOW, MachineInput::Timeout);
-    assert_eq!((pos.counters.unknown_stations, pos.admission().attached_count()), (3, 0));
+    assert_eq!((pos.counters.unknown_stations, pos.admission().attached_station_count()), (3, 0));
     // A request that no point of service accepts.
-    let request = messages::net_commit(&there);
+    let request = messages::net_commit_request(&there);
     assert_eq!(request_status(&mut pos, ("mn", 9), &request, 4), Status::Rejected);
     assert_eq!(pos.counters.unknown_requests, 1);
     let going = messages::going_down(&here, Duration::from_secs(100));
@@ -274,19 +279,19 @@ fn who_is_not_known_is_refused() {
 fn a_network_without_neighbours_leads_nowhere() {
     let mut pos = started_pos(PosConfig { neighbour: None, ..test_config() });
     let (here, there) = (test_link(LinkType::Ieee80211, 1), test_link(LinkType::Ieee80216, 2));
-    let query = messages::mn_candidate_query(&here, &there);
+    let query = messages::mn_candidate_query_request(&here, &there);
     assert_eq!(request_status(&mut pos, ("mn", 9), &query, 1), Status::NetworkError);
     inject_message(&mut pos, NOW, ("mn", 9), &messages::going_down(&here, Duration::from_secs(1)), 2);
     assert_eq!((pos.counters.began, pos.counters.broken_off), (1, 1));
     // The completion has no receiver.
     assert_eq!(
-        request_status(&mut pos, ("mn", 9), &messages::mn_complete(&here, &there), 3),
+        request_status(&mut pos, ("mn", 9), &messages::mn_complete_request(&here, &there), 3),
         Status::Success
     );
     assert_eq!(pos.counters.gone, 1);
 }
 
-/// Events of its own link begin a handover where they shall, and nowhere else.
+/// Events of the own link, or of the station, start a handover only if the setting says so.
 #[test]
 fn triggers_are_a_setting() {
     let going = LinkEvent::GoingDown { time_to_loss: Duration::from_secs(9) };

@@ -1,7 +1,7 @@
 use super::*;
 
-/// The controller once more, as a grid: a line for each state, a column for each event in the order of their
-/// declaration, the first four letters of the next state, or a dot for nothing.
+/// The controller as a grid: a line for each state, a column for each event in the order of declaration. An
+/// entry has the first four letters of the next state, or a dot without a transition.
 const GRID: &str = "
                 Quer Comm Trig Gran Refu Fail Comp Forg
     Idle        Inqu Book Chec .    .    .    Idle .
@@ -32,8 +32,8 @@ fn every_state_answers_every_event() {
     }
 }
 
-/// Every state in which something is out has an answer to each way in which that can end; every other state but the
-/// first is left at last, if nothing is heard any more.
+/// Every state with a pending request handles each of its results. Every other state except the first ends
+/// after a time without messages.
 #[test]
 fn nothing_waits_for_ever() {
     use State::{Asking, Booking, Checking, Inquiring, Reserving, Telling};

@@ -1,7 +1,7 @@
-//! Each row of the table, and each setting, on the machine itself.
+//! Each row of the table, and each setting, on the machine.
 
 use super::*;
-use crate::station::{MIH_SERVING, MIH_TARGET, StationRow, StationTable};
+use crate::station::{MIH_SERVING, MIH_TARGET, StationTable, StationTransitionRow};
 use crate::step::Step;
 use core::net::IpAddr;
 use usher_core::bench::TestMachine;
@@ -39,17 +39,17 @@ fn test_config() -> StationConfig {
         serving_link: link(LinkType::Ieee80211, 1),
         target_link: link(LinkType::Ieee80216, 2),
         correspondent: SocketAddr::new([10, 0, 9, 9].into(), usher_mip::PORT),
-        initiation: HandoverInitiation::Network,
+        initiation: HandoverInitiatingSide::Network,
         on_failure: OnFailure::WaitForLinkDown,
         commit_answer: CommitAnswer::AfterProcessing,
         processing: Duration::ZERO,
         retry: Duration::from_secs(1),
-        binding: usher_mip::RegistrationTiming::default(),
+        binding: usher_mip::RegistrationTimerConfig::default(),
         max_requests: 4,
     }
 }
 
-/// A registered station with drained outputs.
+/// Returns a registered station with drained outputs.
 fn started_station(config: StationConfig) -> TestMachine<MobileStation> {
     let mut station = TestMachine::new(MobileStation::new(config, Seed::new(1).derive_rng("station", 0)));
     station.handle_command(NOW, StationCommand::Start).unwrap();
@@ -90,12 +90,12 @@ fn receive_at(station: &mut TestMachine<MobileStation>, now: Instant, octets: &[
     station.handle_input(now, MachineInput::Datagram { path, data: octets });
 }
 
-/// A query of the network, processed but not acted upon.
+/// Delivers a query of the network, and takes it from the queue of requests.
 fn queued_query(
     station: &mut TestMachine<MobileStation>,
     transaction: u16,
 ) -> (IncomingRequestId, MessageId) {
-    let query = messages::net_candidate_query(&station.config.target_link.clone());
+    let query = messages::net_candidate_query_request(&station.config.target_link.clone());
     receive_now(station, &from_serving(&query, transaction));
     let request = station.requests.pop_due(NOW).unwrap();
     (request.transaction, request.message.id)
@@ -105,8 +105,8 @@ fn count_events(events: &[StationEvent], wanted: &StationEvent) -> usize {
     events.iter().filter(|event| *event == wanted).count()
 }
 
-/// The step that a row says is over.
-fn step_of(row: &StationRow) -> Option<Step> {
+/// Returns the step that a row ends.
+fn step_of(row: &StationTransitionRow) -> Option<Step> {
     row.actions.iter().find_map(|action| match action {
         Action::Over(step) => Some(*step),
         _ => None,
@@ -129,7 +129,7 @@ fn rows_do_what_they_say() {
             station.out = None;
         }
         if matches!(row.from, State::Querying | State::Committing | State::Reporting | State::Completing) {
-            let query = messages::mn_commit(&station.config.target_link.clone());
+            let query = messages::mn_commit_request(&station.config.target_link.clone());
             station.send_message(NOW, mihf_id("serving"), query);
         }
         if row.from == State::Surveying || row.on == On::Asked {
@@ -166,7 +166,7 @@ fn rows_do_what_they_say() {
             (Action::Cancel, StationEvent::HandoverCancelled),
         ];
         for (action, event) in commands {
-            // A link that is down need not be released.
+            // A link that is down needs no release.
             let spared = action == Action::Release && detached;
             assert_eq!(count_events(&events, &event), if spared { 0 } else { times(action) }, "{row:?}");
         }
@@ -193,7 +193,7 @@ fn rows_do_what_they_say() {
         let updates = sent.iter().filter(|(socket, _)| *socket == BINDING_SOCKET).count();
         assert_eq!(updates, times(Action::Redirect), "{row:?}");
         if has(Action::Complete) {
-            // By the new link, to which the flow has gone.
+            // By the new link, which the flow uses.
             assert_eq!(sent[0].0, MIH_TARGET, "{row:?}");
         }
         if has(Action::Withdraw) {
@@ -202,7 +202,7 @@ fn rows_do_what_they_say() {
         if has(Action::Abandon) {
             assert_eq!(station.out, None, "{row:?}");
         }
-        // A query is answered once: with the network that was found, without one, or with a refusal.
+        // A query has one answer: the network found, no network, or a rejection.
         let answers: Vec<&MihfMessage> = sent
             .iter()
             .filter_map(|(_, message)| message.as_ref())
@@ -240,7 +240,7 @@ fn other_events_change_nothing() {
     }
 }
 
-/// Requests that do not fit are refused, and those that are none of a station's.
+/// A station rejects requests that do not fit its state, and those for other roles.
 #[test]
 fn requests_out_of_place_are_refused() {
     let refusal = |station: &mut TestMachine<MobileStation>, message: &MihfMessage| {
@@ -252,9 +252,9 @@ fn requests_out_of_place_are_refused() {
     };
     let target = test_config().target_link;
     let cases = [
-        (State::Moved, messages::net_candidate_query(&target)),
-        (State::Querying, messages::net_commit(&target)),
-        (State::Resting, messages::query_resources(&mihf_id("mn"), &target)),
+        (State::Moved, messages::net_candidate_query_request(&target)),
+        (State::Querying, messages::net_commit_request(&target)),
+        (State::Resting, messages::query_resources_request(&mihf_id("mn"), &target)),
     ];
     for (state, message) in cases {
         let mut station = started_station(test_config());
@@ -262,9 +262,9 @@ fn requests_out_of_place_are_refused() {
         assert_eq!(refusal(&mut station, &message), Some(Status::Rejected), "{state:?}");
         assert_eq!((station.state, station.counters.refused), (state, 1));
     }
-    // A second query during the scan: the first is the one that the scan answers.
+    // A second query during the scan: the scan answers the first.
     let mut station = started_station(test_config());
-    let first = messages::net_candidate_query(&target);
+    let first = messages::net_candidate_query_request(&target);
     receive_now(&mut station, &from_serving(&first, 4));
     station.handle_input(NOW, MachineInput::Timeout);
     assert_eq!(station.state, State::Surveying);
@@ -274,7 +274,7 @@ fn requests_out_of_place_are_refused() {
         .handle_command(NOW, StationCommand::Link { interface: StationInterface::Target, event: found })
         .unwrap();
     assert_eq!((station.counters.answered, station.state), (1, State::Answered));
-    // Without room for requests, even the first is refused.
+    // Without room for requests, the station rejects even the first.
     let mut station = self::started_station(StationConfig { max_requests: 0, ..test_config() });
     assert_eq!(refusal(&mut station, &first), Some(Status::UnspecifiedFailure));
     assert_eq!(station.counters.overloaded, 1);
@@ -299,8 +299,8 @@ fn the_registration_is_tried_until_it_succeeds() {
     assert_eq!(station.counters.registrations_repeated, 2);
 }
 
-/// A refreshment that is refused is tried again, before and after the completion and across its end; until it is
-/// accepted the binding of before may run out.
+/// The station repeats a rejected refresh of its binding, before and after the completion and across its end.
+/// The old binding may expire before one is accepted.
 #[test]
 fn a_refused_refreshment_is_tried_again() {
     let at = |s: u64| NOW + Duration::from_secs(s);
@@ -334,7 +334,8 @@ fn a_refused_refreshment_is_tried_again() {
         station.start_handover(NOW);
         station.state = before;
         let first = station.registration.start_registration(NOW).sequence;
-        // Of twenty seconds; refreshed after fifteen, and refused. What somebody else says is nothing.
+        // A binding of twenty seconds, refreshed after fifteen and rejected. An acknowledgement from another
+        // address is ignored.
         let elsewhere = SocketAddr::new([10, 0, 9, 66].into(), usher_mip::PORT);
         answer_from(&mut station, elsewhere, NOW, first, usher_mip::BindingStatus::ACCEPTED);
         assert_eq!(station.counters.stale_bindings, 1);
@@ -353,7 +354,7 @@ fn a_refused_refreshment_is_tried_again() {
     }
 }
 
-/// A link that has not come up yet is not lost.
+/// A link that was never up cannot be lost.
 #[test]
 fn before_the_start_links_mean_nothing() {
     let mut station =
@@ -367,7 +368,7 @@ fn before_the_start_links_mean_nothing() {
     assert_eq!(station.counters.ignored_link_events, 3);
 }
 
-/// Received octets that are not a packet are counted.
+/// Received octets that are no packet are counted.
 #[test]
 fn odd_input_is_dropped() {
     let mut station = started_station(test_config());
@@ -404,7 +405,7 @@ fn odd_input_is_dropped() {
 #[test]
 fn no_order_of_events_is_too_odd() {
     let target = test_config().target_link;
-    let requests = [messages::net_candidate_query(&target), messages::net_commit(&target)];
+    let requests = [messages::net_candidate_query_request(&target), messages::net_commit_request(&target)];
     let within = Duration::from_secs(9);
     let events = [
         LinkEvent::Detected,
@@ -417,8 +418,11 @@ fn no_order_of_events_is_too_odd() {
     let mut reached = alloc::collections::BTreeSet::new();
     for seed in 0..300 {
         let mut rng = Seed::new(seed).derive_rng("order", 0);
-        let initiation =
-            if rng.sample_bool(0.5) { HandoverInitiation::Station } else { HandoverInitiation::Network };
+        let initiation = if rng.sample_bool(0.5) {
+            HandoverInitiatingSide::Station
+        } else {
+            HandoverInitiatingSide::Network
+        };
         let on_failure =
             [OnFailure::WaitForLinkDown, OnFailure::OtherInterface, OnFailure::OtherInterfaceIfUnanswered]
                 [rng.sample_below(3) as usize];
@@ -450,7 +454,7 @@ fn no_order_of_events_is_too_odd() {
         let counters = station.counters();
         assert!(counters.succeeded + counters.failed + counters.cancelled <= counters.began, "{seed}");
     }
-    // Without answers from anybody, not all states are reached.
+    // Without answers, some states are out of reach.
     let unreached = [State::Committing, State::Completing, State::Moved];
     let expected = State::ALL.iter().copied().filter(|state| !unreached.contains(state)).collect();
     assert_eq!(reached, expected);

@@ -1,7 +1,7 @@
 use super::*;
 
-/// The controller once more, as a grid: a line for each state, a column for each event in the order of their
-/// declaration, the first four letters of the next state, or a dot for nothing.
+/// The controller as a grid: a line for each state, a column for each event in the order of declaration. An
+/// entry has the first four letters of the next state, or a dot without a transition.
 const GRID: &str = "
                 LeaS LeaN Lost LosK Back Foun NotF Up   Down Gran Refu Fail Unan Aske Told Boun Unbo Retr
     Resting     Scan Repo Sear Ente .    .    .    .    .    .    .    .    .    Surv Ente .    .    .
@@ -35,7 +35,7 @@ fn every_state_answers_every_event() {
     }
 }
 
-/// Losses are told apart by what a scan has found only where one has: every state has both or the one it can have.
+/// A state handles a loss with and without a known network, unless a scan has always found one before it.
 #[test]
 fn a_lost_link_is_answered_in_every_state() {
     for state in State::ALL {

@@ -1,7 +1,7 @@
 //! Echoes within a session (RFC 792). Their replies show that the session carries packets both ways, and measure the
 //! round-trip time.
 
-use super::super::login::LoginSink;
+use super::super::login::LoginResultRecorder;
 use std::net::{IpAddr, Ipv4Addr};
 use usher_core::{Duration, Instant, OctetReader};
 use usher_esp::ip::{fold_checksum, sum_octets, write_header};
@@ -15,7 +15,7 @@ const CARRIED: usize = 16;
 
 /// The echoes of sessions.
 #[derive(Clone, PartialEq, Debug)]
-pub struct EchoConfig {
+pub struct SessionEchoConfig {
     /// Echoes per second in each session, above 0.
     pub rate: f64,
     /// Octets of each IP packet.
@@ -24,7 +24,7 @@ pub struct EchoConfig {
     pub to: Option<Ipv4Addr>,
 }
 
-impl EchoConfig {
+impl SessionEchoConfig {
     /// The smallest packet, in octets.
     pub const SMALLEST: usize = HEADERS + CARRIED;
 
@@ -35,7 +35,7 @@ impl EchoConfig {
 
 /// The echoes of one session.
 #[derive(Debug)]
-pub(super) struct SessionEcho {
+pub(super) struct SessionEchoState {
     local: Ipv4Addr,
     to: Ipv4Addr,
     size: usize,
@@ -54,12 +54,16 @@ pub(super) struct EchoReply {
     pub(super) time: Duration,
 }
 
-impl SessionEcho {
-    pub(super) fn new(config: &EchoConfig, (local, remote): (Ipv4Addr, Ipv4Addr), first: Instant) -> Self {
+impl SessionEchoState {
+    pub(super) fn new(
+        config: &SessionEchoConfig,
+        (local, remote): (Ipv4Addr, Ipv4Addr),
+        first: Instant,
+    ) -> Self {
         Self {
             local,
             to: config.to.unwrap_or(remote),
-            size: config.size.max(EchoConfig::SMALLEST),
+            size: config.size.max(SessionEchoConfig::SMALLEST),
             every: config.echo_interval(),
             due: first,
             sequence: 0,
@@ -68,16 +72,16 @@ impl SessionEcho {
     }
 
     /// Returns the time of the next echo.
-    pub(super) const fn due_time(&self) -> Instant {
+    pub(super) const fn next_echo_due_time(&self) -> Instant {
         self.due
     }
 
     /// Prepares the echo that is due, if any.
-    pub(super) fn prepare_echo(&mut self, now: Instant, sink: &mut LoginSink) {
+    pub(super) fn prepare_echo(&mut self, now: Instant, sink: &mut LoginResultRecorder) {
         if self.due > now {
             return;
         }
-        // No catching up after a delay: that would be a burst of the generator's own making.
+        // After a delay, do not catch up: the missed packets would be a burst that the generator itself causes.
         self.due = (self.due + self.every).max(now);
         self.sequence = self.sequence.wrapping_add(1);
         let mut packet = Vec::with_capacity(self.size);
@@ -92,7 +96,7 @@ impl SessionEcho {
         packet.resize(self.size, 0);
         let code = fold_checksum(sum_octets(&packet[start..], 0));
         packet[start + 2..start + 4].copy_from_slice(&code);
-        sink.count_echo();
+        sink.count_sent_echo();
         self.waiting = Some(packet);
     }
 

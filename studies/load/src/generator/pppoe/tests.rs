@@ -1,14 +1,14 @@
-use super::echo::SessionEcho;
+use super::echo::SessionEchoState;
 use super::*;
-use crate::generator::{self as generator, FrontConfig, LoadGenerator, MethodShare};
+use crate::generator::{self as generator, LoadGenerator, LoadProtocolConfig, MethodShare};
 use crate::pace::LoginPace;
 use crate::tally::quantile;
 use usher_concentrator::{AccessConcentrator, AccessConcentratorCommand, AccessConcentratorEvent};
-use usher_config::NoEnvironment;
+use usher_config::EmptyConfigEnvironment;
 use usher_core::Seed;
-use usher_core::bench::{HostHandle, MachineNetwork};
+use usher_core::bench::{MachineNetwork, NetworkHostHandle};
 use usher_core::impair::ChannelConfig;
-use usher_crypto::tls::WallClock;
+use usher_crypto::tls::SharedWallClock;
 use usher_esp::ip::{fold_checksum, sum_octets};
 use usher_ppp::concentrator::ExcessSessionPolicy;
 
@@ -35,7 +35,7 @@ ranges = ["10.0.1.0/24"]
 discovery_per_station = 100
 "#;
 
-fn test_pppoe_config(stations: usize, hold: SessionHold) -> PppoeConfig {
+fn test_pppoe_config(stations: usize, hold: SessionHoldTime) -> PppoeConfig {
     PppoeConfig {
         stations,
         first: 0,
@@ -66,18 +66,18 @@ fn generator_config(count: u64, front: PppoeConfig) -> generator::GeneratorConfi
         drain_timeout: Duration::from_secs(20),
         spin: Duration::ZERO,
         wrong_share: 0.0,
-        users: Arc::new(LoadUsers::from_template("user{}", "pw{}", 2).unwrap()),
+        users: Arc::new(UserCredentialTable::from_template("user{}", "pw{}", 2).unwrap()),
         first: 0,
         step: 1,
         mix: if front.logins.len() > 1 { names.map(share).into() } else { Vec::new() },
-        front: FrontConfig::Pppoe(front),
+        front: LoadProtocolConfig::Pppoe(front),
     }
 }
 
 struct PppoeTestNetwork {
     net: MachineNetwork,
-    generator: HostHandle<LoadGenerator>,
-    ac: HostHandle<AccessConcentrator>,
+    generator: NetworkHostHandle<LoadGenerator>,
+    ac: NetworkHostHandle<AccessConcentrator>,
 }
 
 impl PppoeTestNetwork {
@@ -87,8 +87,8 @@ impl PppoeTestNetwork {
             delay: Duration::from_millis(1),
             ..ChannelConfig::default()
         });
-        let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
-        let loaded = usher_concentrator::config::parse("pppoe.toml", SITE, &NoEnvironment, &clock);
+        let clock = SharedWallClock::from_time(WallTime::UNIX_EPOCH);
+        let loaded = usher_concentrator::config::parse("pppoe.toml", SITE, &EmptyConfigEnvironment, &clock);
         let mut config = loaded.unwrap_or_else(|faults| panic!("{faults}")).config;
         config.ppp.ports[0].address = MacAddress([2, 0, 0, 0, 0, 0xac]);
         config.limits.excess = ExcessSessionPolicy::Refuse;
@@ -97,7 +97,7 @@ impl PppoeTestNetwork {
         let generator =
             LoadGenerator::new(load, Instant::ZERO, Seed::new(3).derive_secure_rng("load", 0)).unwrap();
         let generator = net.add_host(generator, &[]);
-        net.join_ports(&[(0, PORT), (1, PORT)]);
+        net.join_ports_in_segment(&[(0, PORT), (1, PORT)]);
         Self { net, generator, ac }
     }
     /// Number of the concentrator's sessions.
@@ -125,7 +125,7 @@ fn subscribers_log_in_by_each_protocol_and_their_sessions_end() {
         PppoeLogin::EapMd5,
         PppoeLogin::EapMsChapV2,
     ];
-    let front = PppoeConfig { logins, ..test_pppoe_config(8, SessionHold::For(Duration::ZERO)) };
+    let front = PppoeConfig { logins, ..test_pppoe_config(8, SessionHoldTime::For(Duration::ZERO)) };
     let mut world = PppoeTestNetwork::new(generator_config(100, front));
     world.net.run_for(Duration::from_secs(120));
     let tally = world.net[world.generator].login_stats();
@@ -146,15 +146,15 @@ fn subscribers_log_in_by_each_protocol_and_their_sessions_end() {
 
 #[test]
 fn a_wrong_password_is_expected_and_an_unknown_user_a_failure() {
-    let mut half = generator_config(60, test_pppoe_config(8, SessionHold::For(Duration::ZERO)));
+    let mut half = generator_config(60, test_pppoe_config(8, SessionHoldTime::For(Duration::ZERO)));
     half.wrong_share = 0.5;
     let mut world = PppoeTestNetwork::new(half);
     world.net.run_for(Duration::from_secs(120));
     let tally = world.net[world.generator].login_stats();
     assert_eq!((tally.succeeded, tally.failed_total()), (60, 0));
     assert!((10..50).contains(&tally.expected_rejects), "{}", tally.expected_rejects);
-    let mut unknown = generator_config(4, test_pppoe_config(8, SessionHold::For(Duration::ZERO)));
-    unknown.users = Arc::new(LoadUsers::from_template("nobody", "pw", 1).unwrap());
+    let mut unknown = generator_config(4, test_pppoe_config(8, SessionHoldTime::For(Duration::ZERO)));
+    unknown.users = Arc::new(UserCredentialTable::from_template("nobody", "pw", 1).unwrap());
     let mut world = PppoeTestNetwork::new(unknown);
     world.net.run_for(Duration::from_secs(120));
     let failures = world.net[world.generator].login_stats().failures().collect::<Vec<_>>();
@@ -165,7 +165,7 @@ fn a_wrong_password_is_expected_and_an_unknown_user_a_failure() {
 fn sessions_stay_until_all_are_there_and_end_then() {
     let mut world = PppoeTestNetwork::new(generator_config(
         20,
-        test_pppoe_config(20, SessionHold::UntilRunEnd(Duration::from_secs(5))),
+        test_pppoe_config(20, SessionHoldTime::UntilRunEnd(Duration::from_secs(5))),
     ));
     world.net.run_for(Duration::from_secs(3));
     assert_eq!((world.session_count(), world.net[world.generator].login_stats().completed), (20, 20));
@@ -180,8 +180,10 @@ fn sessions_stay_until_all_are_there_and_end_then() {
 
 #[test]
 fn after_a_power_cut_the_concentrator_still_has_what_is_no_more() {
-    let front =
-        PppoeConfig { power_cut: true, ..test_pppoe_config(20, SessionHold::UntilRunEnd(Duration::ZERO)) };
+    let front = PppoeConfig {
+        power_cut: true,
+        ..test_pppoe_config(20, SessionHoldTime::UntilRunEnd(Duration::ZERO))
+    };
     let mut world = PppoeTestNetwork::new(generator_config(20, front.clone()));
     world.net.run_for(Duration::from_secs(3));
     assert!(world.net[world.generator].is_finished());
@@ -215,7 +217,8 @@ fn after_a_power_cut_the_concentrator_still_has_what_is_no_more() {
 
 #[test]
 fn sessions_that_are_held_end_by_themselves_and_others_follow() {
-    let mut churn = generator_config(200, test_pppoe_config(10, SessionHold::For(Duration::from_secs(2))));
+    let mut churn =
+        generator_config(200, test_pppoe_config(10, SessionHoldTime::For(Duration::from_secs(2))));
     (churn.count, churn.duration) = (None, Some(Duration::from_secs(20)));
     churn.pace = LoginPace::Closed { concurrency: 10 };
     let mut world = PppoeTestNetwork::new(churn);
@@ -232,7 +235,7 @@ fn sessions_that_are_held_end_by_themselves_and_others_follow() {
 fn silence_is_a_timeout_and_a_session_closed_by_the_peer_a_flap() {
     let mut world = PppoeTestNetwork::new(generator_config(
         2,
-        test_pppoe_config(2, SessionHold::UntilRunEnd(Duration::from_secs(60))),
+        test_pppoe_config(2, SessionHoldTime::UntilRunEnd(Duration::from_secs(60))),
     ));
     world.net.run_for(Duration::from_secs(3));
     world
@@ -241,7 +244,7 @@ fn silence_is_a_timeout_and_a_session_closed_by_the_peer_a_flap() {
             world.ac,
             AccessConcentratorCommand::Close {
                 token: 1,
-                selection: usher_concentrator::SessionSelector::All,
+                selection: usher_concentrator::PppoeSessionSelector::All,
             },
         )
         .unwrap();
@@ -249,7 +252,7 @@ fn silence_is_a_timeout_and_a_session_closed_by_the_peer_a_flap() {
     assert_eq!(world.counter_value("sessions_flapped"), 2);
     let mut world = PppoeTestNetwork::new(generator_config(
         3,
-        test_pppoe_config(2, SessionHold::UntilRunEnd(Duration::ZERO)),
+        test_pppoe_config(2, SessionHoldTime::UntilRunEnd(Duration::ZERO)),
     ));
     world.net.set_silent(world.ac, true);
     world.net.run_for(Duration::from_secs(60));
@@ -267,15 +270,15 @@ fn contradictions_are_refused() {
         )
         .is_ok()
     };
-    assert!(made(test_pppoe_config(1, SessionHold::For(Duration::ZERO))));
-    assert!(!made(test_pppoe_config(0, SessionHold::For(Duration::ZERO))));
+    assert!(made(test_pppoe_config(1, SessionHoldTime::For(Duration::ZERO))));
+    assert!(!made(test_pppoe_config(0, SessionHoldTime::For(Duration::ZERO))));
     for address in [[3, 0, 0, 0, 0, 0], [2, 255, 255, 255, 255, 255]] {
         assert!(!made(PppoeConfig {
             address: MacAddress(address),
-            ..test_pppoe_config(2, SessionHold::For(Duration::ZERO))
+            ..test_pppoe_config(2, SessionHoldTime::For(Duration::ZERO))
         }));
     }
-    assert!(!made(PppoeConfig { mtu: 500, ..test_pppoe_config(1, SessionHold::For(Duration::ZERO)) }));
+    assert!(!made(PppoeConfig { mtu: 500, ..test_pppoe_config(1, SessionHoldTime::For(Duration::ZERO)) }));
 }
 
 #[test]
@@ -303,15 +306,15 @@ fn echo_reply(mut packet: Vec<u8>) -> Vec<u8> {
 #[test]
 fn an_echo_is_sent_at_its_time_and_known_again() {
     let addresses = (Ipv4Addr::new(10, 0, 1, 7), Ipv4Addr::new(10, 0, 0, 1));
-    let config = EchoConfig { rate: 10.0, size: 100, to: None };
+    let config = SessionEchoConfig { rate: 10.0, size: 100, to: None };
     let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-    let mut echo = SessionEcho::new(&config, addresses, at(50));
-    let mut sink = LoginSink { window: 1, ..LoginSink::default() };
+    let mut echo = SessionEchoState::new(&config, addresses, at(50));
+    let mut sink = LoginResultRecorder { window: 1, ..LoginResultRecorder::default() };
     echo.prepare_echo(at(49), &mut sink);
     assert!(echo.take_packet().is_none());
     echo.prepare_echo(at(50), &mut sink);
     let packet = echo.take_packet().unwrap();
-    assert_eq!((packet.len(), sink.tally.echoes, echo.due_time()), (100, 1, at(150)));
+    assert_eq!((packet.len(), sink.tally.echoes, echo.next_echo_due_time()), (100, 1, at(150)));
     assert_eq!(
         (fold_checksum(sum_octets(&packet[..20], 0)), fold_checksum(sum_octets(&packet[20..], 0))),
         ([0, 0], [0, 0])
@@ -320,11 +323,11 @@ fn an_echo_is_sent_at_its_time_and_known_again() {
     let answered = echo.parse_reply(at(53), &answer).unwrap();
     assert_eq!((answered.window, answered.time), (1, Duration::from_millis(3)));
     sink.record_echo_reply(answered.window, answered.time);
-    assert_eq!((sink.tally.echoes_answered, sink.tally.echoes_lost()), (1, Some(0.0)));
+    assert_eq!((sink.tally.echoes_answered, sink.tally.lost_echo_fraction()), (1, Some(0.0)));
     assert_eq!(quantile(&sink.tally.echo_latency, 0.5).map(|s| (s * 1e3).round()), Some(3.0));
     // The request itself, another echo's reply, and random octets are no replies.
     assert!(echo.parse_reply(at(53), &packet).is_none());
-    let other = SessionEcho::new(&config, (Ipv4Addr::new(10, 0, 1, 8), addresses.1), at(50));
+    let other = SessionEchoState::new(&config, (Ipv4Addr::new(10, 0, 1, 8), addresses.1), at(50));
     assert!(other.parse_reply(at(53), &answer).is_none());
     for n in 0..answer.len() {
         assert!(echo.parse_reply(at(53), &answer[..n]).is_none());
@@ -337,5 +340,5 @@ fn an_echo_is_sent_at_its_time_and_known_again() {
     // After a delay it does not send several at once.
     echo.prepare_echo(at(950), &mut sink);
     assert!(echo.take_packet().is_some() && echo.take_packet().is_none());
-    assert_eq!(echo.due_time(), at(950));
+    assert_eq!(echo.next_echo_due_time(), at(950));
 }

@@ -2,13 +2,13 @@
 //! the ramp against a server of known capacity, in virtual time.
 
 use super::*;
-use crate::limit::GeneratorLimit;
-use crate::ramp::{RampConfig, RampSearch, RampStage, RampStep, climb_ramp};
+use crate::limit::GeneratorLimitCause;
+use crate::ramp::{RampConfig, RampSearch, RampStep, RampStepRunner, climb_ramp};
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, ServerConfig as TlsServerConfig, ServerOptions, TrustRoots, WallClock,
-    fixtures,
+    ClientConfig, ServerConfig as TlsServerConfig, SharedWallClock, TlsClientOptions, TlsServerOptions,
+    TrustRoots, fixtures,
 };
-use usher_eap::method::tls::{ServerMethodTls, ServerTls};
+use usher_eap::method::tls::{EapTlsServerFactory, ServerTlsBackend};
 
 fn accepting_server() -> impl FnOnce(&mut MachineNetwork) {
     scripted_server(|_| (PacketCode::ACCESS_ACCEPT, AttributeList::new()))
@@ -34,7 +34,7 @@ fn every_login_of_a_step_is_counted_once() {
         w.run_until(2.0 + f64::from(step));
         w.send_command(GeneratorCommand::Close(Duration::from_millis(100)));
         meant += 800;
-        sum.add(&w.net[w.generator].take_tally());
+        sum.add(&w.net[w.generator].take_login_stats());
     }
     // The server handles 500/s, a hundred are outstanding, the others wait for capacity.
     assert_eq!(
@@ -58,7 +58,7 @@ fn what_an_interrupt_cuts_off_is_counted() {
     w.send_command(GeneratorCommand::Stop);
     w.send_command(GeneratorCommand::Abandon);
     assert!(w.load_generator().is_finished());
-    let tally = w.net[w.generator].take_tally();
+    let tally = w.net[w.generator].take_login_stats();
     assert_eq!((tally.cut_off, tally.failed_total()), (8, 0));
     assert_eq!(tally.started, tally.succeeded + 8);
 }
@@ -72,10 +72,13 @@ fn a_slow_generator_says_that_it_is_the_limit() {
         w.toil = toil;
         w.set_service_time(service);
         w.run_until(2.0);
-        GeneratorLimit::judge_window(w.load_generator().login_stats(), Some(w.busy.as_secs_f64() / 2.0))
+        GeneratorLimitCause::judge_window(w.load_generator().login_stats(), Some(w.busy.as_secs_f64() / 2.0))
     };
     // The generator handles 400 inputs a second: replies wait for it, although logins begin in time.
-    assert!(matches!(run(Duration::from_micros(2_500), Duration::ZERO), Some(GeneratorLimit::Busy { .. })));
+    assert!(matches!(
+        run(Duration::from_micros(2_500), Duration::ZERO),
+        Some(GeneratorLimitCause::Busy { .. })
+    ));
     assert_eq!(run(Duration::ZERO, Duration::ZERO), None);
     // With a server that handles 400 logins a second, the server is the limit, not the generator.
     assert_eq!(run(Duration::ZERO, Duration::from_micros(2_500)), None);
@@ -91,8 +94,8 @@ fn a_host_that_stands_still_makes_logins_late() {
     w.net.skip_time(Duration::from_millis(100));
     w.run_until(60.0);
     assert!(matches!(
-        GeneratorLimit::judge_window(w.load_generator().login_stats(), Some(0.2)),
-        Some(GeneratorLimit::Late { .. })
+        GeneratorLimitCause::judge_window(w.load_generator().login_stats(), Some(0.2)),
+        Some(GeneratorLimitCause::Late { .. })
     ));
 }
 
@@ -126,13 +129,13 @@ fn waiting_for_room_is_not_the_generators_fault() {
     let tally = w.load_generator().login_stats();
     assert!(quantile(&tally.lag, 0.5).unwrap() > 0.1, "they began late");
     assert!(quantile(&tally.own_lag, 1.0).unwrap() < 1e-3, "since the server was slow");
-    assert_eq!(GeneratorLimit::judge_window(tally, None), None);
+    assert_eq!(GeneratorLimitCause::judge_window(tally, None), None);
 }
 
 /// A ramp's steps in virtual time.
 struct VirtualStage(GeneratorTestNetwork, RampConfig);
 
-impl RampStage for VirtualStage {
+impl RampStepRunner for VirtualStage {
     type Error = ();
     fn run_step(&mut self, rate: f64) -> Result<RampStep, ()> {
         let w = &mut self.0;
@@ -141,14 +144,14 @@ impl RampStage for VirtualStage {
         w.send_command(GeneratorCommand::Pace(open_pace(rate)));
         let settled = until(w, 1.0);
         w.run_until(settled);
-        w.net[w.generator].take_tally();
+        w.net[w.generator].take_login_stats();
         w.send_command(GeneratorCommand::Measure);
         let (held, before) = (until(w, 9.0), w.busy);
         w.run_until(held);
         w.send_command(GeneratorCommand::Close(Duration::from_secs_f64(self.1.p99)));
-        let tally = w.net[w.generator].take_tally();
+        let tally = w.net[w.generator].take_login_stats();
         let busy = w.busy.as_secs_f64() - before.as_secs_f64();
-        let limit = GeneratorLimit::judge_window(&tally, Some(busy / 9.0));
+        let limit = GeneratorLimitCause::judge_window(&tally, Some(busy / 9.0));
         Ok(RampStep::new(rate, w.measured_time().as_secs_f64(), tally, limit))
     }
     fn on_step_judged(&mut self, step: &RampStep) -> Result<(), ()> {
@@ -181,7 +184,7 @@ fn run_test_ramp(service: Duration, toil: Duration) -> RampSearch {
 #[test]
 fn a_ramp_finds_the_capacity_and_counts_failures_by_step() {
     let ramp = run_test_ramp(Duration::from_micros(6_250), Duration::ZERO);
-    let knee = ramp.find_knee().unwrap();
+    let knee = ramp.find_ramp_knee().unwrap();
     let (low, high) = knee.interval.unwrap();
     // 160/s; an excess of 1 % stays within the limit of 100 ms for the ten seconds of a step.
     assert!((160.0 / 1.05..=162.0).contains(&knee.capacity), "{}", knee.capacity);
@@ -211,7 +214,7 @@ fn a_ramp_finds_the_capacity_and_counts_failures_by_step() {
 fn a_ramp_of_a_slow_generator_is_a_bound() {
     // The generator handles 200 replies a second and also begins logins; the server handles five times as many.
     let ramp = run_test_ramp(Duration::from_millis(1), Duration::from_millis(5));
-    let knee = ramp.find_knee().unwrap();
+    let knee = ramp.find_ramp_knee().unwrap();
     assert!(knee.bound.is_some() && knee.capacity < 205.0, "{} {:?}", knee.capacity, knee.bound);
 }
 
@@ -220,7 +223,7 @@ fn methods_come_by_their_shares_and_are_told_apart() {
     let share = |name: &str, weight| MethodShare { name: name.to_owned(), weight, deniable: true };
     let mut front = radius_config(Some(RadiusLogin::Pap));
     front.logins.push(RadiusLogin::Eap(EapMethod::Md5));
-    let mut c = test_config(FrontConfig::Radius(front.clone()), CLOSED);
+    let mut c = test_config(LoadProtocolConfig::Radius(front.clone()), CLOSED);
     (c.count, c.wrong_share) = (Some(1000), 0.1);
     c.mix = vec![share("pap", 3.0), share("eap-md5", 1.0)];
     let mut w =
@@ -245,7 +248,7 @@ fn methods_come_by_their_shares_and_are_told_apart() {
 fn a_mix_over_diameter_asks_for_both_applications() {
     let share = |name: &str| MethodShare { name: name.to_owned(), weight: 1.0, deniable: true };
     let mut front = diameter_front(DiameterLogin::Pap, 1);
-    if let FrontConfig::Diameter(d) = &mut front {
+    if let LoadProtocolConfig::Diameter(d) = &mut front {
         d.logins.push(DiameterLogin::Eap(EapMethod::Md5));
     }
     let mut c = test_config(front, CLOSED);
@@ -270,9 +273,10 @@ fn each_access_server_has_its_socket_and_name() {
     let mut front = radius_config(Some(RadiusLogin::Eap(EapMethod::Md5)));
     front.common = AttributeList::new();
     let address = Some("10.1.0.250".parse().unwrap());
-    front.fleet = Some(NasFleet { count: 10, first: 2, identifier: "ap".into(), address });
+    front.fleet = Some(GeneratorNasFleet { count: 10, first: 2, identifier: "ap".into(), address });
     assert_eq!(front.fleet.as_ref().unwrap().nas_address(4), Some("10.1.1.0".parse().unwrap()));
-    let mut c = test_config(FrontConfig::Radius(front.clone()), LoginPace::Closed { concurrency: 100 });
+    let mut c =
+        test_config(LoadProtocolConfig::Radius(front.clone()), LoginPace::Closed { concurrency: 100 });
     c.count = Some(2000);
     let mut w = GeneratorTestNetwork::new(c, aaa_server(&[AuthMethod::EapMd5], |_| {}));
     let tally = w.run_until(60.0).clone();
@@ -288,7 +292,7 @@ fn each_access_server_has_its_socket_and_name() {
         let good = known.is_some_and(|n| (3..=12).contains(&n));
         (if good { PacketCode::ACCESS_ACCEPT } else { PacketCode::ACCESS_REJECT }, AttributeList::new())
     });
-    let mut c = test_config(FrontConfig::Radius(front), LoginPace::Closed { concurrency: 100 });
+    let mut c = test_config(LoadProtocolConfig::Radius(front), LoginPace::Closed { concurrency: 100 });
     c.count = Some(200);
     assert_eq!(GeneratorTestNetwork::new(c, named).run_until(60.0).succeeded, 200);
 }
@@ -296,8 +300,8 @@ fn each_access_server_has_its_socket_and_name() {
 #[test]
 fn an_access_server_has_256_requests_under_way_at_most() {
     let mut front = radius_config(Some(RadiusLogin::Pap));
-    front.fleet = Some(NasFleet { count: 2, first: 0, identifier: "ap".into(), address: None });
-    let mut c = test_config(FrontConfig::Radius(front), open_pace(100_000.0));
+    front.fleet = Some(GeneratorNasFleet { count: 2, first: 0, identifier: "ap".into(), address: None });
+    let mut c = test_config(LoadProtocolConfig::Radius(front), open_pace(100_000.0));
     (c.duration, c.outstanding) = (Some(Duration::from_millis(50)), 10_000);
     let mut w = GeneratorTestNetwork::new(c, accepting_server());
     w.stall_server(Instant::ZERO, Instant::from_nanos(40_000_000));
@@ -310,10 +314,10 @@ fn an_access_server_has_256_requests_under_way_at_most() {
 
 #[test]
 fn each_user_has_its_certificate_and_anothers_is_to_be_refused() {
-    let clock = WallClock::from_time(fixtures::WALL_TIME);
+    let clock = SharedWallClock::from_time(fixtures::WALL_TIME);
     let version = usher_crypto::tls::TlsVersion::Tls13;
     let client = |credentials| {
-        ClientConfig::new(ClientOptions {
+        ClientConfig::new(TlsClientOptions {
             versions: version.into(),
             credentials: Some(credentials),
             roots: TrustRoots::from_der([fixtures::root_certificate()]),
@@ -324,7 +328,7 @@ fn each_user_has_its_certificate_and_anothers_is_to_be_refused() {
         })
         .unwrap()
     };
-    let server = TlsServerConfig::new(ServerOptions {
+    let server = TlsServerConfig::new(TlsServerOptions {
         versions: version.into(),
         credentials: fixtures::server_credentials(2),
         client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
@@ -332,18 +336,20 @@ fn each_user_has_its_certificate_and_anothers_is_to_be_refused() {
         clock: clock.clone(),
         key_log: None,
     });
-    let tls = Arc::new(ServerMethodTls { tls: ServerTls::Real(server.unwrap()), fragment: 1000 });
+    let tls = Arc::new(EapTlsServerFactory { tls: ServerTlsBackend::Real(server.unwrap()), fragment: 1000 });
     // The server trusts the authority of the first user's certificate, but not of the second's.
     let each: Arc<[ClientConfig]> =
-        [client(fixtures::client_credentials(2)), client(fixtures::foreign_client())].into();
+        [client(fixtures::client_credentials(2)), client(fixtures::untrusted_client_credentials())].into();
     let config_of = client(fixtures::client_credentials(2));
     let method = EapMethod::Tls(EapTlsConfig { config: config_of, each, fragment: 1000, resume: false });
     assert!(method.is_deniable());
     let run = |first: usize, wrong: f64| {
-        let mut c =
-            test_config(FrontConfig::Radius(radius_config(Some(RadiusLogin::Eap(method.clone())))), CLOSED);
+        let mut c = test_config(
+            LoadProtocolConfig::Radius(radius_config(Some(RadiusLogin::Eap(method.clone())))),
+            CLOSED,
+        );
         (c.count, c.wrong_share, c.first) = (Some(4), wrong, first);
-        c.users = Arc::new(LoadUsers::from_template("user{}@example.org", "", 2).unwrap());
+        c.users = Arc::new(UserCredentialTable::from_template("user{}@example.org", "", 2).unwrap());
         c.step = 2;
         let (users, tls) = (c.users.len(), tls.clone());
         assert_eq!(users, 2);

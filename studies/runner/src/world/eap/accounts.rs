@@ -3,9 +3,9 @@
 use super::super::report::RoleReport;
 use std::collections::BTreeMap;
 use usher_core::timer::TimerQueue;
-use usher_core::{Duration, Instant, Machine, ModelRng};
+use usher_core::{Duration, Instant, Machine, SimulationRng};
 use usher_nas::authenticator::{AuthenticatorCommand, AuthenticatorEvent, NasAuthenticator};
-use usher_nas::{RecordKind, StationId, StationRecord};
+use usher_nas::{AccountingRecordKind, StationAccountingRecord, StationId};
 use usher_scenario::model;
 use usher_sim::AppContext;
 
@@ -28,7 +28,7 @@ pub(super) struct NasAccounting {
     keyed: bool,
     /// Accepted stations that wait for keys, with their names.
     entering: BTreeMap<StationId, Vec<u8>>,
-    rng: ModelRng,
+    rng: SimulationRng,
     open: BTreeMap<u64, AccountedSession>,
     timers: TimerQueue<u64>,
     /// The due time of each record.
@@ -38,7 +38,7 @@ pub(super) struct NasAccounting {
 }
 
 impl NasAccounting {
-    pub(super) fn new(settings: model::AccountingSettings, keyed: bool, rng: ModelRng) -> Self {
+    pub(super) fn new(settings: model::AccountingSettings, keyed: bool, rng: SimulationRng) -> Self {
         Self {
             settings,
             keyed,
@@ -102,7 +102,7 @@ impl NasAccounting {
         self.sessions += 1;
         let ends = now + self.settings.session.draw_time(&mut self.rng);
         self.open.insert(id, AccountedSession { station, name, started_at: now, ends, number: 0 });
-        self.send_record(ctx, nas, id, RecordKind::Start);
+        self.send_record(ctx, nas, id, AccountingRecordKind::Start);
     }
 
     /// Sends the records that are due.
@@ -113,7 +113,12 @@ impl NasAccounting {
     ) {
         while let Some((at, id)) = self.timers.pop_due(ctx.now()) {
             let over = self.open.get(&id).is_some_and(|open| open.ends <= at);
-            self.send_record(ctx, nas, id, if over { RecordKind::Stop } else { RecordKind::Interim });
+            self.send_record(
+                ctx,
+                nas,
+                id,
+                if over { AccountingRecordKind::Stop } else { AccountingRecordKind::Interim },
+            );
         }
     }
 
@@ -123,17 +128,17 @@ impl NasAccounting {
         ctx: &mut AppContext<'_, RoleReport>,
         nas: &mut NasAuthenticator,
         id: u64,
-        kind: RecordKind,
+        kind: AccountingRecordKind,
     ) {
         let now = ctx.now();
         let Some(open) = self.open.get_mut(&id) else { return };
-        let record = StationRecord {
+        let record = StationAccountingRecord {
             name: open.name.clone(),
             lasted: now.duration_since(open.started_at),
-            ..StationRecord::new(kind, open.station, format!("{id:016x}"), open.number)
+            ..StationAccountingRecord::new(kind, open.station, format!("{id:016x}"), open.number)
         };
         open.number += 1;
-        if kind == RecordKind::Stop {
+        if kind == AccountingRecordKind::Stop {
             self.open.remove(&id);
         } else {
             let interim = self.settings.interim.get().map_or(Duration::MAX, |time| time.get());

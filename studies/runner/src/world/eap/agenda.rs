@@ -1,13 +1,13 @@
 //! The authentications due at a station.
 
 use super::super::arrivals::ArrivalProcess;
-use usher_core::{Instant, ModelRng};
+use usher_core::{Instant, SimulationRng};
 
 /// A station's authentications: those that are due, and the running one.
 #[derive(Debug)]
-pub(super) struct StationAgenda {
+pub(super) struct StationLoginSchedule {
     arrivals: ArrivalProcess,
-    rng: ModelRng,
+    rng: SimulationRng,
     /// Share of authentications with wrong credentials.
     wrong: f64,
     /// Number of authentications that fell due while the station was busy.
@@ -16,14 +16,14 @@ pub(super) struct StationAgenda {
     pub(super) busy: Option<Instant>,
 }
 
-impl StationAgenda {
-    pub(super) fn new(arrivals: ArrivalProcess, rng: ModelRng, wrong: f64) -> Self {
+impl StationLoginSchedule {
+    pub(super) fn new(arrivals: ArrivalProcess, rng: SimulationRng, wrong: f64) -> Self {
         Self { arrivals, rng, wrong, waiting: 0, busy: None }
     }
 
     /// Takes an authentication due at `now`. Returns whether it uses the right credentials; `None` if none begins.
     pub(super) fn start_due(&mut self, now: Instant) -> Option<bool> {
-        while self.arrivals.take_arrival(now) {
+        while self.arrivals.take_due_arrival(now) {
             self.waiting += 1;
         }
         if self.busy.is_some() {

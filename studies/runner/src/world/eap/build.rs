@@ -1,24 +1,24 @@
 //! Builds stations, NASes and AAA servers of a scenario.
 
 use super::super::arrivals::{ArrivalPattern, ArrivalProcess};
-use super::super::error::WorldError;
-use super::super::machine::MachineEndpoint;
+use super::super::error::ScenarioRunError;
+use super::super::machine::MachineSockets;
 use super::super::plan::NetworkPlan;
 use super::super::topology::NetworkTopology;
 use super::accounts::NasAccounting;
-use super::agenda::StationAgenda;
+use super::agenda::StationLoginSchedule;
 use super::diameter::{
     apply_timing, convert_connections, diameter_applications, nas_name, node_transport, reconnect_delay,
 };
 use super::nas::NasRole;
 use super::server::{self, AaaServerInfo};
-use super::station::{AbandonedStations, CredentialPair, StationRole, Supplicant};
+use super::station::{AbandonedStations, StationCredentials, StationRole, Supplicant};
 use super::tls::EapTlsSetup;
 use super::users::{self, PASSWORD, WRONG_PASSWORD, name_in_workload};
 use std::rc::Rc;
 use usher_aaa::AuthMethod;
 use usher_core::Duration;
-use usher_crypto::tls::{ClientConfig, ClientOptions, KeyLog, WallClock, fixtures};
+use usher_crypto::tls::{ClientConfig, KeyLog, SharedWallClock, TlsClientOptions, fixtures};
 use usher_diameter::node;
 use usher_eap::method::mschapv2;
 use usher_nas::authenticator::{self, NasAuthenticator};
@@ -26,7 +26,7 @@ use usher_nas::keying;
 use usher_nas::station::{self, AccessStation};
 use usher_nas::{AaaConfig, AccessMedium, DiameterConfig, MacAddress, NasIdentity, RadiusConfig};
 use usher_radius::client::{self, RequestTarget, RetransmissionPolicy};
-use usher_scenario::certificates::TlsParty;
+use usher_scenario::certificates::TlsClientCredentials;
 use usher_scenario::model::{self, EapWorkload, NasAaaProtocol, RadiusRetransmission, Scenario};
 use usher_scenario::units::{PositiveCount, TimeSpan};
 use usher_sim::HostId;
@@ -37,7 +37,7 @@ pub(in super::super) fn build_eap_roles(
     topology: &NetworkTopology,
     eap: &EapWorkload,
     key_log: &KeyLog,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let certificates = plan.scenario.certificates.get(plan.name);
     let tls = match certificates.and_then(|of| of.stations.as_ref()) {
         _ if !eap.has_tls() => None,
@@ -60,7 +60,7 @@ pub(in super::super) fn build_eap_roles(
     }
     let nas_tls = nas_tls(plan.scenario, eap, certificates.and_then(|of| of.nas.as_deref()), key_log)?;
 
-    let by_password = Rc::new(CredentialPair {
+    let by_password = Rc::new(StationCredentials {
         right: station::EapCredentials::from_password(PASSWORD),
         wrong: station::EapCredentials::from_password(WRONG_PASSWORD),
     });
@@ -73,13 +73,13 @@ pub(in super::super) fn build_eap_roles(
         let chance = plan.seed.derive_rng("credentials", index);
         let (mac, name) = (MacAddress(host.mac_address(0)), &names[index as usize]);
         let mut config = station::StationConfig::new(mac);
-        (config.access, config.keying) = access_and_keying(plan.scenario, eap);
+        (config.access, config.keying) = select_access_medium(plan.scenario, eap);
         config.auth_timeout = eap.give_up.get().map_or(Duration::MAX, |t| t.get());
         let station = AccessStation::new(config, plan.seed.derive_secure_rng("station", index));
         let user = Supplicant {
             let_in: None,
             counted: false,
-            agenda: StationAgenda::new(arrivals, chance, eap.wrong_credentials.get()),
+            agenda: StationLoginSchedule::new(arrivals, chance, eap.wrong_credentials.get()),
             identity: name.clone(),
             mac,
             abandoned_stations: given_up.clone(),
@@ -90,10 +90,10 @@ pub(in super::super) fn build_eap_roles(
                     let by = |password| {
                         station::EapCredentials::from_method(mschapv2::MsChapV2Account::new(name, password))
                     };
-                    Rc::new(CredentialPair { right: by(PASSWORD), wrong: by(WRONG_PASSWORD) })
+                    Rc::new(StationCredentials { right: by(PASSWORD), wrong: by(WRONG_PASSWORD) })
                 }
                 None => by_password.clone(),
-                Some(tls) => Rc::new(CredentialPair {
+                Some(tls) => Rc::new(StationCredentials {
                     right: tls.station_credentials(true, (index, name)),
                     wrong: tls.station_credentials(false, (index, name)),
                 }),
@@ -104,13 +104,13 @@ pub(in super::super) fn build_eap_roles(
     for (i, &host) in nases.iter().enumerate() {
         let index = i as u64;
         let server = ((i % servers.len()) as u64, servers[i % servers.len()]);
-        let server = server::server_info(plan, eap, server, plan.addresses.address_of(host));
+        let server = server::build_aaa_server_info(plan, eap, server, plan.addresses.address_of(host));
         let nas = build_authenticator(plan, eap, (index, host), &server)?;
         let inside = nas_tls.iter().map(|tls| (server.logins, tls.clone())).collect();
-        let endpoint = MachineEndpoint::new(plan.host_address(host)).with_outgoing_tls(inside);
+        let endpoint = MachineSockets::new(plan.host_address(host)).with_outgoing_tls(inside);
         let station = local.then(|| supplicant(plan, index, host));
         let accounts = eap.accounting.used.then(|| {
-            let (_, keying) = access_and_keying(plan.scenario, eap);
+            let (_, keying) = select_access_medium(plan.scenario, eap);
             let chance = plan.seed.derive_rng("accounting", index);
             NasAccounting::new(eap.accounting.clone(), keying.is_some(), chance)
         });
@@ -120,7 +120,7 @@ pub(in super::super) fn build_eap_roles(
     }
     if !local {
         for (i, &host) in stations.iter().enumerate() {
-            let endpoint = MachineEndpoint::new(plan.host_address(host));
+            let endpoint = MachineSockets::new(plan.host_address(host));
             let role = StationRole::new(endpoint, supplicant(plan, i as u64, host));
             let app = plan.add_role(host, role);
             plan.builder.take_frames(app);
@@ -134,9 +134,9 @@ fn build_authenticator(
     eap: &EapWorkload,
     (index, host): (u64, HostId),
     server: &AaaServerInfo,
-) -> Result<NasAuthenticator, WorldError> {
+) -> Result<NasAuthenticator, ScenarioRunError> {
     let name = name_in_workload(plan.name, &format!("nas-{index}"));
-    let (access, keying) = access_and_keying(plan.scenario, eap);
+    let (access, keying) = select_access_medium(plan.scenario, eap);
     let mut identity = match access {
         AccessMedium::Ethernet => NasIdentity::for_ethernet(&name),
         AccessMedium::Wimax => NasIdentity::for_wimax(&name),
@@ -174,7 +174,7 @@ fn build_authenticator(
                 diameter_applications(eap),
             )
             .connect_to(&server.identity, server.logins);
-            if eap.inside_tls() {
+            if eap.uses_tls_transport() {
                 for peer in &mut node.peers {
                     peer.authentication.tls = true;
                     peer.authentication.certificates.clone_from(&server.certificates);
@@ -198,17 +198,21 @@ fn build_authenticator(
     // overload.
     config.canned_failure = true;
     config.max_sessions = usize::MAX;
-    config.retransmission = eap.eap_retransmission.get().map(|initial| authenticator::EapRetransmission {
-        initial: initial.get(),
-        count: eap.eap_retransmissions,
-        ..Default::default()
-    });
+    config.retransmission =
+        eap.eap_retransmission.get().map(|initial| authenticator::EapRetransmissionConfig {
+            initial: initial.get(),
+            count: eap.eap_retransmissions,
+            ..Default::default()
+        });
     NasAuthenticator::new(config, plan.seed.derive_secure_rng("nas", index))
-        .map_err(|e| WorldError::Role(e.to_string()))
+        .map_err(|e| ScenarioRunError::Role(e.to_string()))
 }
 
 /// Returns PKMv2 with the cell's key exchange if the NAS is the base station of the stations' cell, EAPOL otherwise.
-fn access_and_keying(scenario: &Scenario, eap: &EapWorkload) -> (AccessMedium, Option<keying::KeyingConfig>) {
+fn select_access_medium(
+    scenario: &Scenario,
+    eap: &EapWorkload,
+) -> (AccessMedium, Option<keying::KeyingConfig>) {
     let joins =
         |cell: &model::WimaxCellSettings| cell.base_station == eap.nas && cell.stations == eap.stations;
     match scenario.cells_in_use().find(|(_, cell)| joins(cell)) {
@@ -252,20 +256,20 @@ pub(in super::super) fn radius_retransmission(policy: &RadiusRetransmission) -> 
 fn nas_tls(
     scenario: &Scenario,
     eap: &EapWorkload,
-    party: Option<&TlsParty>,
+    party: Option<&TlsClientCredentials>,
     key_log: &KeyLog,
-) -> Result<Option<ClientConfig>, WorldError> {
-    if !eap.inside_tls() {
+) -> Result<Option<ClientConfig>, ScenarioRunError> {
+    if !eap.uses_tls_transport() {
         return Ok(None);
     }
     let credentials = party.and_then(|party| party.credentials.clone());
-    let config = ClientConfig::new(ClientOptions {
+    let config = ClientConfig::new(TlsClientOptions {
         versions: eap.tls.version.into(),
         credentials: Some(credentials.unwrap_or_else(|| fixtures::client_credentials(2))),
         roots: party.and_then(|party| party.roots.clone()).unwrap_or_else(super::tls::fixture_roots),
         server_name: None,
         resumption: None,
-        clock: WallClock::from_time(scenario.run.date.wall_time()),
+        clock: SharedWallClock::from_time(scenario.run.date.wall_time()),
         key_log: Some(key_log.clone()),
     });
     Ok(Some(config?))

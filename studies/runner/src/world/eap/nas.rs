@@ -1,12 +1,12 @@
 //! A NAS on a simulated host: the authenticator and, in studies without an access link, the station.
 
-use super::super::machine::MachineEndpoint;
+use super::super::machine::MachineSockets;
 use super::super::report::RoleReport;
 use super::super::role::HostRole;
 use super::accounts::NasAccounting;
 use super::station::{AbandonedStations, Supplicant};
 use usher_core::timer::earliest_deadline;
-use usher_core::{Machine, MachineInput, MachineOutput, PortId, Transmit};
+use usher_core::{LinkLayerPortId, Machine, MachineInput, MachineOutput, Transmit};
 use usher_nas::StationId;
 use usher_nas::authenticator::{AuthenticatorEvent, NasAuthenticator};
 use usher_nas::keying::KeyingCounters;
@@ -16,7 +16,7 @@ use usher_sim::{AppContext, AppDelivery};
 /// The authenticator on its host.
 #[derive(Debug)]
 pub(in super::super) struct NasRole {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     nas: NasAuthenticator,
     /// The station on the NAS's own host, connected by frames in memory.
     local: Option<(AccessStation, Supplicant)>,
@@ -28,7 +28,7 @@ pub(in super::super) struct NasRole {
 
 impl NasRole {
     pub(super) fn new(
-        endpoint: MachineEndpoint,
+        endpoint: MachineSockets,
         nas: NasAuthenticator,
         local: Option<(AccessStation, Supplicant)>,
         given_up: AbandonedStations,
@@ -39,19 +39,19 @@ impl NasRole {
 
     /// Applies the authenticator's outputs; frames go to the local station, if any.
     fn carry_out(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
-        // Matched at the poll itself: binding it first would copy the whole enum.
+        // Match on the poll itself, because binding its result first would copy the whole enum.
         loop {
             match self.nas.poll_output(&mut self.buf) {
                 Some(MachineOutput::Transmit(transmit)) => match (transmit, &mut self.local) {
                     (Transmit::Frame { .. }, Some((station, _))) => {
                         station.handle_input(
                             ctx.now(),
-                            MachineInput::Frame { port: PortId(0), data: &self.buf },
+                            MachineInput::Frame { port: LinkLayerPortId(0), data: &self.buf },
                         );
                     }
                     (transmit, _) => self.endpoint.apply_transmit(ctx, &mut self.nas, transmit, &self.buf),
                 },
-                // Stations report rejects; they cannot report that no verdict came.
+                // A station itself reports a reject, but it cannot report that no verdict came.
                 Some(MachineOutput::Event(AuthenticatorEvent::Failed {
                     station: StationId::Frame { mac, .. },
                     ..
@@ -88,7 +88,7 @@ impl NasRole {
                         spoke = true;
                         self.nas.handle_input(
                             ctx.now(),
-                            MachineInput::Frame { port: PortId(0), data: &self.buf },
+                            MachineInput::Frame { port: LinkLayerPortId(0), data: &self.buf },
                         );
                     }
                     Some(MachineOutput::Event(event)) => user.handle_event(ctx, event),
@@ -106,7 +106,7 @@ impl NasRole {
 
 impl HostRole for NasRole {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
-        self.endpoint.feed_delivery(ctx, &mut self.nas, &delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.nas, &delivery);
         match (&mut self.local, &delivery) {
             (Some((station, _)), AppDelivery::Start) => station.set_epoch(ctx.now(), ctx.epoch()),
             (Some((station, _)), AppDelivery::Timer) => {

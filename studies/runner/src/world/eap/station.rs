@@ -1,9 +1,9 @@
 //! A station: an EAP peer that sends EAPOL frames on its access link.
 
-use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::machine::{MachineEventOrJob, MachineSockets};
 use super::super::report::{DialogueEnd, RoleReport};
 use super::super::role::HostRole;
-use super::agenda::StationAgenda;
+use super::agenda::StationLoginSchedule;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use usher_sim::{AppContext, AppDelivery};
 
 /// The credentials of a station.
 #[derive(Debug)]
-pub(super) struct CredentialPair {
+pub(super) struct StationCredentials {
     pub(super) right: EapCredentials,
     pub(super) wrong: EapCredentials,
 }
@@ -31,9 +31,9 @@ pub(super) struct Supplicant {
     pub(super) let_in: Option<Instant>,
     /// True if the success of the running authentication was reported; it may take several attempts.
     pub(super) counted: bool,
-    pub(super) agenda: StationAgenda,
+    pub(super) agenda: StationLoginSchedule,
     pub(super) identity: Vec<u8>,
-    pub(super) proof: Rc<CredentialPair>,
+    pub(super) proof: Rc<StationCredentials>,
     pub(super) mac: MacAddress,
     pub(super) abandoned_stations: AbandonedStations,
     /// Delay from a failure to the next attempt.
@@ -47,9 +47,9 @@ impl Supplicant {
     pub(super) fn handle_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: StationEvent) {
         let given_up =
             event == StationEvent::Failure && self.abandoned_stations.borrow_mut().remove(&self.mac);
-        match classify_end(&event, given_up) {
+        match classify_attempt_end(&event, given_up) {
             None => self.report_admission(ctx),
-            Some(end) => self.finish_try(ctx, end),
+            Some(end) => self.finish_login_attempt(ctx, end),
         }
     }
 
@@ -85,7 +85,7 @@ impl Supplicant {
     }
 
     /// Ends an attempt.
-    fn finish_try(&mut self, ctx: &mut AppContext<'_, RoleReport>, end: DialogueEnd) {
+    fn finish_login_attempt(&mut self, ctx: &mut AppContext<'_, RoleReport>, end: DialogueEnd) {
         let let_in = self.let_in.take();
         if let (DialogueEnd::Completed, Some(at), Some(began)) = (end, let_in, self.agenda.busy) {
             ctx.report(RoleReport::Keyed(began, ctx.now().duration_since(at)));
@@ -111,7 +111,7 @@ impl Supplicant {
 }
 
 /// Returns the end of an attempt by an event; `None` if the attempt continues.
-fn classify_end(event: &StationEvent, given_up: bool) -> Option<DialogueEnd> {
+fn classify_attempt_end(event: &StationEvent, given_up: bool) -> Option<DialogueEnd> {
     Some(match event {
         StationEvent::Admitted => return None,
         StationEvent::Success { .. } => DialogueEnd::Completed,
@@ -123,13 +123,13 @@ fn classify_end(event: &StationEvent, given_up: bool) -> Option<DialogueEnd> {
 /// A station on a host of its own.
 #[derive(Debug)]
 pub(in super::super) struct StationRole {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     station: AccessStation,
     supplicant: Supplicant,
 }
 
 impl StationRole {
-    pub(super) fn new(endpoint: MachineEndpoint, (station, supplicant): (AccessStation, Supplicant)) -> Self {
+    pub(super) fn new(endpoint: MachineSockets, (station, supplicant): (AccessStation, Supplicant)) -> Self {
         Self { endpoint, station, supplicant }
     }
 }
@@ -137,11 +137,11 @@ impl StationRole {
 impl HostRole for StationRole {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let Self { endpoint, station, supplicant } = self;
-        endpoint.feed_delivery(ctx, station, &delivery);
+        endpoint.deliver_to_machine(ctx, station, &delivery);
         loop {
             endpoint.drain_outputs(ctx, station, |ctx, _, word| match word {
-                EventOrJob::Event(event) => supplicant.handle_event(ctx, event),
-                EventOrJob::Job(job) => match job.job {},
+                MachineEventOrJob::Event(event) => supplicant.handle_event(ctx, event),
+                MachineEventOrJob::Job(job) => match job.job {},
             });
             if !supplicant.start_due(ctx, station) {
                 break;
@@ -161,13 +161,16 @@ mod tests {
 
     #[test]
     fn to_be_let_in_is_no_end_where_keys_are_to_follow() {
-        assert_eq!(classify_end(&StationEvent::Admitted, false), None);
-        assert_eq!(classify_end(&StationEvent::Admitted, true), None);
-        assert_eq!(classify_end(&StationEvent::Success { msk: None }, false), Some(DialogueEnd::Completed));
-        assert_eq!(classify_end(&StationEvent::Failure, false), Some(DialogueEnd::Rejected));
-        assert_eq!(classify_end(&StationEvent::Failure, true), Some(DialogueEnd::Failed));
+        assert_eq!(classify_attempt_end(&StationEvent::Admitted, false), None);
+        assert_eq!(classify_attempt_end(&StationEvent::Admitted, true), None);
+        assert_eq!(
+            classify_attempt_end(&StationEvent::Success { msk: None }, false),
+            Some(DialogueEnd::Completed)
+        );
+        assert_eq!(classify_attempt_end(&StationEvent::Failure, false), Some(DialogueEnd::Rejected));
+        assert_eq!(classify_attempt_end(&StationEvent::Failure, true), Some(DialogueEnd::Failed));
         for event in [StationEvent::Timeout, StationEvent::Unkeyed] {
-            assert_eq!(classify_end(&event, false), Some(DialogueEnd::Failed));
+            assert_eq!(classify_attempt_end(&event, false), Some(DialogueEnd::Failed));
         }
     }
 }

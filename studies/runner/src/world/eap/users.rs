@@ -1,11 +1,11 @@
 //! The stations as users of AAA servers.
 
-use super::super::error::WorldError;
+use super::super::error::ScenarioRunError;
 use super::super::topology::NetworkTopology;
 use std::collections::BTreeSet;
 use usher_aaa::AuthMethod;
 use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
-use usher_aaa_config::LoadedConfig;
+use usher_aaa_config::LoadedAaaConfig;
 use usher_scenario::model::{EapWorkload, Scenario};
 
 /// The shared secret of every NAS and RADIUS server in a simulation; captures mention it.
@@ -42,9 +42,9 @@ pub(super) fn station_names(
 
 /// The stations of all workloads, by name.
 #[derive(Debug)]
-pub(in super::super) struct StationUsers<'a>(Vec<(&'a EapWorkload, Vec<Vec<u8>>)>);
+pub(in super::super) struct StationUserNames<'a>(Vec<(&'a EapWorkload, Vec<Vec<u8>>)>);
 
-impl<'a> StationUsers<'a> {
+impl<'a> StationUserNames<'a> {
     /// Collects the stations of a scenario.
     ///
     /// # Errors
@@ -52,23 +52,27 @@ impl<'a> StationUsers<'a> {
     pub(in super::super) fn from_scenario(
         scenario: &'a Scenario,
         topology: &NetworkTopology,
-    ) -> Result<Self, WorldError> {
+    ) -> Result<Self, ScenarioRunError> {
         let workloads = scenario.eap_workloads().map(|(workload, eap)| {
             let count = topology.host_group(&eap.stations)?.len();
             Ok((eap, station_names(scenario, workload, eap, count)))
         });
-        Ok(Self(workloads.collect::<Result<_, WorldError>>()?))
+        Ok(Self(workloads.collect::<Result<_, ScenarioRunError>>()?))
     }
 
     /// Returns the stations' rows in the store of a service with this configuration.
-    pub(in super::super) fn user_rows(&self, loaded: &LoadedConfig) -> Vec<(String, UserRows)> {
+    pub(in super::super) fn user_rows(&self, loaded: &LoadedAaaConfig) -> Vec<(String, UserRows)> {
         self.0.iter().flat_map(|(eap, names)| station_user_rows(eap, names, loaded)).collect()
     }
 }
 
 /// Returns the stations' users as the store of a service has them.
-fn station_user_rows(eap: &EapWorkload, names: &[Vec<u8>], loaded: &LoadedConfig) -> Vec<(String, UserRows)> {
-    // A checked study has only valid lines.
+fn station_user_rows(
+    eap: &EapWorkload,
+    names: &[Vec<u8>],
+    loaded: &LoadedAaaConfig,
+) -> Vec<(String, UserRows)> {
+    // Every line parses, because the check of the study rejects invalid lines.
     let rows = |lines: &[String]| -> Vec<AttributeRow> {
         lines.iter().filter_map(|line| usher_aaa_config::parse_row(line)).collect()
     };
@@ -88,7 +92,7 @@ fn station_user_rows(eap: &EapWorkload, names: &[Vec<u8>], loaded: &LoadedConfig
         reply: rows(&eap.user.reply),
         groups: of_group.collect(),
     };
-    // Stations may share a user.
+    // Remove duplicate names, because several stations may share a user.
     let names: BTreeSet<&Vec<u8>> = names.iter().collect();
     names.into_iter().map(|name| (String::from_utf8_lossy(name).into_owned(), user.clone())).collect()
 }

@@ -1,13 +1,13 @@
 //! Builds mobile nodes, points of service and correspondents of a scenario.
 
-use super::super::error::WorldError;
-use super::super::machine::MachineEndpoint;
+use super::super::error::ScenarioRunError;
+use super::super::machine::MachineSockets;
 use super::super::mih::{function_config, member_identifier};
 use super::super::plan::NetworkPlan;
 use super::super::topology::NetworkTopology;
 use super::correspondent::CorrespondentRole;
-use super::node::MobileRole;
-use super::point::{MobileNodeMap, PointRole};
+use super::node::MobileNodeRole;
+use super::point::{MobileNodeMap, PointOfServiceRole};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use usher_mobility::station::{
     BINDING_SOCKET, CommitAnswer, FLOW_SERVING, FLOW_TARGET, MIH_LISTENER, MIH_SERVING, MIH_TARGET, OnFailure,
 };
 use usher_mobility::{
-    CorrespondentNode, HandoverInitiation, MobileStation, PointOfService, correspondent, pos, station,
+    CorrespondentNode, HandoverInitiatingSide, MobileStation, PointOfService, correspondent, pos, station,
 };
 use usher_scenario::model::{
     self, GoingDown, HandoverInitiator, HandoverWorkload, Scenario, TransportProtocol,
@@ -36,7 +36,7 @@ const BINDING: Duration = Duration::from_secs(100_000);
 const HANDOVER_EXPIRY: Duration = Duration::from_secs(60);
 
 /// The members of each kind of host, and their shared settings.
-struct HandoverParts<'a> {
+struct HandoverHostGroups<'a> {
     handover: &'a HandoverWorkload,
     transport: TransportProtocol,
     addresses: Arc<HostAddresses>,
@@ -51,7 +51,7 @@ struct HandoverParts<'a> {
     target_ids: Vec<MihfId>,
 }
 
-impl HandoverParts<'_> {
+impl HandoverHostGroups<'_> {
     fn host_address(&self, host: HostId) -> IpAddr {
         self.addresses.address_of(host)
     }
@@ -94,8 +94,8 @@ impl HandoverParts<'_> {
             target_link: self.wimax_link(i),
             correspondent: SocketAddr::new(self.host_address(correspondent), usher_mip::PORT),
             initiation: match handover.initiated_by {
-                HandoverInitiator::Station => HandoverInitiation::Station,
-                HandoverInitiator::Network => HandoverInitiation::Network,
+                HandoverInitiator::Station => HandoverInitiatingSide::Station,
+                HandoverInitiator::Network => HandoverInitiatingSide::Network,
             },
             on_failure: match handover.on_failure {
                 model::OnFailure::LinkDown => OnFailure::WaitForLinkDown,
@@ -108,13 +108,13 @@ impl HandoverParts<'_> {
             },
             processing: handover.processing.get(),
             retry: handover.retry.get(),
-            binding: usher_mip::RegistrationTiming::default(),
+            binding: usher_mip::RegistrationTimerConfig::default(),
             max_requests: MAX_REQUESTS,
         }
     }
 
     /// Returns the point of service at index `at` of the network that nodes leave (`serving`) or enter.
-    fn point_config(&self, at: usize, serving: bool) -> pos::PosConfig {
+    fn service_point_config(&self, at: usize, serving: bool) -> pos::PosConfig {
         let of_here = |i: &usize| i % self.points.len() == at;
         let client = |i: usize| ServedStation {
             peer: self.mih_peer(&self.nodes[i], None, self.wlan[i]),
@@ -143,7 +143,7 @@ impl HandoverParts<'_> {
                 (true, HandoverInitiator::Network, GoingDown::Local) => HandoverTrigger::Local,
             },
             processing: handover.processing.get(),
-            // The serving network always has capacity for its nodes.
+            // The serving network needs no limit, because it always has capacity for its own nodes.
             capacity: if serving { u32::MAX } else { handover.capacity.get() },
             reserve: handover.reserve.get(),
             handover_expiry: HANDOVER_EXPIRY,
@@ -161,13 +161,13 @@ pub(in super::super) fn build_handover_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
     handover: &HandoverWorkload,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let ids =
         |kind: &str, n: usize| (0..n).map(|i| member_identifier(kind, i)).collect::<Result<Vec<_>, _>>();
     let (access_points, base_stations) = attachment_points(plan.scenario, topology, handover)?;
     let stations = topology.host_group(&handover.mn)?;
     let points = topology.host_group(&handover.pos)?;
-    let parts = HandoverParts {
+    let parts = HandoverHostGroups {
         handover,
         transport: handover.transport,
         addresses: plan.addresses.clone(),
@@ -190,13 +190,15 @@ pub(in super::super) fn build_handover_roles(
     for (serving, hosts) in [(true, parts.points), (false, parts.targets)] {
         for (at, &host) in hosts.iter().enumerate() {
             let name = if serving { "mobility.serving" } else { "mobility.target" };
-            let point =
-                PointOfService::new(parts.point_config(at, serving), plan.seed.derive_rng(name, at as u64));
-            let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+            let point = PointOfService::new(
+                parts.service_point_config(at, serving),
+                plan.seed.derive_rng(name, at as u64),
+            );
+            let mut endpoint = MachineSockets::new(plan.host_address(host));
             let socket = endpoint.socket_number(SocketId::from_number(0));
-            let role = PointRole::new(endpoint, nodes.clone(), point);
+            let role = PointOfServiceRole::new(endpoint, nodes.clone(), point);
             let app = plan.add_role(host, role);
-            plan.builder.serve_at(app, handover.transport, socket, (host, PORT))?;
+            plan.builder.open_port_at(app, handover.transport, socket, (host, PORT))?;
             if serving && handover.going_down == GoingDown::Local {
                 plan.builder.link_events(app, parts.access_points[at % parts.access_points.len()]);
             }
@@ -205,7 +207,7 @@ pub(in super::super) fn build_handover_roles(
     let correspondents = topology.host_group(&handover.correspondent)?;
     for (i, (&host, &correspondent)) in stations.iter().zip(correspondents).enumerate() {
         place_mobile_node(plan, &parts, i, host, correspondent)?;
-        place_flow(plan, &parts, i, correspondent)?;
+        place_correspondent(plan, &parts, i, correspondent)?;
     }
     Ok(())
 }
@@ -215,8 +217,8 @@ fn attachment_points<'a>(
     scenario: &Scenario,
     topology: &'a NetworkTopology,
     handover: &HandoverWorkload,
-) -> Result<(&'a [HostId], &'a [HostId]), WorldError> {
-    let none = |interface: &str| WorldError::Role(format!("`{interface}` is no station"));
+) -> Result<(&'a [HostId], &'a [HostId]), ScenarioRunError> {
+    let none = |interface: &str| ScenarioRunError::Role(format!("`{interface}` is no station"));
     let bss = scenario.bss_in_use().find(|(_, bss)| bss.stations == handover.wlan);
     let cell = scenario.cells_in_use().find(|(_, cell)| cell.stations == handover.wimax);
     let (_, bss) = bss.ok_or_else(|| none(&handover.wlan))?;
@@ -226,23 +228,23 @@ fn attachment_points<'a>(
 
 fn place_mobile_node(
     plan: &mut NetworkPlan<'_>,
-    parts: &HandoverParts<'_>,
+    parts: &HandoverHostGroups<'_>,
     i: usize,
     host: HostId,
     correspondent: HostId,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let (wlan, wimax) = (parts.wlan[i], parts.wimax[i]);
     let chance = plan.seed.derive_rng("mobility.station", i as u64);
     let station = MobileStation::new(parts.station_config(i, correspondent), chance);
     let at = plan.host_address(host);
-    let mut endpoint = MachineEndpoint::new(at).with_listener(MIH_LISTENER);
+    let mut endpoint = MachineSockets::new(at).with_listener(MIH_LISTENER);
     let sockets = [MIH_SERVING, MIH_TARGET, FLOW_SERVING, FLOW_TARGET, BINDING_SOCKET];
     let [mih_serving, mih_target, flow_serving, flow_target, binding] =
         sockets.map(|s| endpoint.socket_number(s));
-    let role = MobileRole::new(endpoint, i as u32, wlan, wimax, station);
+    let role = MobileNodeRole::new(endpoint, i as u32, wlan, wimax, station);
     let app = plan.add_role(host, role);
     for (socket, at) in [(mih_serving, wlan), (mih_target, wimax)] {
-        plan.builder.serve_at(app, parts.handover.transport, socket, (at, PORT))?;
+        plan.builder.open_port_at(app, parts.handover.transport, socket, (at, PORT))?;
     }
     plan.builder.bind_udp_at(app, flow_serving, wlan, FLOW_PORT)?;
     plan.builder.bind_udp_at(app, flow_target, wimax, FLOW_PORT)?;
@@ -252,12 +254,12 @@ fn place_mobile_node(
     Ok(())
 }
 
-fn place_flow(
+fn place_correspondent(
     plan: &mut NetworkPlan<'_>,
-    parts: &HandoverParts<'_>,
+    parts: &HandoverHostGroups<'_>,
     i: usize,
     host: HostId,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let application = &parts.handover.application;
     let interval = application.interval.get();
     let config = correspondent::CorrespondentConfig {
@@ -268,10 +270,10 @@ fn place_flow(
         longest_binding: BINDING,
         proof: None,
     };
-    // Random phases, so that handovers begin at different times within the flow's interval.
+    // Choose a random phase for each node, so that handovers begin at different times within the flow's interval.
     let mut chance = plan.seed.derive_rng("mobility.flow", i as u64);
     let begins = Instant::ZERO + chance.sample_duration(Duration::ZERO, interval);
-    let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+    let mut endpoint = MachineSockets::new(plan.host_address(host));
     let [_, binding] = [correspondent::FLOW_SOCKET, correspondent::BINDING_SOCKET]
         .map(|socket| endpoint.socket_number(socket));
     let role = CorrespondentRole::new(endpoint, i as u32, begins, CorrespondentNode::new(config));

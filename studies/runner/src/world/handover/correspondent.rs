@@ -1,6 +1,6 @@
 //! A correspondent: sends a mobile node its flow.
 
-use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::machine::{MachineEventOrJob, MachineSockets};
 use super::super::report::{HandoverMilestone, RoleReport};
 use super::super::role::HostRole;
 use usher_core::timer::earliest_deadline;
@@ -12,7 +12,7 @@ use usher_sim::{AppContext, AppDelivery};
 /// The correspondent on its host.
 #[derive(Debug)]
 pub(in super::super) struct CorrespondentRole {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     /// The number of its mobile node.
     number: u32,
     /// Start of the flow, until it has started.
@@ -22,7 +22,7 @@ pub(in super::super) struct CorrespondentRole {
 
 impl CorrespondentRole {
     pub(super) fn new(
-        endpoint: MachineEndpoint,
+        endpoint: MachineSockets,
         number: u32,
         begins: Instant,
         correspondent: CorrespondentNode,
@@ -37,15 +37,17 @@ impl HostRole for CorrespondentRole {
             self.flow_start = None;
             let _ = self.correspondent.handle_command(ctx.now(), CorrespondentCommand::Start);
         }
-        self.endpoint.feed_delivery(ctx, &mut self.correspondent, &delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.correspondent, &delivery);
         let number = self.number;
         let next = self.endpoint.drain_outputs(ctx, &mut self.correspondent, |ctx, _, word| {
             let said = match word {
-                EventOrJob::Event(CorrespondentEvent::Sent { sequence, .. }) => {
+                MachineEventOrJob::Event(CorrespondentEvent::Sent { sequence, .. }) => {
                     HandoverMilestone::Sent { sequence }
                 }
-                EventOrJob::Event(CorrespondentEvent::Redirected { .. }) => HandoverMilestone::Redirected,
-                EventOrJob::Job(job) => match job.job {},
+                MachineEventOrJob::Event(CorrespondentEvent::Redirected { .. }) => {
+                    HandoverMilestone::Redirected
+                }
+                MachineEventOrJob::Job(job) => match job.job {},
             };
             ctx.report(RoleReport::Mobile(number, said));
         });

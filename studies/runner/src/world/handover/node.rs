@@ -1,6 +1,6 @@
 //! A mobile node: the station's machine with its two interfaces.
 
-use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::machine::{MachineEventOrJob, MachineSockets};
 use super::super::report::{DialogueEnd, HandoverMilestone, RoleReport};
 use super::super::role::{HostRole, MihTotals};
 use usher_core::{Instant, Machine};
@@ -11,15 +11,15 @@ use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// The station on its host.
 #[derive(Debug)]
-pub(in super::super) struct MobileRole {
-    endpoint: MachineEndpoint,
+pub(in super::super) struct MobileNodeRole {
+    endpoint: MachineSockets,
     station: MobileStation,
-    user: MobileUser,
+    user: MobileStationUser,
 }
 
 /// The user of a mobile node's station.
 #[derive(Debug)]
-struct MobileUser {
+struct MobileStationUser {
     /// Its number among the mobile nodes.
     number: u32,
     /// Its interfaces: the first attachment, and the other.
@@ -29,19 +29,19 @@ struct MobileUser {
     handover_started_at: Option<Instant>,
 }
 
-impl MobileRole {
+impl MobileNodeRole {
     pub(super) fn new(
-        endpoint: MachineEndpoint,
+        endpoint: MachineSockets,
         number: u32,
         wlan: HostId,
         wimax: HostId,
         station: MobileStation,
     ) -> Self {
-        Self { endpoint, station, user: MobileUser { number, wlan, wimax, handover_started_at: None } }
+        Self { endpoint, station, user: MobileStationUser { number, wlan, wimax, handover_started_at: None } }
     }
 }
 
-impl HostRole for MobileRole {
+impl HostRole for MobileNodeRole {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let now = ctx.now();
         let command = match &delivery {
@@ -59,7 +59,7 @@ impl HostRole for MobileRole {
             _ => None,
         };
         if let Some(command) = command {
-            // The machine counts commands that it rejects.
+            // The result is ignored here, because the machine itself counts rejected commands.
             let _ = self.station.handle_command(now, command);
         }
         if let AppDelivery::Link {
@@ -72,11 +72,11 @@ impl HostRole for MobileRole {
                 HandoverMilestone::Leaves { leave_time: now + *within },
             ));
         }
-        self.endpoint.feed_delivery(ctx, &mut self.station, &delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.station, &delivery);
         let Self { endpoint, station, user, .. } = self;
         endpoint.drain_outputs(ctx, station, |ctx, _, word| match word {
-            EventOrJob::Event(event) => user.handle_event(ctx, event),
-            EventOrJob::Job(job) => match job.job {},
+            MachineEventOrJob::Event(event) => user.handle_event(ctx, event),
+            MachineEventOrJob::Job(job) => match job.job {},
         });
     }
 
@@ -85,7 +85,7 @@ impl HostRole for MobileRole {
     }
 }
 
-impl MobileUser {
+impl MobileStationUser {
     fn handle_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: StationEvent) {
         let number = self.number;
         let mobile = |said| RoleReport::Mobile(number, said);

@@ -1,6 +1,6 @@
 //! A point of service, with the link events of its access point if it receives them.
 
-use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::machine::{MachineEventOrJob, MachineSockets};
 use super::super::report::{HandoverMilestone, RoleReport};
 use super::super::role::{HostRole, MihTotals};
 use super::node::convert_link_event;
@@ -20,15 +20,15 @@ pub(super) struct MobileNodeMap {
 
 /// The point of service on its host.
 #[derive(Debug)]
-pub(in super::super) struct PointRole {
-    endpoint: MachineEndpoint,
+pub(in super::super) struct PointOfServiceRole {
+    endpoint: MachineSockets,
     nodes: std::rc::Rc<MobileNodeMap>,
     point: PointOfService,
 }
 
-impl PointRole {
+impl PointOfServiceRole {
     pub(super) fn new(
-        endpoint: MachineEndpoint,
+        endpoint: MachineSockets,
         nodes: std::rc::Rc<MobileNodeMap>,
         point: PointOfService,
     ) -> Self {
@@ -36,7 +36,7 @@ impl PointRole {
     }
 }
 
-impl HostRole for PointRole {
+impl HostRole for PointOfServiceRole {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let command = match &delivery {
             AppDelivery::Start => Some(PosCommand::Start),
@@ -48,13 +48,13 @@ impl HostRole for PointRole {
             _ => None,
         };
         if let Some(command) = command {
-            // The machine counts commands that it rejects.
+            // The result is ignored here, because the machine itself counts rejected commands.
             let _ = self.point.handle_command(ctx.now(), command);
         }
-        self.endpoint.feed_delivery(ctx, &mut self.point, &delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.point, &delivery);
         let nodes = &self.nodes;
         self.endpoint.drain_outputs(ctx, &mut self.point, |ctx, _, word| {
-            if let EventOrJob::Event(PosEvent::Step { station, step, duration: took }) = word
+            if let MachineEventOrJob::Event(PosEvent::Step { station, step, duration: took }) = word
                 && let Some(number) = nodes.numbers.get(&station)
             {
                 ctx.report(RoleReport::Mobile(*number, HandoverMilestone::Step { step, duration: took }));

@@ -35,7 +35,7 @@ pub(in super::super) struct HandoverStats {
     failed: (u128, u64),
 }
 
-fn add_duration(sum: &mut (u128, u64), took: Duration) {
+fn accumulate_duration(sum: &mut (u128, u64), took: Duration) {
     sum.0 += u128::from(took.as_nanos());
     sum.1 += 1;
 }
@@ -58,9 +58,10 @@ impl HandoverStats {
             }
             HandoverMilestone::Leaves { leave_time: at } => node.leaves = Some(at),
             HandoverMilestone::Redirected => node.redirected = Some(now),
-            // Steps of the point of service, and the completion, may end after the handover.
+            // Count these even after the handover, because the point of service may finish its steps and the completion
+            // later.
             HandoverMilestone::Step { step, duration: took } if node.counts => {
-                add_duration(self.steps.entry(step).or_default(), took)
+                accumulate_duration(self.steps.entry(step).or_default(), took)
             }
             HandoverMilestone::Step { step, duration: took } => node.steps.push((step, took)),
             HandoverMilestone::Done { started_at: began, success } => {
@@ -68,7 +69,7 @@ impl HandoverStats {
                 if !counts(began) {
                     return;
                 }
-                add_duration(
+                accumulate_duration(
                     if success { &mut self.succeeded } else { &mut self.failed },
                     now.duration_since(began),
                 );
@@ -78,9 +79,9 @@ impl HandoverStats {
                 }
                 node.counts = success;
                 if success {
-                    steps
-                        .iter()
-                        .for_each(|(step, took)| add_duration(self.steps.entry(*step).or_default(), *took));
+                    steps.iter().for_each(|(step, took)| {
+                        accumulate_duration(self.steps.entry(*step).or_default(), *took)
+                    });
                 }
             }
             HandoverMilestone::Sent { sequence } => {
@@ -99,7 +100,7 @@ impl HandoverStats {
     }
 
     /// Returns the number of packets sent in these intervals of each node, and the number lost.
-    fn count_packets(&self, times: impl Fn(&MobileNode) -> &[(Instant, Instant)]) -> (u64, u64) {
+    fn count_interval_packets(&self, times: impl Fn(&MobileNode) -> &[(Instant, Instant)]) -> (u64, u64) {
         let (mut sent, mut lost) = (0, 0);
         for node in self.nodes.values() {
             for &(from, to) in times(node) {
@@ -120,11 +121,11 @@ impl HandoverStats {
         for (metric, (sum, n)) in means.into_iter().chain(steps).filter(|(_, (_, n))| *n > 0) {
             out.add_metric(metric, sum as f64 / n as f64 / 1e9);
         }
-        let (sent, lost) = self.count_packets(|node| &node.handovers);
+        let (sent, lost) = self.count_interval_packets(|node| &node.handovers);
         if sent > 0 {
             out.add_metric(metrics::APP_LOSS, lost as f64 / sent as f64);
         }
-        let (sent_without, lost_without) = self.count_packets(|node| &node.outages);
+        let (sent_without, lost_without) = self.count_interval_packets(|node| &node.outages);
         if sent_without > 0 {
             out.add_metric(metrics::APP_LOSS_AFTER_LEAVING, lost_without as f64 / sent_without as f64);
         }
@@ -149,7 +150,7 @@ mod tests {
         out.all.into_iter().collect()
     }
 
-    fn record_at(tally: &mut HandoverStats, now: u64, said: HandoverMilestone) {
+    fn record_milestone_at(tally: &mut HandoverStats, now: u64, said: HandoverMilestone) {
         tally.record_milestone(at_seconds(now), 3, said, |began| began >= at_seconds(10));
     }
 
@@ -158,29 +159,41 @@ mod tests {
         let mut tally = HandoverStats::default();
         let step = |took| HandoverMilestone::Step { step: Step::Scan, duration: Duration::from_secs(took) };
         for n in 0..30 {
-            record_at(&mut tally, n, HandoverMilestone::Sent { sequence: n as u32 });
+            record_milestone_at(&mut tally, n, HandoverMilestone::Sent { sequence: n as u32 });
             // Every third arrives.
             if n % 3 == 0 {
-                record_at(&mut tally, n, HandoverMilestone::Received { sequence: n as u32 });
+                record_milestone_at(&mut tally, n, HandoverMilestone::Received { sequence: n as u32 });
             }
         }
         // Too early to count.
-        record_at(&mut tally, 0, HandoverMilestone::Started);
-        record_at(&mut tally, 6, step(1));
-        record_at(&mut tally, 7, HandoverMilestone::Done { started_at: at_seconds(5), success: true });
+        record_milestone_at(&mut tally, 0, HandoverMilestone::Started);
+        record_milestone_at(&mut tally, 6, step(1));
+        record_milestone_at(
+            &mut tally,
+            7,
+            HandoverMilestone::Done { started_at: at_seconds(5), success: true },
+        );
         assert_eq!(measured_metrics(&tally), BTreeMap::new());
         // From 10 to 16 s, and a step after that; two of six packets arrive.
-        record_at(&mut tally, 0, HandoverMilestone::Started);
-        record_at(&mut tally, 12, step(2));
-        record_at(&mut tally, 16, HandoverMilestone::Done { started_at: at_seconds(10), success: true });
-        record_at(&mut tally, 17, step(4));
+        record_milestone_at(&mut tally, 0, HandoverMilestone::Started);
+        record_milestone_at(&mut tally, 12, step(2));
+        record_milestone_at(
+            &mut tally,
+            16,
+            HandoverMilestone::Done { started_at: at_seconds(10), success: true },
+        );
+        record_milestone_at(&mut tally, 17, step(4));
         // Failed: 20 to 29 s; three of nine packets arrive.
-        record_at(&mut tally, 0, HandoverMilestone::Started);
-        record_at(&mut tally, 22, step(100));
+        record_milestone_at(&mut tally, 0, HandoverMilestone::Started);
+        record_milestone_at(&mut tally, 22, step(100));
         // It leaves at 23 s and its flow at 27 s: packets 24 and 27 arrive, of them 24 in that time.
-        record_at(&mut tally, 22, HandoverMilestone::Leaves { leave_time: at_seconds(23) });
-        record_at(&mut tally, 27, HandoverMilestone::Redirected);
-        record_at(&mut tally, 29, HandoverMilestone::Done { started_at: at_seconds(20), success: false });
+        record_milestone_at(&mut tally, 22, HandoverMilestone::Leaves { leave_time: at_seconds(23) });
+        record_milestone_at(&mut tally, 27, HandoverMilestone::Redirected);
+        record_milestone_at(
+            &mut tally,
+            29,
+            HandoverMilestone::Done { started_at: at_seconds(20), success: false },
+        );
         let metrics = measured_metrics(&tally);
         let expected = [
             ("app.loss", 10.0 / 15.0),

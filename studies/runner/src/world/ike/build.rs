@@ -1,35 +1,37 @@
 //! Builds initiators, gateways and AAA servers of a scenario.
 
-use super::super::aaa::{self, ServerRole, helpers_of};
+use super::super::aaa::{self, ServerRole, build_worker_pool};
 use super::super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::super::eap;
-use super::super::error::WorldError;
+use super::super::error::ScenarioRunError;
 use super::super::handshakes;
 use super::super::ike_service::{GatewayRole, HELPERS};
-use super::super::machine::MachineEndpoint;
+use super::super::machine::MachineSockets;
 use super::super::plan::NetworkPlan;
 use super::super::topology::NetworkTopology;
 use super::certificates::{AuthenticationSide, fixture_credentials, trusted_roots};
-use super::initiator::{InitiatorRole, InitiatorTask};
-use super::protection::HostPolicies;
+use super::initiator::{InitiatorConfig, InitiatorRole};
+use super::protection::HostSecurityPolicies;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use usher_aaa::{AuthMethod, User, UserDirectory, UserSource, radius_socket};
 use usher_core::Duration;
 use usher_crypto::SecretValue;
 use usher_crypto::tls::{
-    ClientConfig, ClientOptions, KeyLog, ServerConfig, ServerOptions, WallClock, fixtures, record_handshake,
+    ClientConfig, KeyLog, ServerConfig, SharedWallClock, TlsClientOptions, TlsServerOptions, fixtures,
+    record_handshake,
 };
-use usher_eap::method::peap::PeerMethodPeap;
-use usher_eap::method::tls::{PeerMethodTls, PeerTls, ServerTls};
-use usher_eap::method::ttls::{PeerMethodTtls, TtlsProof};
-use usher_eap::method::{PeerOffer, gtc, md5, mschapv2};
+use usher_eap::method::peap::PeapPeerFactory;
+use usher_eap::method::tls::{EapTlsPeerFactory, PeerTlsBackend, ServerTlsBackend};
+use usher_eap::method::ttls::{TtlsInnerCredential, TtlsPeerFactory};
+use usher_eap::method::{PeerMethodFactory, gtc, md5, mschapv2};
 use usher_gateway::{
-    AaaClientConfig, AccountingRetryConfig, GatewayConfig, GatewayPeer, IkeGateway, NAT_SOCKET, SOCKET,
+    AaaClientConfig, AccountingRetryConfig, GatewayConfig, GatewayConnectionConfig, IkeGateway, NAT_SOCKET,
+    SOCKET,
 };
 use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::{
-    self as machine, ChildConfig, ChildlessPolicy, IkeConnection, IpsecMode, LocalAuth, RemoteAuth,
+    self as machine, ChildSaConfig, ChildlessPolicy, IkeConnectionConfig, IpsecMode, LocalAuth, RemoteAuth,
     RetransmissionConfig,
 };
 use usher_ike::payload::{Identification, Proposal};
@@ -53,23 +55,23 @@ const FRAMED_MTU: u32 = 1100;
 
 /// TLS of EAP methods for both sides.
 struct IkeTlsSetup {
-    peer: PeerSide,
-    server: ServerTls,
+    peer: IkeTlsHandshakeSource,
+    server: ServerTlsBackend,
     fragment: usize,
 }
 
-enum PeerSide {
+enum IkeTlsHandshakeSource {
     Real(ClientConfig),
-    Recorded(Arc<usher_crypto::tls::HandshakeRecording>),
+    Recorded(Arc<usher_crypto::tls::TlsHandshakeRecording>),
 }
 
 impl IkeTlsSetup {
-    fn new(ike: &IkeWorkload, key_log: &KeyLog) -> Result<Self, WorldError> {
+    fn new(ike: &IkeWorkload, key_log: &KeyLog) -> Result<Self, ScenarioRunError> {
         let own = &ike.certificates;
-        let clock = || WallClock::from_time(fixtures::WALL_TIME);
+        let clock = || SharedWallClock::from_time(fixtures::WALL_TIME);
         let mutual = ike.method == IkeMethod::EapTls;
         let client = || {
-            ClientConfig::new(ClientOptions {
+            ClientConfig::new(TlsClientOptions {
                 versions: own.version.into(),
                 credentials: mutual.then(|| {
                     fixture_credentials(own.kind, AuthenticationSide::Initiator, own.initiator_chain)
@@ -82,7 +84,7 @@ impl IkeTlsSetup {
             })
         };
         let server = || {
-            ServerConfig::new(ServerOptions {
+            ServerConfig::new(TlsServerOptions {
                 versions: own.version.into(),
                 credentials: fixture_credentials(own.kind, AuthenticationSide::Server, own.server_chain),
                 client_roots: mutual.then(|| trusted_roots(own.kind)),
@@ -99,18 +101,22 @@ impl IkeTlsSetup {
             let recording =
                 handshakes::recorded_handshake(name, || record_handshake(&client()?, &server()?))?;
             return Ok(Self {
-                peer: PeerSide::Recorded(recording.clone()),
-                server: ServerTls::Recorded(recording),
+                peer: IkeTlsHandshakeSource::Recorded(recording.clone()),
+                server: ServerTlsBackend::Recorded(recording),
                 fragment,
             });
         }
-        Ok(Self { peer: PeerSide::Real(client()?), server: ServerTls::Real(server()?), fragment })
+        Ok(Self {
+            peer: IkeTlsHandshakeSource::Real(client()?),
+            server: ServerTlsBackend::Real(server()?),
+            fragment,
+        })
     }
 
-    fn peer_tls(&self, initiator: u64) -> PeerTls {
+    fn peer_tls(&self, initiator: u64) -> PeerTlsBackend {
         match &self.peer {
-            PeerSide::Real(config) => PeerTls::Real(config.clone(), initiator),
-            PeerSide::Recorded(recording) => PeerTls::Recorded(recording.clone()),
+            IkeTlsHandshakeSource::Real(config) => PeerTlsBackend::Real(config.clone(), initiator),
+            IkeTlsHandshakeSource::Recorded(recording) => PeerTlsBackend::Recorded(recording.clone()),
         }
     }
 }
@@ -121,7 +127,7 @@ pub(in super::super) fn build_ike_roles(
     topology: &NetworkTopology,
     ike: &IkeWorkload,
     key_log: &KeyLog,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let initiators = topology.host_group(&ike.initiators)?;
     let gateways = topology.host_group(&ike.gateway)?;
     let servers = topology.host_group(&ike.server)?;
@@ -136,7 +142,7 @@ pub(in super::super) fn build_ike_roles(
     for (i, &host) in gateways.iter().enumerate() {
         let protection = ike.policy.as_ref().map(|_| {
             let own = initiators.iter().skip(i).step_by(gateways.len());
-            HostPolicies::of_gateway(own.map(|host| plan.addresses.address_of(*host)).collect())
+            HostSecurityPolicies::of_gateway(own.map(|host| plan.addresses.address_of(*host)).collect())
         });
         place_workload_gateway(plan, ike, (host, servers[i % servers.len()]), protection)?;
     }
@@ -145,7 +151,7 @@ pub(in super::super) fn build_ike_roles(
         let index = i as u64;
         let (connection, credentials) = build_initiator(ike, tls.as_ref(), (index, &names[i]))?;
         let at = |host: HostId| SocketAddr::new(plan.addresses.address_of(host), IKE);
-        let task = InitiatorTask {
+        let task = InitiatorConfig {
             endpoint: endpoint_config(ike),
             connection: Arc::new(connection),
             credentials: Arc::new(credentials),
@@ -156,7 +162,7 @@ pub(in super::super) fn build_ike_roles(
             give_up: ike.give_up.get().map(|time| time.get()),
             protection: ike.policy.as_ref().map(|policy| {
                 let gateway = plan.addresses.address_of(gateways[i % gateways.len()]);
-                HostPolicies::of_initiator(gateway, policy.without_sa)
+                HostSecurityPolicies::of_initiator(gateway, policy.without_sa)
             }),
             resumes: ike.resumption.get().is_some(),
             on_demand: ike.policy.as_ref().is_some_and(|policy| policy.on_demand),
@@ -165,7 +171,7 @@ pub(in super::super) fn build_ike_roles(
         let arrivals = ArrivalProcess::new(&pattern, index, rng);
         let seed = plan.seed.derive_seed("ike.initiator", index);
         let helpers = ike_worker_pool(plan, &ike.initiators, seed);
-        let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+        let mut endpoint = MachineSockets::new(plan.host_address(host));
         let sockets = [(machine::SOCKET, IKE), (machine::NAT_SOCKET, IKE_NAT)]
             .map(|(id, port)| (endpoint.socket_number(id), port));
         let app = plan.add_role(host, InitiatorRole::new(endpoint, task, helpers, seed, arrivals));
@@ -185,7 +191,7 @@ fn ike_worker_pool<J>(
     } else {
         &[]
     };
-    helpers_of(cpu, seed.derive_rng("helpers", 0), kinds)
+    build_worker_pool(cpu, seed.derive_rng("helpers", 0), kinds)
 }
 
 fn endpoint_config(ike: &IkeWorkload) -> machine::IkeEndpointConfig {
@@ -195,7 +201,7 @@ fn endpoint_config(ike: &IkeWorkload) -> machine::IkeEndpointConfig {
         ..RetransmissionConfig::default()
     };
     let tickets = ike.resumption.get().map(|time| time.get());
-    // As the studies assume: cookies from 100 half-open SAs, without a limit for each network.
+    // As the studies assume, require cookies from 100 half-open SAs on, without a limit for each network.
     let (cookies_from, cookies_from_network) = (100, usize::MAX);
     machine::IkeEndpointConfig {
         retransmission,
@@ -210,14 +216,14 @@ fn endpoint_config(ike: &IkeWorkload) -> machine::IkeEndpointConfig {
 fn build_connection(
     ike: &IkeWorkload,
     (local, local_auth): (Identification, LocalAuth),
-) -> Result<IkeConnection, WorldError> {
-    let role = |why: &dyn std::fmt::Display| WorldError::Role(why.to_string());
-    let (children, childless) = if ike.is_childless() {
+) -> Result<IkeConnectionConfig, ScenarioRunError> {
+    let role = |why: &dyn std::fmt::Display| ScenarioRunError::Role(why.to_string());
+    let (children, childless) = if ike.has_no_child_sa() {
         (Vec::new(), ChildlessPolicy::Force)
     } else {
-        let child = ChildConfig {
+        let child = ChildSaConfig {
             name: NAME.to_owned(),
-            proposals: vec![Proposal::parse_esp(&ike.child).map_err(|why| role(&why))?],
+            proposals: vec![Proposal::parse_esp_proposal(&ike.child).map_err(|why| role(&why))?],
             local: None,
             remote: None,
             mode: IpsecMode::Transport,
@@ -225,13 +231,13 @@ fn build_connection(
         };
         (vec![child], ChildlessPolicy::Never)
     };
-    let proposals = vec![Proposal::parse_ike(&ike.proposal).map_err(|why| role(&why))?];
-    Ok(IkeConnection {
+    let proposals = vec![Proposal::parse_ike_proposal(&ike.proposal).map_err(|why| role(&why))?];
+    Ok(IkeConnectionConfig {
         local_auth,
         children,
         childless,
         fragmentation: true,
-        ..IkeConnection::shared_key(NAME, local, &SecretValue::from(KEY), proposals)
+        ..IkeConnectionConfig::shared_key(NAME, local, &SecretValue::from(KEY), proposals)
     })
 }
 
@@ -240,14 +246,18 @@ fn certificate_auth(
     ike: &IkeWorkload,
     side: AuthenticationSide,
     credentials_of: &mut IkeCredentials,
-) -> Result<(LocalAuth, RemoteAuth), WorldError> {
+) -> Result<(LocalAuth, RemoteAuth), ScenarioRunError> {
     let own = &ike.certificates;
     let length = if side == AuthenticationSide::Initiator { own.initiator_chain } else { own.server_chain };
     let certificate = fixture_credentials(own.kind, side, length);
-    let kind = credentials_of.add_key(NAME, certificate.signing_key()?);
+    let kind = credentials_of.set_connection_signing_key(NAME, certificate.signing_key()?);
     let roots = trusted_roots(own.kind);
     let authorities = roots.certificates().filter_map(usher_crypto::x509::public_key_hash).collect();
-    credentials_of.trust_roots(NAME, roots, WallClock::from_time(fixtures::WALL_TIME))?;
+    credentials_of.set_connection_trust_roots(
+        NAME,
+        roots,
+        SharedWallClock::from_time(fixtures::WALL_TIME),
+    )?;
     let chain = certificate.certificate_chain().map(<[u8]>::to_vec).collect();
     Ok((LocalAuth::Certificate { chain, kind, pss: false }, RemoteAuth::Certificate { authorities }))
 }
@@ -256,24 +266,25 @@ fn build_initiator(
     ike: &IkeWorkload,
     tls: Option<&IkeTlsSetup>,
     (index, name): (u64, &[u8]),
-) -> Result<(IkeConnection, IkeCredentials), WorldError> {
+) -> Result<(IkeConnectionConfig, IkeCredentials), ScenarioRunError> {
     let mut credentials = IkeCredentials::new();
     let own = Identification::from_mail_address(&String::from_utf8_lossy(name));
-    let offer = |tls: &IkeTlsSetup| -> Box<dyn PeerOffer> {
+    let offer = |tls: &IkeTlsSetup| -> Box<dyn PeerMethodFactory> {
         let (fragment, identity, engine) = (tls.fragment, name.to_vec(), tls.peer_tls(index));
         match ike.method {
             IkeMethod::Peap => {
-                let inner: Box<dyn PeerOffer> = Box::new(mschapv2::MsChapV2Account::new(name, eap::PASSWORD));
-                Box::new(PeerMethodPeap { tls: engine, fragment, identity, inner: Arc::new([inner]) })
+                let inner: Box<dyn PeerMethodFactory> =
+                    Box::new(mschapv2::MsChapV2Account::new(name, eap::PASSWORD));
+                Box::new(PeapPeerFactory { tls: engine, fragment, identity, inner: Arc::new([inner]) })
             }
             IkeMethod::Ttls => {
-                let proof = TtlsProof::Pap(eap::PASSWORD.into());
-                Box::new(PeerMethodTtls { tls: engine, fragment, identity, proof })
+                let proof = TtlsInnerCredential::Pap(eap::PASSWORD.into());
+                Box::new(TtlsPeerFactory { tls: engine, fragment, identity, proof })
             }
-            _ => Box::new(PeerMethodTls { tls: engine, fragment }),
+            _ => Box::new(EapTlsPeerFactory { tls: engine, fragment }),
         }
     };
-    let method: Box<dyn PeerOffer> = match (ike.method, tls) {
+    let method: Box<dyn PeerMethodFactory> = match (ike.method, tls) {
         (IkeMethod::Psk, _) => {
             return Ok((build_connection(ike, (own, LocalAuth::Psk(SecretValue::from(KEY))))?, credentials));
         }
@@ -283,10 +294,10 @@ fn build_initiator(
             let connection =
                 build_connection(ike, (Identification::from_mail_address(fixtures::CLIENT_NAME), local))?;
             let remote = Some(Identification::from_fqdn(fixtures::SERVER_NAME));
-            return Ok((IkeConnection { remote, remote_auth, ..connection }, credentials));
+            return Ok((IkeConnectionConfig { remote, remote_auth, ..connection }, credentials));
         }
         (_, Some(tls)) => offer(tls),
-        (IkeMethod::EapMd5, None) => Box::new(md5::Md5Password::new(&SecretValue::from(eap::PASSWORD))),
+        (IkeMethod::EapMd5, None) => Box::new(md5::EapMd5Password::new(&SecretValue::from(eap::PASSWORD))),
         (IkeMethod::EapGtc, None) => Box::new(gtc::GtcToken::new(eap::PASSWORD)),
         (_, None) => Box::new(mschapv2::MsChapV2Account::new(name, eap::PASSWORD)),
     };
@@ -298,19 +309,19 @@ fn place_workload_gateway(
     plan: &mut NetworkPlan<'_>,
     ike: &IkeWorkload,
     (host, server): (HostId, HostId),
-    protection: Option<HostPolicies>,
-) -> Result<(), WorldError> {
+    protection: Option<HostSecurityPolicies>,
+) -> Result<(), ScenarioRunError> {
     let mut credentials = IkeCredentials::new();
     let own = Identification::from_fqdn(fixtures::SERVER_NAME);
     let connection = match ike.method {
         IkeMethod::Certificate => {
             let (local, remote_auth) = certificate_auth(ike, AuthenticationSide::Server, &mut credentials)?;
-            IkeConnection { remote_auth, ..build_connection(ike, (own, local))? }
+            IkeConnectionConfig { remote_auth, ..build_connection(ike, (own, local))? }
         }
         IkeMethod::Psk => build_connection(ike, (own, LocalAuth::Psk(SecretValue::from(KEY))))?,
         _ => {
             let remote_auth = RemoteAuth::Eap { request_identity: false };
-            IkeConnection {
+            IkeConnectionConfig {
                 remote_auth,
                 ..build_connection(ike, (own, LocalAuth::Psk(SecretValue::from(KEY))))?
             }
@@ -320,7 +331,7 @@ fn place_workload_gateway(
     let any = |ip: IpAddr| {
         if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { IpAddr::from(Ipv6Addr::UNSPECIFIED) }
     };
-    let peer = GatewayPeer::as_responder(connection, SocketAddr::new(any(address), IKE));
+    let peer = GatewayConnectionConfig::responder_only(connection, SocketAddr::new(any(address), IKE));
     let aaa = ike.method.is_eap().then(|| {
         let at = SocketAddr::new(plan.addresses.address_of(server), RADIUS);
         let mut config = client::RadiusClientConfig::for_server(client::ServerConfig::new(
@@ -344,8 +355,8 @@ fn place_workload_gateway(
     let config = GatewayConfig { aaa, ..GatewayConfig::for_peer(endpoint_config(ike), peer) };
     let seed = plan.seed.derive_seed("ike.gateway", u64::from(host.0));
     let gateway = IkeGateway::new(config.clone(), seed.derive_secure_rng("ike.start", 0))
-        .map_err(|why| WorldError::Role(why.to_string()))?;
-    let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+        .map_err(|why| ScenarioRunError::Role(why.to_string()))?;
+    let mut endpoint = MachineSockets::new(plan.host_address(host));
     let sockets = [(SOCKET, IKE), (NAT_SOCKET, IKE_NAT)].map(|(id, port)| (endpoint.socket_number(id), port));
     let helpers = ike_worker_pool(plan, &ike.gateway, seed);
     let (credentials, seed) = (Arc::new(credentials), (seed, protection));
@@ -361,7 +372,7 @@ fn place_aaa_server(
     tls: Option<&IkeTlsSetup>,
     names: &[Vec<u8>],
     (index, host): (u64, HostId),
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let mut rng = plan.seed.derive_secure_rng("aaa.server", index);
     let mut users = UserDirectory::new(&mut rng);
     for name in names {
@@ -380,7 +391,7 @@ fn place_aaa_server(
     if let Some(tls) = tls {
         eap::offer_tls_method(&mut config, method, tls.server.clone(), tls.fragment);
     }
-    // Studies must see the network's effect on logins, at any duration and number.
+    // Set no limits on time and number: a study must show the network's effect on logins, however many and slow.
     config.login_timeout = Duration::MAX;
     config.max_half_open_octets = usize::MAX;
     let any: IpAddr = match plan.addresses.ip_version() {
@@ -392,11 +403,11 @@ fn place_aaa_server(
     let mut radius = usher_radius::server::RadiusServerConfig::new(vec![of_gateways]);
     radius.retain = ike.radius.duplicate_cache.get();
     config.radius = Some(radius);
-    let mut endpoint = MachineEndpoint::new(plan.host_address(host));
+    let mut endpoint = MachineSockets::new(plan.host_address(host));
     let socket = endpoint.socket_number(radius_socket(0));
     let seed = plan.seed.derive_seed("aaa.server", index);
-    let role =
-        ServerRole::new(endpoint, config, aaa::standalone_parts(seed), seed).map_err(WorldError::Role)?;
+    let role = ServerRole::new(endpoint, config, aaa::build_standalone_server_parts(seed), seed)
+        .map_err(ScenarioRunError::Role)?;
     let app = plan.add_role(host, role);
     plan.builder.bind_udp(app, socket, RADIUS)?;
     Ok(())

@@ -3,24 +3,26 @@
 use super::super::arrivals::ArrivalProcess;
 use super::super::helpers::WorkerPool;
 use super::super::ike_service::answer_job;
-use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::machine::{MachineEventOrJob, MachineSockets};
 use super::super::report::{DialogueEnd, RoleReport};
 use super::super::role::{HostRole, IkeTotals};
-use super::{CountedMachine, HostPolicies};
+use super::{DatagramCountingMachine, HostSecurityPolicies};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant, JobRequest, Machine, Seed, WorkRecord};
 use usher_ike::credentials::IkeCredentials;
-use usher_ike::machine::{self as ike, EndReason, IkeCommand, IkeConnection, IkeEvent, IkeJob, SaId};
+use usher_ike::machine::{
+    self as ike, EndReason, IkeCommand, IkeConnectionConfig, IkeEvent, IkeJob, IkeSaId,
+};
 use usher_scenario::model::ReauthenticationOrder;
 use usher_sim::{AppContext, AppDelivery};
 
 /// The task of initiators.
 #[derive(Clone, Debug)]
-pub(super) struct InitiatorTask {
+pub(super) struct InitiatorConfig {
     pub(super) endpoint: ike::IkeEndpointConfig,
-    pub(super) connection: Arc<IkeConnection>,
+    pub(super) connection: Arc<IkeConnectionConfig>,
     pub(super) credentials: Arc<IkeCredentials>,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
@@ -30,7 +32,7 @@ pub(super) struct InitiatorTask {
     /// Time limit of an authentication.
     pub(super) give_up: Option<Duration>,
     /// The security policies of its host.
-    pub(super) protection: Option<HostPolicies>,
+    pub(super) protection: Option<HostSecurityPolicies>,
     /// True if it initiates when a packet needs a CHILD_SA that does not exist.
     pub(super) on_demand: bool,
     /// True if it resumes a lost IKE_SA by a ticket.
@@ -42,7 +44,7 @@ pub(super) struct InitiatorTask {
 struct AuthenticationAttempt {
     started_at: Instant,
     /// Its IKE_SA, once initiated.
-    sa: Option<SaId>,
+    sa: Option<IkeSaId>,
     /// Since when no IKE_SA exists, if there was one before.
     without_sa_since: Option<Instant>,
 }
@@ -50,9 +52,9 @@ struct AuthenticationAttempt {
 /// An initiator on a host of its own.
 #[derive(Debug)]
 pub(super) struct InitiatorRole {
-    endpoint: MachineEndpoint,
-    ike: CountedMachine<usher_ike::IkeEndpoint>,
-    task: InitiatorTask,
+    endpoint: MachineSockets,
+    ike: DatagramCountingMachine<usher_ike::IkeEndpoint>,
+    task: InitiatorConfig,
     helpers: WorkerPool<JobRequest<IkeJob>>,
     seed: Seed,
     boots: u64,
@@ -61,18 +63,18 @@ pub(super) struct InitiatorRole {
     waiting: u64,
     attempt: Option<AuthenticationAttempt>,
     /// The established IKE_SA, and when the initiator deletes it.
-    current: Option<(SaId, Option<Instant>)>,
+    current: Option<(IkeSaId, Option<Instant>)>,
 }
 
 impl InitiatorRole {
     pub(super) fn new(
-        endpoint: MachineEndpoint,
-        task: InitiatorTask,
+        endpoint: MachineSockets,
+        task: InitiatorConfig,
         helpers: WorkerPool<JobRequest<IkeJob>>,
         seed: Seed,
         arrivals: ArrivalProcess,
     ) -> Self {
-        let ike = CountedMachine::new(
+        let ike = DatagramCountingMachine::new(
             usher_ike::IkeEndpoint::new(task.endpoint, seed.derive_secure_rng("start", 0)),
             false,
         );
@@ -93,7 +95,7 @@ impl InitiatorRole {
     /// Begins a due authentication.
     fn start_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
-        while self.arrivals.take_arrival(now) {
+        while self.arrivals.take_due_arrival(now) {
             self.waiting += 1;
         }
         if self.attempt.is_some() || self.waiting == 0 {
@@ -107,7 +109,7 @@ impl InitiatorRole {
             Some((old, _)) if self.task.reauthentication == ReauthenticationOrder::BreakBeforeMake => {
                 attempt.without_sa_since = Some(now);
                 self.attempt = Some(attempt);
-                // If the IKE_SA has ended meanwhile, its event follows.
+                // If the command fails, the IKE_SA has ended meanwhile, so initiate a new one at once.
                 if self.ike.handle_command(now, IkeCommand::Delete(old)).is_err() {
                     self.initiate_sa(ctx);
                 }
@@ -157,7 +159,7 @@ impl InitiatorRole {
                 // RFC 5723 §4.3.4: after resumption the gateway silently drops the old IKE_SA.
                 let old = old.filter(|_| !self.task.resumes);
                 if let (Some((old, _)), Some(attempt)) = (old, &mut self.attempt) {
-                    // Make before break: packets had an SA all the time.
+                    // With make-before-break, packets had an SA all the time, so there was no interruption.
                     attempt.without_sa_since = Some(now);
                     self.ike.counts = false;
                     let _ = self.ike.handle_command(now, IkeCommand::Delete(old));
@@ -187,7 +189,7 @@ impl InitiatorRole {
         let now = ctx.now();
         while let Some(jobs) = self.helpers.pop_due(now) {
             for job in jobs {
-                // The IKE_SA may have ended meanwhile.
+                // An error is ignored: the IKE_SA may have ended meanwhile.
                 let _ = self.ike.handle_command(now, answer_job(&self.task.credentials, &job));
             }
         }
@@ -216,17 +218,17 @@ impl InitiatorRole {
             let mut heard = Vec::new();
             let Self { endpoint, ike, task, helpers, .. } = self;
             endpoint.drain_outputs(ctx, ike, |ctx, ike, word| match word {
-                EventOrJob::Event(event) => {
-                    // Policies and SAs come before the packets that depend on them.
+                MachineEventOrJob::Event(event) => {
+                    // Apply policies and SAs before sending the packets that depend on them.
                     if let Some(protection) = &task.protection {
                         protection.apply_event(ctx, &event);
                     }
                     heard.push(event);
                 }
-                EventOrJob::Job(job) => {
+                MachineEventOrJob::Job(job) => {
                     let (now, label) = (ctx.now(), job.job.work_label());
-                    if let Some(job) = helpers.submit_job(now, Some(label), job) {
-                        // Work without a worker loads this host's processor.
+                    if let Some(job) = helpers.submit_worker_job(now, Some(label), job) {
+                        // Work that no worker does loads this host's processor.
                         ctx.charge_work(WorkRecord { label, units: 1 });
                         let _ = ike.handle_command(now, answer_job(&task.credentials, &job));
                     }
@@ -247,29 +249,29 @@ impl HostRole for InitiatorRole {
             AppDelivery::Start => {
                 self.boots += 1;
                 if let Some(protection) = &self.task.protection {
-                    protection.install_policies(ctx);
+                    protection.install_ipsec_policies(ctx);
                 }
                 if self.boots > 1 {
                     let rng = self.seed.derive_secure_rng("start", self.boots);
-                    self.ike.replace_machine(usher_ike::IkeEndpoint::new(self.task.endpoint, rng));
-                    self.helpers.discard_jobs();
+                    self.ike.replace_counted_machine(usher_ike::IkeEndpoint::new(self.task.endpoint, rng));
+                    self.helpers.discard_worker_jobs();
                     self.current = None;
                     self.finish_attempt(ctx, DialogueEnd::Failed);
-                    self.arrivals.skip_missed(ctx.now());
+                    self.arrivals.skip_missed_arrivals(ctx.now());
                 }
             }
             AppDelivery::Timer => self.handle_timeouts(ctx),
             AppDelivery::Acquire { .. } if self.task.on_demand && self.attempt.is_none() => self.waiting += 1,
             _ => {}
         }
-        self.endpoint.feed_delivery(ctx, &mut self.ike, &delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.ike, &delivery);
         self.drain_outputs(ctx);
         self.start_due(ctx);
         self.drain_outputs(ctx);
         let expiry = self.current.and_then(|(_, at)| at).filter(|_| self.attempt.is_none());
         ctx.set_timer(earliest_deadline([
             self.ike.poll_timeout(),
-            self.helpers.next_done(),
+            self.helpers.next_job_completion(),
             self.arrivals.next_arrival(),
             expiry,
             self.give_up_time(),

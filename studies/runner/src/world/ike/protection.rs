@@ -3,58 +3,58 @@
 use super::super::report::RoleReport;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_esp::plane::EspDataPlaneConfig;
-use usher_esp::{IpsecOperation, PolicyAction, PolicyId, SecurityPolicy, TrafficSelector};
+use usher_esp::{IpsecOperation, PolicyAction, SecurityPolicy, SecurityPolicyId, TrafficSelector};
 use usher_ike::machine::IkeEvent;
-use usher_scenario::model::UnprotectedAction;
+use usher_scenario::model::MissingChildSaAction;
 use usher_scenario::ports::{IKE, IKE_NAT};
 use usher_sim::AppContext;
 
 const UDP: u8 = 17;
 /// The policy of an initiator for packets to its gateway.
-const PROTECT: PolicyId = PolicyId(1);
+const PROTECT: SecurityPolicyId = SecurityPolicyId(1);
 /// The policy for packets that bypass IPsec.
-const PASS: PolicyId = PolicyId(0);
+const PASS: SecurityPolicyId = SecurityPolicyId(0);
 
 /// The initial policies of a host, and the updates for CHILD_SAs.
 #[derive(Clone, Debug)]
-pub(in super::super) struct HostPolicies {
+pub(in super::super) struct HostSecurityPolicies {
     policies: Vec<SecurityPolicy>,
     otherwise: PolicyAction,
     /// The policy that CHILD_SAs belong to.
-    policy: Option<PolicyId>,
+    policy: Option<SecurityPolicyId>,
 }
 
-impl HostPolicies {
+impl HostSecurityPolicies {
     /// Returns the policies of an initiator: without a CHILD_SA, packets to its gateway wait or are dropped.
-    pub(super) fn of_initiator(gateway: IpAddr, without_sa: UnprotectedAction) -> Self {
+    pub(super) fn of_initiator(gateway: IpAddr, without_sa: MissingChildSaAction) -> Self {
         match without_sa {
-            UnprotectedAction::Hold => {
+            MissingChildSaAction::Hold => {
                 let to_gateway = SecurityPolicy {
                     id: PROTECT,
-                    local: vec![all_addresses(gateway)],
+                    local: vec![any_address_selector(gateway)],
                     remote: vec![TrafficSelector::from_address(gateway)],
                     action: PolicyAction::Protect,
                 };
                 let policies = ike_policies(gateway).into_iter().chain([to_gateway]).collect();
                 Self { policies, otherwise: PolicyAction::Forward, policy: Some(PROTECT) }
             }
-            UnprotectedAction::Discard => Self::only_by_sas(vec![gateway]),
+            MissingChildSaAction::Discard => Self::protecting_peers_only(vec![gateway]),
         }
     }
     /// Returns the policies of a gateway: packets to an initiator without a CHILD_SA are dropped, as `usher ike serve`
     /// does.
     pub(super) fn of_gateway(initiators: Vec<IpAddr>) -> Self {
-        Self::only_by_sas(initiators)
+        Self::protecting_peers_only(initiators)
     }
 
     /// Protects packets to these peers, and bypasses IPsec for all others.
-    fn only_by_sas(mut peers: Vec<IpAddr>) -> Self {
+    fn protecting_peers_only(mut peers: Vec<IpAddr>) -> Self {
         peers.sort_unstable();
         let family = peers.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let others = SecurityPolicy {
             id: PASS,
-            local: vec![all_addresses(family)],
-            remote: all_but(&peers),
+            local: vec![any_address_selector(family)],
+            remote: selectors_except(&peers),
             action: PolicyAction::Forward,
         };
         let policies = ike_policies(family).into_iter().chain([others]).collect();
@@ -62,7 +62,7 @@ impl HostPolicies {
     }
 
     /// Installs the policies at the start of its host.
-    pub(in super::super) fn install_policies(&self, ctx: &mut AppContext<'_, RoleReport>) {
+    pub(in super::super) fn install_ipsec_policies(&self, ctx: &mut AppContext<'_, RoleReport>) {
         ctx.begin_protection(EspDataPlaneConfig {
             otherwise: self.otherwise,
             ..EspDataPlaneConfig::default()
@@ -92,12 +92,12 @@ impl HostPolicies {
 }
 
 /// Returns the selector of all addresses of a family.
-fn all_addresses(of: IpAddr) -> TrafficSelector {
-    let (start, end) = family_range(of);
+fn any_address_selector(of: IpAddr) -> TrafficSelector {
+    let (start, end) = address_family_range(of);
     TrafficSelector { protocol: 0, start_port: 0, end_port: u16::MAX, start, end }
 }
 
-fn family_range(of: IpAddr) -> (IpAddr, IpAddr) {
+fn address_family_range(of: IpAddr) -> (IpAddr, IpAddr) {
     match of {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
         IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from([0xff; 16]).into()),
@@ -112,21 +112,23 @@ fn ike_policies(family: IpAddr) -> [SecurityPolicy; 2] {
             protocol: UDP,
             start_port: port,
             end_port: port,
-            ..all_addresses(family)
+            ..any_address_selector(family)
         }],
-        remote: vec![all_addresses(family)],
+        remote: vec![any_address_selector(family)],
         action: PolicyAction::Forward,
     })
 }
 
 /// Returns selectors of all addresses of a family but these, which must ascend.
-fn all_but(peers: &[IpAddr]) -> Vec<TrafficSelector> {
+fn selectors_except(peers: &[IpAddr]) -> Vec<TrafficSelector> {
     let number = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
         IpAddr::V6(v6) => u128::from(v6),
     };
-    let Some(&first) = peers.first() else { return vec![all_addresses(IpAddr::V4(Ipv4Addr::UNSPECIFIED))] };
-    let (start, end) = family_range(first);
+    let Some(&first) = peers.first() else {
+        return vec![any_address_selector(IpAddr::V4(Ipv4Addr::UNSPECIFIED))];
+    };
+    let (start, end) = address_family_range(first);
     let address = |n: u128| match first {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(n as u32)),
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::from(n)),
@@ -154,7 +156,7 @@ mod tests {
         let v4 = |text: &str| text.parse::<IpAddr>().unwrap();
         let ranges = |peers: &[&str]| {
             let peers: Vec<IpAddr> = peers.iter().map(|peer| v4(peer)).collect();
-            all_but(&peers).iter().map(|s| format!("{}-{}", s.start, s.end)).collect::<Vec<_>>()
+            selectors_except(&peers).iter().map(|s| format!("{}-{}", s.start, s.end)).collect::<Vec<_>>()
         };
         assert_eq!(
             ranges(&["10.0.0.1", "10.0.0.2", "10.0.0.9"]),

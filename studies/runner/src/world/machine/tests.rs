@@ -1,24 +1,24 @@
 use super::*;
 use usher_core::{CommandError, Duration, MachineOutput, NoJob, Seed};
 use usher_crypto::tls::{
-    ClientOptions, HANDSHAKE_TIMEOUT, ServerOptions, TlsVersion, TrustRoots, WallClock, fixtures,
+    HANDSHAKE_TIMEOUT, SharedWallClock, TlsClientOptions, TlsServerOptions, TlsVersion, TrustRoots, fixtures,
 };
 use usher_sim::{Application, IpVersion, LinkConfig, ReportObserver, Simulation, SimulationBuilder};
 
 /// Regression test: a late close of an old connection removed the entry of a new one with the same id.
 #[test]
 fn the_end_of_an_old_connection_leaves_its_successor_alone() {
-    let mut numbers = NumberTable::new();
-    let id = ConnId::new_opened(7);
-    let old = numbers.assign_number(id);
-    numbers.release_number(old);
-    assert_eq!((numbers.find_number(id), numbers.find_id(old)), (None, Some(id)));
-    let new = numbers.assign_number(id);
+    let mut numbers = MachineIdTable::new();
+    let id = ConnId::nth_opened_connection(7);
+    let old = numbers.assign_simulator_number(id);
+    numbers.release_simulator_number(old);
+    assert_eq!((numbers.simulator_number(id), numbers.find_machine_id(old)), (None, Some(id)));
+    let new = numbers.assign_simulator_number(id);
     assert_ne!(old, new);
-    numbers.release_number(old);
-    assert_eq!(numbers.find_number(id), Some(new));
-    numbers.release_number(new);
-    assert_eq!(numbers.find_number(id), None);
+    numbers.release_simulator_number(old);
+    assert_eq!(numbers.simulator_number(id), Some(new));
+    numbers.release_simulator_number(new);
+    assert_eq!(numbers.simulator_number(id), None);
 }
 
 const PORT: u16 = 2083;
@@ -54,7 +54,7 @@ impl Machine for ProbeMachine {
     fn poll_output(&mut self, _: &mut Vec<u8>) -> Option<MachineOutput<(), NoJob>> {
         let remote = self.to.take()?;
         let op = StreamOp::Connect { local: None, remote };
-        Some(MachineOutput::Transmit(Transmit::Stream { conn: ConnId::new_opened(0), op }))
+        Some(MachineOutput::Transmit(Transmit::Stream { conn: ConnId::nth_opened_connection(0), op }))
     }
     fn poll_timeout(&mut self) -> Option<Instant> {
         None
@@ -62,7 +62,7 @@ impl Machine for ProbeMachine {
 }
 
 enum TestApp {
-    Hosted(Box<(MachineEndpoint, ProbeMachine)>),
+    Hosted(Box<(MachineSockets, ProbeMachine)>),
     /// TCP works, but the peer sends no data. It connects at its start if it has a destination.
     Silent(Option<HostId>),
 }
@@ -74,16 +74,16 @@ impl Application for TestApp {
         match self {
             Self::Hosted(hosted) => {
                 let (endpoint, probe) = &mut **hosted;
-                endpoint.feed_delivery(ctx, probe, &delivery);
+                endpoint.deliver_to_machine(ctx, probe, &delivery);
                 endpoint.drain_outputs(ctx, probe, |_, _, _| ());
             }
             Self::Silent(to) => match delivery {
                 AppDelivery::Start => {
                     if let Some(to) = to {
-                        ctx.connect(ConnId::new_opened(0), *to, PORT);
+                        ctx.connect(ConnId::nth_opened_connection(0), *to, PORT);
                     }
                 }
-                AppDelivery::Stream { event: StreamDelivery::Closed(reason), .. } => ctx.report(Some(reason)),
+                AppDelivery::Stream { event: TcpStreamEvent::Closed(reason), .. } => ctx.report(Some(reason)),
                 _ => {}
             },
         }
@@ -100,25 +100,25 @@ impl ReportObserver<Option<CloseReason>> for RecordingObserver {
 }
 
 fn server_config() -> ServerConfig {
-    ServerConfig::new(ServerOptions {
+    ServerConfig::new(TlsServerOptions {
         versions: TlsVersion::Tls13.into(),
         credentials: fixtures::server_credentials(1),
         client_roots: Some(TrustRoots::from_der([fixtures::root_certificate()])),
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
 }
 
 fn client_config() -> ClientConfig {
-    ClientConfig::new(ClientOptions {
+    ClientConfig::new(TlsClientOptions {
         versions: TlsVersion::Tls13.into(),
         credentials: Some(fixtures::client_credentials(1)),
         roots: TrustRoots::from_der([fixtures::root_certificate()]),
         server_name: None,
         resumption: None,
-        clock: WallClock::from_time(fixtures::WALL_TIME),
+        clock: SharedWallClock::from_time(fixtures::WALL_TIME),
         key_log: None,
     })
     .unwrap()
@@ -138,12 +138,12 @@ fn test_network(silent: [bool; 2], outage: Option<[Instant; 2]>) -> Simulation<T
         true => TestApp::Silent(Some(hosts[1])),
         false => {
             let endpoint =
-                MachineEndpoint::new(at(hosts[0])).with_outgoing_tls([(to, client_config())].into());
+                MachineSockets::new(at(hosts[0])).with_outgoing_tls([(to, client_config())].into());
             TestApp::Hosted(Box::new((endpoint, ProbeMachine { to: Some(to), ..ProbeMachine::default() })))
         }
     };
-    let mut endpoint = MachineEndpoint::new(at(hosts[1]));
-    endpoint.accept_at(PORT, ListenerId::default(), Some(server_config()));
+    let mut endpoint = MachineSockets::new(at(hosts[1]));
+    endpoint.register_listener(PORT, ListenerId::default(), Some(server_config()));
     let acceptor = match silent[1] {
         true => TestApp::Silent(None),
         false => TestApp::Hosted(Box::new((endpoint, ProbeMachine::default()))),

@@ -1,10 +1,10 @@
 //! A mobile node or a point of service: an MIH function and its user on a host.
 
 use super::super::arrivals::ArrivalProcess;
-use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::machine::{MachineEventOrJob, MachineSockets};
 use super::super::report::{DialogueEnd, RoleReport};
 use super::super::role::{HostRole, MihTotals};
-use super::payload::{ReceivedNumbers, TransactionPayload};
+use super::payload::{ReceivedTransactionNumbers, TransactionPayload};
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant, Machine};
@@ -29,8 +29,8 @@ pub(super) struct MessageTarget {
 
 /// An MIH function and its user.
 #[derive(Debug)]
-pub(in super::super) struct NodeRole {
-    endpoint: MachineEndpoint,
+pub(in super::super) struct MihFunctionRole {
+    endpoint: MachineSockets,
     mihf: Mihf,
     user: MihUser,
 }
@@ -55,15 +55,15 @@ struct MihUser {
     /// Requests being processed.
     answers: VecDeque<(Instant, IncomingRequestId, MihfMessage)>,
     /// Received message numbers, by sender.
-    received_numbers: BTreeMap<MihfId, ReceivedNumbers>,
+    received_numbers: BTreeMap<MihfId, ReceivedTransactionNumbers>,
     duplicates: u64,
     delivered: u64,
     delivery_ns: u128,
 }
 
-impl NodeRole {
+impl MihFunctionRole {
     /// Creates a function whose user takes `processing` for a response. It has neither peers nor targets yet.
-    pub(super) fn new(endpoint: MachineEndpoint, mihf: Mihf, processing: Duration) -> Self {
+    pub(super) fn new(endpoint: MachineSockets, mihf: Mihf, processing: Duration) -> Self {
         Self { endpoint, mihf, user: MihUser { processing, ..MihUser::default() } }
     }
     /// Adds a peer, and a message to it at the start.
@@ -74,21 +74,21 @@ impl NodeRole {
         self.user.peers.push(peer);
     }
     /// Adds a destination of messages.
-    pub(super) fn add_target(&mut self, target: MessageTarget) {
+    pub(super) fn add_message_target(&mut self, target: MessageTarget) {
         self.user.targets.push(target);
         self.user.next.push(0);
     }
     /// Adds the response to the requests of a function.
-    pub(super) fn add_response(&mut self, from: MihfId, response: MihfMessage) {
+    pub(super) fn add_prepared_response(&mut self, from: MihfId, response: MihfMessage) {
         self.user.responses.insert(from, response);
     }
 }
 
-impl HostRole for NodeRole {
+impl HostRole for MihFunctionRole {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let now = ctx.now();
         if matches!(delivery, AppDelivery::Start) {
-            // Checked settings fit, so the machine does not reject them.
+            // The result is ignored: the settings were checked, so the machine accepts the peers.
             for peer in std::mem::take(&mut self.user.peers) {
                 let _ = self.mihf.handle_command(now, MihfCommand::Peer(peer));
             }
@@ -102,11 +102,11 @@ impl HostRole for NodeRole {
             ctx.link_command(at, LinkCommand::Connect);
         }
         let Self { endpoint, mihf, user } = self;
-        endpoint.feed_delivery(ctx, mihf, &delivery);
+        endpoint.deliver_to_machine(ctx, mihf, &delivery);
         user.send_due(ctx, mihf);
         let next = endpoint.drain_outputs(ctx, mihf, |ctx, mihf, word| match word {
-            EventOrJob::Event(event) => user.handle_event(ctx, mihf, event),
-            EventOrJob::Job(job) => match job.job {},
+            MachineEventOrJob::Event(event) => user.handle_event(ctx, mihf, event),
+            MachineEventOrJob::Job(job) => match job.job {},
         });
         let answer = user.answers.front().map(|(at, ..)| *at);
         let send = user.targets.iter().filter_map(|t| t.arrivals.next_arrival()).min();
@@ -121,7 +121,7 @@ impl HostRole for NodeRole {
 
 impl MihUser {
     /// Records a message of a function; true if it is new.
-    fn record_receipt(&mut self, now: Instant, from: MihfId, payload: TransactionPayload) -> bool {
+    fn record_message_receipt(&mut self, now: Instant, from: MihfId, payload: TransactionPayload) -> bool {
         let first = self.received_numbers.entry(from).or_default().insert(payload.number);
         if first {
             self.delivered += 1;
@@ -139,11 +139,11 @@ impl MihUser {
             && *at <= now
         {
             let Some((_, transaction, message)) = self.answers.pop_front() else { return };
-            // The function may have ended the transaction meanwhile.
+            // An error is ignored: the function may have ended the transaction meanwhile.
             let _ = mihf.handle_command(now, MihfCommand::Respond { transaction, message });
         }
         for i in 0..self.targets.len() {
-            while self.targets[i].arrivals.take_arrival(now) {
+            while self.targets[i].arrivals.take_due_arrival(now) {
                 self.send_message(ctx, mihf, i);
             }
         }
@@ -155,7 +155,7 @@ impl MihUser {
         self.next[target] += 1;
         let MessageTarget { id, message, .. } = &self.targets[target];
         let payload = TransactionPayload { started_at: now, number };
-        let message = payload.write_into(message);
+        let message = payload.fill_payload_placeholder(message);
         let request = message.id.opcode == Opcode::Request;
         let token = self.tokens;
         self.tokens += 1;
@@ -175,7 +175,7 @@ impl MihUser {
         match event {
             MihfEvent::Indication { from, message } => {
                 let Some(payload) = TransactionPayload::from_message(&message) else { return };
-                if self.record_receipt(now, from, payload) {
+                if self.record_message_receipt(now, from, payload) {
                     ctx.report(RoleReport::Ended {
                         started_at: payload.started_at,
                         end: DialogueEnd::Completed,
@@ -185,8 +185,8 @@ impl MihUser {
             MihfEvent::Request { from, transaction, message } => {
                 let Some(response) = self.responses.get(&from) else { return };
                 let Some(payload) = TransactionPayload::from_message(&message) else { return };
-                let response = payload.write_into(response);
-                self.record_receipt(now, from, payload);
+                let response = payload.fill_payload_placeholder(response);
+                self.record_message_receipt(now, from, payload);
                 self.answers.push_back((now + self.processing, transaction, response));
                 if self.processing.is_zero() {
                     self.send_due(ctx, mihf);
@@ -194,8 +194,8 @@ impl MihUser {
             }
             MihfEvent::Done { token, result } => {
                 let Some(request) = self.open.remove(&token) else { return };
-                // Transaction identifiers wrap around: a response from a long queue may belong to an earlier request.
-                // The function's own responses have no payload.
+                // Compare the contents too: transaction identifiers wrap around, so a response from a long queue may
+                // belong to an earlier request. The function's own responses have no payload.
                 let answers = |m: &MihfMessage| match m.id.service {
                     ServiceId::Management => true,
                     _ => TransactionPayload::from_message(m).is_some_and(|p| p.number == request.number),
@@ -208,7 +208,7 @@ impl MihUser {
                 };
                 ctx.report(RoleReport::Ended { started_at: request.started_at, end });
             }
-            // The function itself answers messages about registration and subscription.
+            // The function itself answers registrations and subscriptions, so these events need no action.
             MihfEvent::Registered { .. }
             | MihfEvent::Deregistered { .. }
             | MihfEvent::AddressReplaced { .. }

@@ -16,7 +16,7 @@ impl TransactionPayload {
         Tlv::Other { kind: kind::VENDOR, value: vec![0; 16] }
     }
     /// Returns a copy of the message with the payload in the placeholder.
-    pub(super) fn write_into(self, message: &MihfMessage) -> MihfMessage {
+    pub(super) fn fill_payload_placeholder(self, message: &MihfMessage) -> MihfMessage {
         let mut message = message.clone();
         for param in &mut message.params {
             if let Tlv::Other { kind: kind::VENDOR, value } = param
@@ -42,9 +42,9 @@ impl TransactionPayload {
 
 /// The set of received numbers.
 #[derive(Debug, Default)]
-pub(super) struct ReceivedNumbers(Vec<u64>);
+pub(super) struct ReceivedTransactionNumbers(Vec<u64>);
 
-impl ReceivedNumbers {
+impl ReceivedTransactionNumbers {
     /// Adds a number; true if it is new.
     pub(super) fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
@@ -66,7 +66,7 @@ mod tests {
     fn a_payload_comes_back_as_it_went() {
         let bare = MihfMessage::new(MessageId::LINK_UP_INDICATION, vec![TransactionPayload::placeholder()]);
         let payload = TransactionPayload { started_at: Instant::from_nanos(5_000_000_123), number: 77 };
-        assert_eq!(TransactionPayload::from_message(&payload.write_into(&bare)), Some(payload));
+        assert_eq!(TransactionPayload::from_message(&payload.fill_payload_placeholder(&bare)), Some(payload));
         assert_eq!(
             TransactionPayload::from_message(&MihfMessage::new(MessageId::LINK_UP_INDICATION, vec![])),
             None
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_the_first_of_each_number_is_the_first() {
-        let mut seen = ReceivedNumbers::default();
+        let mut seen = ReceivedTransactionNumbers::default();
         let order = [0, 1, 0, 200, 63, 64, 200, 1];
         assert_eq!(order.map(|n| seen.insert(n)), [true, true, false, true, true, true, false, false]);
     }

@@ -23,15 +23,15 @@ struct TokenBucket {
 impl TokenBucket {
     fn new(bits_per_second: u64, now: Instant) -> Self {
         let mut bucket = Self { rate: bits_per_second as f64 / 8.0, tokens: 0.0, updated_at: now };
-        bucket.tokens = bucket.burst_limit();
+        bucket.tokens = bucket.token_burst_limit();
         bucket
     }
-    fn burst_limit(&self) -> f64 {
+    fn token_burst_limit(&self) -> f64 {
         (self.rate * BURST.as_secs_f64()).max(LEAST_BURST)
     }
-    fn take_tokens(&mut self, now: Instant, octets: u32) -> bool {
+    fn refill_and_take_tokens(&mut self, now: Instant, octets: u32) -> bool {
         self.tokens = (self.tokens + self.rate * now.duration_since(self.updated_at).as_secs_f64())
-            .min(self.burst_limit());
+            .min(self.token_burst_limit());
         self.updated_at = now;
         let fits = self.tokens >= f64::from(octets);
         if fits {
@@ -94,21 +94,25 @@ impl SessionDataPlane {
     }
 
     /// Returns the total usage of sessions with traffic since the last call.
-    pub(super) fn take_moved(&mut self) -> Vec<(u16, SessionUsage)> {
+    pub(super) fn take_active_session_usage(&mut self) -> Vec<(u16, SessionUsage)> {
         let moved = core::mem::take(&mut self.moved);
         moved.iter().filter_map(|peer| self.open.get(peer)).map(|open| (open.number, open.usage)).collect()
     }
 
     /// Returns the work of carrying a packet; `None` if it must not pass.
-    pub(super) fn carry_packet(&mut self, now: Instant, packet: &TransitPacket) -> Option<WorkRecord> {
+    pub(super) fn carry_session_packet(
+        &mut self,
+        now: Instant,
+        packet: &TransitPacket,
+    ) -> Option<WorkRecord> {
         let work = |label: WorkLabel| WorkRecord { label, units: 1 };
         let from = self.stations.get(&packet.source()).copied();
         let to = self.stations.get(&packet.destination()).copied();
         if let Some(station) = from {
-            self.charge_session(now, station, 0, packet.length())?;
+            self.charge_session_traffic(now, station, 0, packet.length())?;
         }
         if let Some(station) = to {
-            self.charge_session(now, station, 1, packet.length())?;
+            self.charge_session_traffic(now, station, 1, packet.length())?;
         }
         Some(work(match (from, to) {
             (None, None) => FORWARD,
@@ -117,10 +121,16 @@ impl SessionDataPlane {
         }))
     }
 
-    fn charge_session(&mut self, now: Instant, station: MacAddress, way: usize, octets: u32) -> Option<()> {
+    fn charge_session_traffic(
+        &mut self,
+        now: Instant,
+        station: MacAddress,
+        way: usize,
+        octets: u32,
+    ) -> Option<()> {
         let open = self.open.get_mut(&station)?;
         if let Some((_, bucket)) = &mut open.rates[way]
-            && !bucket.take_tokens(now, octets)
+            && !bucket.refill_and_take_tokens(now, octets)
         {
             open.usage.limited += 1;
             return None;
@@ -146,10 +156,11 @@ mod tests {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         // 8 Mb/s are 1000 octets a millisecond; the burst is 131,072.
         let mut bucket = TokenBucket::new(8_000_000, at(0));
-        assert!(bucket.take_tokens(at(0), 131_072) && !bucket.take_tokens(at(0), 1));
-        assert!(bucket.take_tokens(at(2), 2000) && !bucket.take_tokens(at(2), 1));
+        assert!(bucket.refill_and_take_tokens(at(0), 131_072) && !bucket.refill_and_take_tokens(at(0), 1));
+        assert!(bucket.refill_and_take_tokens(at(2), 2000) && !bucket.refill_and_take_tokens(at(2), 1));
         assert!(
-            bucket.take_tokens(at(10_000), 131_072) && !bucket.take_tokens(at(10_000), 1),
+            bucket.refill_and_take_tokens(at(10_000), 131_072)
+                && !bucket.refill_and_take_tokens(at(10_000), 1),
             "no more is saved up"
         );
     }

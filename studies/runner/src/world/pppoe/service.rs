@@ -1,9 +1,9 @@
 //! The access concentrator of a host, by its configuration file.
 
-use super::super::aaa::helpers_of;
-use super::super::error::WorldError;
+use super::super::aaa::build_worker_pool;
+use super::super::error::ScenarioRunError;
 use super::super::helpers::WorkerPool;
-use super::super::machine::MachineEndpoint;
+use super::super::machine::MachineSockets;
 use super::super::plan::NetworkPlan;
 use super::super::report::RoleReport;
 use super::super::role::HostRole;
@@ -13,25 +13,25 @@ use std::collections::BTreeMap;
 use usher_concentrator::config::LoadedConcentratorConfig;
 use usher_concentrator::{
     AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig, AccessConcentratorEvent,
-    DYNAMIC_SOCKET, IDENT_LISTENER, ServiceJob,
+    ConcentratorJob, DYNAMIC_SOCKET, IDENT_LISTENER,
 };
 use usher_core::timer::earliest_deadline;
 use usher_core::{
-    Duration, Instant, JobRequest, ListenerId, Machine, MachineInput, MachineOutput, PortId, Seed,
+    Duration, Instant, JobRequest, LinkLayerPortId, ListenerId, Machine, MachineInput, MachineOutput, Seed,
 };
 use usher_ppp::pppoe::MacAddress;
 use usher_scenario::work::PPPOE_LOG;
 use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// The first interface of the file: all stations are behind it, as behind a switch.
-const INTERFACE: PortId = PortId(0);
+const INTERFACE: LinkLayerPortId = LinkLayerPortId(0);
 /// Longest payload of a frame there, in octets.
 const MTU: u16 = 1500;
 
 /// The concentrator and its data plane.
 #[derive(Debug)]
 struct ConcentratorRole {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     config: AccessConcentratorConfig,
     concentrator: AccessConcentrator,
     helpers: WorkerPool<u64>,
@@ -49,7 +49,7 @@ impl ConcentratorRole {
     fn drain_outputs(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
         let mut buf = Vec::new();
-        // Outputs apply in order, so sessions are installed before the packets that depend on them.
+        // Apply outputs in order, so that sessions are installed before the packets that depend on them.
         while let Some(output) = self.concentrator.poll_output(&mut buf) {
             match output {
                 MachineOutput::Transmit(usher_core::Transmit::Frame { port: INTERFACE }) => {
@@ -62,25 +62,32 @@ impl ConcentratorRole {
                     self.endpoint.apply_transmit(ctx, &mut self.concentrator, transmit, &buf);
                 }
                 MachineOutput::Work(work) => ctx.charge_work(work),
-                MachineOutput::Job(JobRequest { token, job: what, .. }) => self.handle_job(ctx, token, &what),
+                MachineOutput::Job(JobRequest { token, job: what, .. }) => {
+                    self.dispatch_concentrator_job(ctx, token, &what)
+                }
                 MachineOutput::Event(event) => self.handle_event(ctx, now, event),
             }
         }
     }
 
-    fn handle_job(&mut self, ctx: &mut AppContext<'_, RoleReport>, token: u64, what: &ServiceJob) {
+    fn dispatch_concentrator_job(
+        &mut self,
+        ctx: &mut AppContext<'_, RoleReport>,
+        token: u64,
+        what: &ConcentratorJob,
+    ) {
         let now = ctx.now();
         match what {
-            ServiceJob::Log(_) => {
-                if let Some(token) = self.helpers.submit_job(now, Some(PPPOE_LOG), token) {
-                    // The login may have ended meanwhile.
+            ConcentratorJob::Log(_) => {
+                if let Some(token) = self.helpers.submit_worker_job(now, Some(PPPOE_LOG), token) {
+                    // An error is ignored: the login may have ended meanwhile.
                     let _ = self
                         .concentrator
                         .handle_command(now, AccessConcentratorCommand::Logged { token, is_stored: true });
                 }
             }
-            // The simulator translates no addresses.
-            ServiceJob::Translation(_) => {
+            // The simulator does not translate addresses.
+            ConcentratorJob::Translation(_) => {
                 let _ = self
                     .concentrator
                     .handle_command(now, AccessConcentratorCommand::Translated { token, inner: Ok(None) });
@@ -117,13 +124,13 @@ impl HostRole for ConcentratorRole {
         match &delivery {
             AppDelivery::Start => {
                 self.starts += 1;
-                // The first start used the same configuration, so it is valid.
+                // This configuration is valid, because the first start used it too.
                 let again = self.seed.derive_secure_rng("pppoe.start", self.starts);
                 if self.starts > 1
                     && let Ok(concentrator) = AccessConcentrator::new(self.config.clone(), again)
                 {
                     self.concentrator = concentrator;
-                    self.helpers.discard_jobs();
+                    self.helpers.discard_worker_jobs();
                     self.data_plane.clear();
                     self.ports.clear();
                 }
@@ -140,7 +147,7 @@ impl HostRole for ConcentratorRole {
                 }
                 if self.report_at <= now {
                     self.report_at = now + self.report;
-                    let carried = self.data_plane.take_moved();
+                    let carried = self.data_plane.take_active_session_usage();
                     if !carried.is_empty() {
                         let _ = self
                             .concentrator
@@ -158,21 +165,21 @@ impl HostRole for ConcentratorRole {
             _ => {}
         }
         if let AppDelivery::Transit { packet, .. } = delivery {
-            // The data plane carries it; the machine does not see it.
-            if let Some(work) = self.data_plane.carry_packet(now, &packet) {
+            // The data plane carries this packet, so the machine does not see it.
+            if let Some(work) = self.data_plane.carry_session_packet(now, &packet) {
                 ctx.charge_work(work);
                 ctx.forward_packet(packet);
             }
             return;
         }
         if !matches!(delivery, AppDelivery::Frame { .. }) {
-            self.endpoint.feed_delivery(ctx, &mut self.concentrator, &delivery);
+            self.endpoint.deliver_to_machine(ctx, &mut self.concentrator, &delivery);
         }
         self.drain_outputs(ctx);
         ctx.set_timer(earliest_deadline([
             self.concentrator.poll_timeout(),
             self.endpoint.poll_timeout(),
-            self.helpers.next_done(),
+            self.helpers.next_job_completion(),
             Some(self.report_at),
         ]));
     }
@@ -182,7 +189,7 @@ impl HostRole for ConcentratorRole {
 pub(in super::super) fn place_concentrators(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     for (name, _) in plan.scenario.services.iter() {
         let Some(loaded) = plan.scenario.concentrator_service(name) else { continue };
         let mut stations = BTreeMap::new();
@@ -202,9 +209,9 @@ fn place_concentrator(
     (name, host): (&str, HostId),
     loaded: &LoadedConcentratorConfig,
     stations: BTreeMap<HostId, MacAddress>,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     let mut endpoint =
-        MachineEndpoint::new(plan.host_address(host)).with_outgoing_tls(loaded.outgoing.clone());
+        MachineSockets::new(plan.host_address(host)).with_outgoing_tls(loaded.outgoing.clone());
     let mut config = loaded.config.clone();
     config.metered = true;
     if let Some(port) = config.ppp.ports.first_mut() {
@@ -221,18 +228,18 @@ fn place_concentrator(
         }
     }
     for (port, listener) in &listeners {
-        endpoint.accept_at(*port, *listener, None);
+        endpoint.register_listener(*port, *listener, None);
     }
     let seed = plan.seed.derive_seed("pppoe", u64::from(host.0));
     let concentrator = AccessConcentrator::new(config.clone(), seed.derive_secure_rng("pppoe.start", 0));
-    let concentrator =
-        concentrator.map_err(|why| WorldError::Role(format!("the service of host \"{name}\": {why}")))?;
+    let concentrator = concentrator
+        .map_err(|why| ScenarioRunError::Role(format!("the service of host \"{name}\": {why}")))?;
     let cpu = plan.scenario.hosts.get(name).and_then(|host| host.cpu.as_ref());
     let role = ConcentratorRole {
         endpoint,
         config,
         concentrator,
-        helpers: helpers_of(cpu, seed.derive_rng("helpers", 0), &[(PPPOE_LOG, 1, true)]),
+        helpers: build_worker_pool(cpu, seed.derive_rng("helpers", 0), &[(PPPOE_LOG, 1, true)]),
         data_plane: SessionDataPlane::new(stations),
         ports: BTreeMap::new(),
         report: loaded.file.data.report.get(),
@@ -242,7 +249,7 @@ fn place_concentrator(
     };
     let app = plan.add_role(host, role);
     plan.builder.take_frames(app);
-    plan.builder.take_transit(app);
+    plan.builder.deliver_transit_to(app);
     if let Some((socket, port)) = dynamic {
         plan.builder.bind_udp(app, socket, port)?;
     }

@@ -1,8 +1,8 @@
 //! Hosts with sessions: the workload `pppoe`.
 
 use super::super::arrivals::{ArrivalPattern, ArrivalProcess};
-use super::super::error::WorldError;
-use super::super::machine::{EventOrJob, MachineEndpoint};
+use super::super::error::ScenarioRunError;
+use super::super::machine::{MachineEventOrJob, MachineSockets};
 use super::super::plan::NetworkPlan;
 use super::super::report::{DialogueEnd, RoleReport};
 use super::super::role::HostRole;
@@ -11,26 +11,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use usher_aaa::store::{AttributeRow, RowOperator, UserRows};
 use usher_core::timer::earliest_deadline;
-use usher_core::{Duration, Instant, Machine, ModelRng, PortId, Seed};
+use usher_core::{Duration, Instant, LinkLayerPortId, Machine, Seed, SimulationRng};
 use usher_crypto::SecretValue;
-use usher_eap::method::{PeerOffer, md5, mschapv2};
+use usher_eap::method::{PeerMethodFactory, md5, mschapv2};
 use usher_ppp::auth::{AuthenticationProtocol, PppCredentials};
 use usher_ppp::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
 use usher_ppp::pppoe::MacAddress;
-use usher_ppp::{AddressFamily, EndReason, LinkConfig, LinkNetwork};
+use usher_ppp::{AddressFamily, EndReason, LinkConfig, NegotiatedAddresses};
 use usher_scenario::model::{PppoeMethod, PppoeWorkload, Scenario};
 use usher_sim::{AppContext, AppDelivery, HostId};
 
 /// A station's first port.
-const PORT: PortId = PortId(0);
+const PORT: LinkLayerPortId = LinkLayerPortId(0);
 
 fn session_credentials(method: PppoeMethod, name: &[u8], password: &[u8]) -> PppCredentials {
-    let (protocol, offer): (_, Option<Box<dyn PeerOffer>>) = match method {
+    let (protocol, offer): (_, Option<Box<dyn PeerMethodFactory>>) = match method {
         PppoeMethod::Pap => (AuthenticationProtocol::Pap, None),
         PppoeMethod::Chap => (AuthenticationProtocol::Chap, None),
         PppoeMethod::MsChapV2 => (AuthenticationProtocol::MsChapV2, None),
         PppoeMethod::EapMd5 => {
-            (AuthenticationProtocol::Eap, Some(Box::new(md5::Md5Password::new(password).with_name(name))))
+            (AuthenticationProtocol::Eap, Some(Box::new(md5::EapMd5Password::new(password).with_name(name))))
         }
         PppoeMethod::EapMsChapV2 => {
             (AuthenticationProtocol::Eap, Some(Box::new(mschapv2::MsChapV2Account::new(name, password))))
@@ -60,7 +60,7 @@ enum SessionState {
 /// A host with one session after another.
 #[derive(Debug)]
 struct StationRole {
-    endpoint: MachineEndpoint,
+    endpoint: MachineSockets,
     /// With the right and with a wrong password.
     configs: [Arc<ClientConfig>; 2],
     client: PppoeClient,
@@ -71,7 +71,7 @@ struct StationRole {
     hold_time: Option<Duration>,
     give_up: Option<Duration>,
     wrong: f64,
-    chance: ModelRng,
+    chance: SimulationRng,
     seed: Seed,
     sessions: u64,
 }
@@ -92,7 +92,7 @@ impl StationRole {
     }
 
     /// Resets the host's client.
-    fn reset_client(&mut self, ctx: &AppContext<'_, RoleReport>, wrong: bool) {
+    fn replace_pppoe_client(&mut self, ctx: &AppContext<'_, RoleReport>, wrong: bool) {
         self.sessions += 1;
         let config = (*self.configs[usize::from(wrong)]).clone();
         self.client = PppoeClient::new(config, self.seed.derive_secure_rng("pppoe.session", self.sessions));
@@ -102,16 +102,16 @@ impl StationRole {
     /// Begins a due session if possible.
     fn start_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
-        while self.arrivals.take_arrival(now) {
+        while self.arrivals.take_due_arrival(now) {
             self.waiting += 1;
         }
         if self.waiting > 0 && matches!(self.state, SessionState::Idle) {
             self.waiting -= 1;
             let wrong = self.wrong > 0.0 && self.chance.sample_bool(self.wrong);
-            self.reset_client(ctx, wrong);
+            self.replace_pppoe_client(ctx, wrong);
             ctx.report(RoleReport::Started);
             self.state = SessionState::Connecting(now);
-            // There is no session yet, so the client accepts.
+            // The result is ignored: there is no session yet, so the client accepts the command.
             let _ = self.client.handle_command(now, ClientCommand::Connect);
         }
     }
@@ -134,13 +134,13 @@ impl StationRole {
         let now = ctx.now();
         match (event, &self.state) {
             (
-                ClientEvent::Install { network: LinkNetwork::Ipv4 { .. }, .. },
+                ClientEvent::Install { network: NegotiatedAddresses::Ipv4 { .. }, .. },
                 &SessionState::Connecting(began),
             ) => {
                 ctx.report(RoleReport::Ended { started_at: began, end: DialogueEnd::Completed });
                 self.state = SessionState::Up(self.hold_time.map(|time| now + time));
             }
-            // The link is renegotiated.
+            // The client only renegotiates its link here, so the session has not ended.
             (ClientEvent::Remove { family: AddressFamily::Ipv4 }, _) => {}
             (ClientEvent::Ended { reason, retry_at: again }, state) => {
                 if let &SessionState::Connecting(began) = state {
@@ -158,7 +158,7 @@ impl StationRole {
                         SessionState::Connecting(now)
                     }
                     Some(_) => {
-                        // The next due session tries again; the client must not retry by itself.
+                        // Stop the client from retrying by itself, because the next due session tries again.
                         let _ = self.client.handle_command(now, ClientCommand::Disconnect);
                         SessionState::Idle
                     }
@@ -174,8 +174,8 @@ impl StationRole {
             let mut heard = Vec::new();
             let Self { endpoint, client, .. } = self;
             endpoint.drain_outputs(ctx, client, |_, _, word| match word {
-                EventOrJob::Event(event) => heard.push(event),
-                EventOrJob::Job(job) => match job.job {},
+                MachineEventOrJob::Event(event) => heard.push(event),
+                MachineEventOrJob::Job(job) => match job.job {},
             });
             if heard.is_empty() {
                 return;
@@ -195,12 +195,12 @@ impl HostRole for StationRole {
                     ctx.report(RoleReport::Ended { started_at: began, end: DialogueEnd::Failed });
                 }
                 let had = !matches!(self.state, SessionState::Idle);
-                self.reset_client(ctx, false);
+                self.replace_pppoe_client(ctx, false);
                 self.state = SessionState::Idle;
                 if had {
-                    // After a power failure, the host wants its session again.
+                    // After a power failure, the host wants its session back, so count it as waiting.
                     self.waiting += 1;
-                    self.arrivals.skip_missed(now);
+                    self.arrivals.skip_missed_arrivals(now);
                 }
             }
             AppDelivery::Timer => {
@@ -210,7 +210,7 @@ impl HostRole for StationRole {
             }
             _ => {}
         }
-        self.endpoint.feed_delivery(ctx, &mut self.client, &delivery);
+        self.endpoint.deliver_to_machine(ctx, &mut self.client, &delivery);
         self.drain_outputs(ctx);
         self.start_due(ctx);
         self.drain_outputs(ctx);
@@ -228,7 +228,7 @@ pub(in super::super) fn build_pppoe_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
     pppoe: &PppoeWorkload,
-) -> Result<(), WorldError> {
+) -> Result<(), ScenarioRunError> {
     if !pppoe.used {
         return Ok(());
     }
@@ -243,7 +243,7 @@ pub(in super::super) fn build_pppoe_roles(
         let configs = [config(&pppoe.password), config(&format!("not {}", pppoe.password))];
         let seed = plan.seed.derive_seed("pppoe.station", index);
         let role = StationRole {
-            endpoint: MachineEndpoint::new(plan.host_address(host)),
+            endpoint: MachineSockets::new(plan.host_address(host)),
             client: PppoeClient::new((*configs[0]).clone(), seed.derive_secure_rng("pppoe.session", 0)),
             configs,
             state: SessionState::Idle,
@@ -271,7 +271,7 @@ fn user_name(pppoe: &PppoeWorkload, station: u64) -> String {
 pub(in super::super) fn station_users(
     scenario: &Scenario,
     topology: &NetworkTopology,
-) -> Result<Vec<(String, UserRows)>, WorldError> {
+) -> Result<Vec<(String, UserRows)>, ScenarioRunError> {
     let mut all = BTreeMap::new();
     for (_, pppoe) in scenario.pppoe_workloads() {
         let value = pppoe.password.clone();

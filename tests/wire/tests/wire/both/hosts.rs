@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use usher_core::{
-    CommandError, ConnId, Instant, JobRequest, Machine, MachineInput, MachineOutput, NoJob, OutputOf,
+    CommandError, ConnId, Instant, JobRequest, Machine, MachineInput, MachineOutput, MachineOutputOf, NoJob,
     StreamEvent, StreamOp, Transmit, WallTime,
 };
 use usher_live::{Driver, DriverRole, DriverSockets, Mailbox, Shard, SystemClock, spawn_shard};
-use usher_runner::world::{EventOrJob, MachineEndpoint, ServerRole};
+use usher_runner::world::{MachineEventOrJob, MachineSockets, ServerRole};
 use usher_sim::{AppContext, AppDelivery, Application, ReportObserver};
 
 /// The protocol of a message.
@@ -106,7 +106,7 @@ impl<M: Machine> Machine for RecordingMachine<M> {
     fn handle_command(&mut self, now: Instant, command: M::Command) -> Result<(), CommandError> {
         self.machine.handle_command(now, command)
     }
-    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<M>> {
+    fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<M>> {
         let output = self.machine.poll_output(buf)?;
         match output {
             MachineOutput::Transmit(Transmit::Datagram { .. }) => {
@@ -149,20 +149,20 @@ pub(crate) struct ScriptedHost<S: HostScript> {
 
 /// A peer on a simulated host.
 pub(crate) struct SimulatedHost<S: HostScript> {
-    pub(crate) endpoint: MachineEndpoint,
+    pub(crate) endpoint: MachineSockets,
     pub(crate) actor: ScriptedHost<S>,
 }
 
 impl<S: HostScript> SimulatedHost<S> {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, ()>, delivery: &AppDelivery) {
         let Self { endpoint, actor: ScriptedHost { machine, script } } = self;
-        endpoint.feed_delivery(ctx, machine, delivery);
+        endpoint.deliver_to_machine(ctx, machine, delivery);
         if matches!(delivery, AppDelivery::Start) {
             script.start(ctx.now(), &mut machine.machine);
         }
         endpoint.drain_outputs(ctx, machine, |ctx, machine, word| match word {
-            EventOrJob::Event(event) => script.handle_event(ctx.now(), &mut machine.machine, event),
-            EventOrJob::Job(job) => match job.job {},
+            MachineEventOrJob::Event(event) => script.handle_event(ctx.now(), &mut machine.machine, event),
+            MachineEventOrJob::Job(job) => match job.job {},
         });
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn message_parts(message: &ObservedMessage) -> (String, Vec<(PartNumb
         MessageKind::Udp | MessageKind::Radsec => {
             let packet = RadiusPacket::parse(&message.bytes).unwrap();
             let header = format!("{} of {} octets", packet.code(), message.bytes.len());
-            AttributeList::from_wire(packet.attribute_bytes()).unwrap().read_eap_packet(&mut eap);
+            AttributeList::parse_attribute_list(packet.attribute_bytes()).unwrap().read_eap_packet(&mut eap);
             let parts = packet.attributes().map(|a| ((a.kind.into(), 0), a.value.to_vec()));
             (
                 header,

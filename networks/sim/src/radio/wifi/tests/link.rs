@@ -103,12 +103,12 @@ fn a_forecast_is_for_those_who_go_away() {
 fn an_association_is_four_frames_to_the_nanosecond() {
     let mut bss = test_bss(WifiConfig { associated: false, ..quiet_config() }, 1);
     assert_eq!(start_bss(&mut bss), [(0, LinkEvent::Detected)]);
-    bss.send(at_nanos(0), StationDirection::Up(0), 100, 0);
-    bss.send(at_nanos(0), StationDirection::Down(0), 100, 1);
+    bss.send(at_nanos(0), RadioDirection::Up(0), 100, 0);
+    bss.send(at_nanos(0), RadioDirection::Down(0), 100, 1);
     bss.command(at_nanos(1_000_000), 0, LinkCommand::Connect);
     let (told, _) = run_until(&mut bss, Instant::FAR_FUTURE);
     let refused = |way, handle| (0, BssOutput::Dropped(way, handle, DropReason::OutOfReach));
-    assert_eq!(told[..2], [refused(StationDirection::Up(0), 0), refused(StationDirection::Down(0), 1)]);
+    assert_eq!(told[..2], [refused(RadioDirection::Up(0), 0), refused(RadioDirection::Down(0), 1)]);
     let [(at, LinkEvent::Up)] = link_events(&told, 0)[..] else { panic!("{told:?}") };
     // Authentication 28 + 6 octets both ways; association 28 + 4 + 16 and 28 + 6 + 6. Three of the frames find the
     // medium busy with the acknowledgement of the frame that they answer, and draw a back-off.
@@ -118,8 +118,8 @@ fn an_association_is_four_frames_to_the_nanosecond() {
     assert!(slots.is_multiple_of(SLOT) && slots <= 3 * 31 * SLOT, "{slots}");
     let c = bss.counters();
     assert_eq!((c.management, c.acks, c.associations, c.out_of_reach), (4, 4, 1, 2));
-    bss.send(at_seconds(1.0), StationDirection::Up(0), 100, 2);
-    bss.send(at_seconds(2.0), StationDirection::Down(0), 100, 3);
+    bss.send(at_seconds(1.0), RadioDirection::Up(0), 100, 2);
+    bss.send(at_seconds(2.0), RadioDirection::Down(0), 100, 3);
     assert_eq!(arrived_packets(&run_until(&mut bss, Instant::FAR_FUTURE).0).len(), 2);
 }
 
@@ -154,14 +154,9 @@ fn who_disconnects_is_gone_at_once_and_may_come_back() {
     let mut bss = test_bss(WifiConfig::default(), 2);
     start_bss(&mut bss);
     for i in 0..4 {
-        bss.send(
-            at_nanos(0),
-            if i < 2 { StationDirection::Up(0) } else { StationDirection::Down(0) },
-            1500,
-            i,
-        );
+        bss.send(at_nanos(0), if i < 2 { RadioDirection::Up(0) } else { RadioDirection::Down(0) }, 1500, i);
     }
-    bss.send(at_nanos(0), StationDirection::Down(1), 1500, 4);
+    bss.send(at_nanos(0), RadioDirection::Down(1), 1500, 4);
     bss.command(at_nanos(100_000), 0, LinkCommand::Disconnect);
     let (told, _) = run_until(&mut bss, at_seconds(1.0));
     assert_eq!(told.len(), 6);
@@ -222,13 +217,13 @@ fn who_scans_is_away() {
     let mut bss = test_bss(WifiConfig::default(), 1);
     start_bss(&mut bss);
     bss.command(at_nanos(0), 0, LinkCommand::Scan);
-    bss.send(at_nanos(1_000_000), StationDirection::Up(0), 100, 0);
-    bss.send(at_nanos(1_000_000), StationDirection::Down(0), 100, 1);
+    bss.send(at_nanos(1_000_000), RadioDirection::Up(0), 100, 0);
+    bss.send(at_nanos(1_000_000), RadioDirection::Down(0), 100, 1);
     bss.command(at_nanos(2_000_000), 0, LinkCommand::Scan);
     let (told, _) = run_until(&mut bss, at_seconds(5.0));
     let spent = told
         .iter()
-        .find(|(_, t)| matches!(t, BssOutput::Dropped(StationDirection::Down(0), 1, DropReason::OutOfReach)));
+        .find(|(_, t)| matches!(t, BssOutput::Dropped(RadioDirection::Down(0), 1, DropReason::OutOfReach)));
     assert!(spent.is_some_and(|(at, _)| *at < 100_000_000), "{told:?}");
     let scanned = 260_000_000;
     assert_eq!(
@@ -274,12 +269,7 @@ fn out_of_reach_nothing_arrives() {
     for i in 0..120 {
         let at = at_seconds(f64::from(i) / 10.0);
         told.extend(run_until(&mut bss, at).0);
-        bss.send(
-            at,
-            if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) },
-            100,
-            i as u32,
-        );
+        bss.send(at, if i % 2 == 0 { RadioDirection::Up(0) } else { RadioDirection::Down(0) }, 100, i as u32);
     }
     told.extend(run_until(&mut bss, at_seconds(20.0)).0);
     let last = arrived_packets(&told).iter().map(|(_, handle)| *handle).collect::<Vec<_>>();
@@ -306,7 +296,7 @@ fn beacons_that_are_lost_do_not_cost_a_link_that_is_in_use() {
     for i in 0..2000 {
         let at = at_nanos(u64::from(i) * 50_000_000);
         told.extend(run_until(&mut bss, at).0);
-        bss.send(at, if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) }, 100, i);
+        bss.send(at, if i % 2 == 0 { RadioDirection::Up(0) } else { RadioDirection::Down(0) }, 100, i);
     }
     // Its neighbour receives only beacons; three in a row are lost every other second.
     assert_eq!(link_events(&told, 0), [(0, LinkEvent::Up)]);

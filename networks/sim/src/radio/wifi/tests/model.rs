@@ -42,7 +42,7 @@ fn bianchi_model(stations: u32) -> BianchiModel {
 }
 
 /// These directions always have packets, for this time in seconds. Returns the arrivals of each.
-fn run_saturated(ways: &[StationDirection], time: f64, seed: u64) -> (Bss, Vec<u64>) {
+fn run_saturated(ways: &[RadioDirection], time: f64, seed: u64) -> (Bss, Vec<u64>) {
     let mut bss = seeded_bss(quiet_config(), ways.len(), seed);
     start_bss(&mut bss);
     for (i, way) in (0..).zip(ways) {
@@ -64,8 +64,8 @@ fn run_saturated(ways: &[StationDirection], time: f64, seed: u64) -> (Bss, Vec<u
     }
     (bss, arrived)
 }
-fn uplinks(stations: u32) -> Vec<StationDirection> {
-    (0..stations).map(StationDirection::Up).collect()
+fn uplinks(stations: u32) -> Vec<RadioDirection> {
+    (0..stations).map(RadioDirection::Up).collect()
 }
 
 #[test]
@@ -96,14 +96,14 @@ fn saturated_stations_send_and_collide_as_bianchi_predicts() {
 
 #[test]
 fn all_get_the_same_share() {
-    let even = |ways: &[StationDirection], within: f64| {
+    let even = |ways: &[RadioDirection], within: f64| {
         let (_, arrived) = run_saturated(ways, 200.0, 3);
         let mean = arrived.iter().sum::<u64>() as f64 / ways.len() as f64;
         // The share of a station in one second says little about the next.
         assert!(arrived.iter().all(|n| (*n as f64 / mean - 1.0).abs() < within), "{arrived:?}");
     };
     even(&uplinks(8), 0.05);
-    even(&[StationDirection::Up(0), StationDirection::Down(1)], 0.01);
+    even(&[RadioDirection::Up(0), RadioDirection::Down(1)], 0.01);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn noise_makes_a_geometric_number_of_transmissions() {
     let mut histogram = [0u32; 8];
     for i in 0..packets {
         let before = bss.counters().retries;
-        let way = if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) };
+        let way = if i % 2 == 0 { RadioDirection::Up(0) } else { RadioDirection::Down(0) };
         bss.send(at_nanos(u64::from(i) * 1_000_000_000), way, 100, i);
         let (told, _) = run_until(&mut bss, Instant::FAR_FUTURE);
         let retries = (bss.counters().retries - before) as usize;
@@ -149,7 +149,7 @@ fn packets_are_lost_once_beyond_the_mac() {
         start_bss(&mut bss);
         let mut lost = [0u32; 2];
         for i in 0..packets {
-            let way = if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) };
+            let way = if i % 2 == 0 { RadioDirection::Up(0) } else { RadioDirection::Down(0) };
             bss.send(at_nanos(u64::from(i) * 90_000_000), way, 100, i);
             let dropped = |t: &(u64, BssOutput)| matches!(t.1, BssOutput::Dropped(_, _, DropReason::Lost));
             let before = u64::from(i) * 90_000_000;
@@ -187,7 +187,7 @@ fn frame_loss_starts_at_going_down_and_precedes_mac_retries() {
         let (mut given_up, mut near_retries) = ([0u32; 2], 0);
         for i in 0..packets {
             let at = u64::from(i) * 90_000_000;
-            let way = if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) };
+            let way = if i % 2 == 0 { RadioDirection::Up(0) } else { RadioDirection::Down(0) };
             bss.send(at_nanos(at), way, 100, i);
             let (told, _) = run_until(&mut bss, at_nanos(at + 89_000_000));
             let dropped =

@@ -78,7 +78,7 @@ fn run_actions(
         told.extend(run_until(&mut bss, at).0);
         match deed {
             BssAction::Send { up, station, octets } => {
-                let way = if up { StationDirection::Up(station) } else { StationDirection::Down(station) };
+                let way = if up { RadioDirection::Up(station) } else { RadioDirection::Down(station) };
                 bss.send(at, way, octets, handle as u32);
             }
             BssAction::Command(station, command) => bss.command(at, station, command),
@@ -100,15 +100,15 @@ proptest! {
         deeds in prop::collection::vec((0u64..4_000_000, any_action()), 1..150),
     ) {
         let (told, bss) = run_actions(config, &ways, &deeds, true);
-        let mut sent: Vec<(StationDirection, u32)> = Vec::new();
+        let mut sent: Vec<(RadioDirection, u32)> = Vec::new();
         let mut sorted = deeds.clone();
         sorted.sort_by_key(|d| d.0);
         for (handle, (_, deed)) in sorted.iter().enumerate() {
             if let BssAction::Send { up, station, .. } = *deed {
-                sent.push((if up { StationDirection::Up(station) } else { StationDirection::Down(station) }, handle as u32));
+                sent.push((if up { RadioDirection::Up(station) } else { RadioDirection::Down(station) }, handle as u32));
             }
         }
-        let mut got: Vec<(StationDirection, u32)> = told.iter().filter_map(|(_, told)| match told {
+        let mut got: Vec<(RadioDirection, u32)> = told.iter().filter_map(|(_, told)| match told {
             BssOutput::Arrived(way, handle) | BssOutput::Dropped(way, handle, _) => Some((*way, *handle)),
             BssOutput::Link(..) => None,
         }).collect();
@@ -171,7 +171,7 @@ fn another_seed_is_another_run() {
         let mut bss = seeded_bss(quiet_config(), 2, seed);
         start_bss(&mut bss);
         for i in 0..20 {
-            bss.send(at_nanos(0), StationDirection::Up(i % 2), 100, i);
+            bss.send(at_nanos(0), RadioDirection::Up(i % 2), 100, i);
         }
         run_until(&mut bss, Instant::FAR_FUTURE).0
     };

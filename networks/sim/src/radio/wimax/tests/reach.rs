@@ -14,7 +14,7 @@ fn eastward_walk(from: f64, speed: f64) -> Trajectory {
 }
 
 /// A range of 500 m, with a threshold of 490 m.
-fn disc_config(entry: NetworkEntry) -> WimaxConfig {
+fn disc_config(entry: NetworkEntryTrigger) -> WimaxConfig {
     WimaxConfig { entry, radius: Some(500.0), going_down: Some(490.0), ..calm_config() }
 }
 
@@ -35,20 +35,20 @@ fn collect_link_events(cell: &mut WimaxCell, until: u64) -> Vec<(u64, LinkEvent)
     }
 }
 
-fn dropped_packets(cell: &mut WimaxCell) -> Vec<(StationDirection, u32, DropReason)> {
+fn dropped_packets(cell: &mut WimaxCell) -> Vec<(RadioDirection, u32, DropReason)> {
     std::iter::from_fn(|| cell.poll_drop()).collect()
 }
 
 #[test]
 fn who_walks_out_says_so_before() {
-    let mut cell = cell_with_station(disc_config(NetworkEntry::Done), eastward_walk(470.0, 1.0));
+    let mut cell = cell_with_station(disc_config(NetworkEntryTrigger::Done), eastward_walk(470.0, 1.0));
     let going = LinkEvent::GoingDown { time_left: Duration::from_secs(10) };
     let down = LinkEvent::Down(LinkDownReason::OutOfReach);
     let expected = [(0, LinkEvent::Up), (20 * SECOND, going), (30 * SECOND, down)];
     assert_eq!(collect_link_events(&mut cell, u64::MAX), expected);
     // Not without a threshold, nor without an edge.
     let mut silent = cell_with_station(
-        WimaxConfig { going_down: None, ..disc_config(NetworkEntry::Done) },
+        WimaxConfig { going_down: None, ..disc_config(NetworkEntryTrigger::Done) },
         eastward_walk(470.0, 1.0),
     );
     assert_eq!(collect_link_events(&mut silent, u64::MAX), [(0, LinkEvent::Up), (30 * SECOND, down)]);
@@ -61,7 +61,7 @@ fn who_comes_by_far_out_says_it_from_where_it_is_nearest() {
     // A chord 495 m from the middle: half of it is the square root of 500² - 495².
     let way =
         Trajectory { start: Position { x: -100.0, y: 495.0 }, velocity: (1.0, 0.0), departs: Instant::ZERO };
-    let mut cell = cell_with_station(disc_config(NetworkEntry::OnCommand), way);
+    let mut cell = cell_with_station(disc_config(NetworkEntryTrigger::OnCommand), way);
     let half = 70.533_679_9;
     assert_eq!(collect_link_events(&mut cell, 40 * SECOND), []);
     cell.command(at_nanos(40 * SECOND), 0, LinkCommand::Connect);
@@ -78,14 +78,14 @@ fn who_comes_by_far_out_says_it_from_where_it_is_nearest() {
 
 #[test]
 fn nothing_passes_out_of_reach() {
-    for entry in [NetworkEntry::Done, NetworkEntry::AtFirstPacket] {
+    for entry in [NetworkEntryTrigger::Done, NetworkEntryTrigger::AtFirstPacket] {
         let mut cell = cell_with_station(disc_config(entry), eastward_walk(600.0, 0.0));
-        cell.send(at_nanos(1), StationDirection::Up(0), 100, 1);
-        cell.send(at_nanos(1), StationDirection::Down(0), 100, 2);
+        cell.send(at_nanos(1), RadioDirection::Up(0), 100, 1);
+        cell.send(at_nanos(1), RadioDirection::Down(0), 100, 2);
         let lost = |way, handle| (way, handle, DropReason::OutOfReach);
         assert_eq!(
             dropped_packets(&mut cell),
-            [lost(StationDirection::Up(0), 1), lost(StationDirection::Down(0), 2)]
+            [lost(RadioDirection::Up(0), 1), lost(RadioDirection::Down(0), 2)]
         );
         assert_eq!((run_to_rest(&mut cell), cell.counters().out_of_reach), (vec![], 2));
     }
@@ -95,24 +95,20 @@ fn nothing_passes_out_of_reach() {
 fn what_is_under_way_is_lost_at_the_edge() {
     // It leaves in the uplink in which the packet would arrive. A second uplink packet never starts; a downlink one
     // waits too.
-    let config = WimaxConfig { going_down: None, ..disc_config(NetworkEntry::Done) };
+    let config = WimaxConfig { going_down: None, ..disc_config(NetworkEntryTrigger::Done) };
     let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.0131, 1.0));
     assert_eq!(collect_link_events(&mut cell, 0), [(0, LinkEvent::Up)]);
-    cell.send(at_nanos(0), StationDirection::Up(0), 100, 1);
+    cell.send(at_nanos(0), RadioDirection::Up(0), 100, 1);
     assert_eq!(collect_link_events(&mut cell, 12 * MS), []);
-    cell.send(at_nanos(13 * MS), StationDirection::Up(0), 1000, 2);
-    cell.send(at_nanos(13 * MS), StationDirection::Down(0), 1000, 3);
+    cell.send(at_nanos(13 * MS), RadioDirection::Up(0), 1000, 2);
+    cell.send(at_nanos(13 * MS), RadioDirection::Down(0), 1000, 3);
     assert_eq!(collect_link_events(&mut cell, u64::MAX).len(), 1);
     let mut lost = dropped_packets(&mut cell);
     lost.sort_by_key(|l| l.1);
     let out = DropReason::OutOfReach;
     assert_eq!(
         lost,
-        [
-            (StationDirection::Up(0), 1, out),
-            (StationDirection::Up(0), 2, out),
-            (StationDirection::Down(0), 3, out)
-        ]
+        [(RadioDirection::Up(0), 1, out), (RadioDirection::Up(0), 2, out), (RadioDirection::Down(0), 3, out)]
     );
     let c = cell.counters();
     assert_eq!((c.packets_up, c.packets_down, c.out_of_reach), (0, 0, 3));
@@ -121,13 +117,15 @@ fn what_is_under_way_is_lost_at_the_edge() {
 #[test]
 fn who_comes_in_is_to_say_so() {
     // In reach from 10 s on; both kinds of entry need it.
-    let mut commanded = cell_with_station(disc_config(NetworkEntry::OnCommand), eastward_walk(-510.0, 1.0));
-    let mut lazy = cell_with_station(disc_config(NetworkEntry::AtFirstPacket), eastward_walk(-510.0, 1.0));
+    let mut commanded =
+        cell_with_station(disc_config(NetworkEntryTrigger::OnCommand), eastward_walk(-510.0, 1.0));
+    let mut lazy =
+        cell_with_station(disc_config(NetworkEntryTrigger::AtFirstPacket), eastward_walk(-510.0, 1.0));
     for cell in [&mut commanded, &mut lazy] {
         assert_eq!(collect_link_events(cell, 11 * SECOND), []);
-        cell.send(at_nanos(11 * SECOND), StationDirection::Up(0), 100, 1);
+        cell.send(at_nanos(11 * SECOND), RadioDirection::Up(0), 100, 1);
     }
-    assert_eq!(dropped_packets(&mut commanded), [(StationDirection::Up(0), 1, DropReason::OutOfReach)]);
+    assert_eq!(dropped_packets(&mut commanded), [(RadioDirection::Up(0), 1, DropReason::OutOfReach)]);
     assert_eq!(dropped_packets(&mut lazy), []);
     // RNG-REQ received in the first frame, in the cell after three.
     let up = 11 * SECOND + 3 * FRAME;
@@ -139,7 +137,7 @@ fn who_comes_in_is_to_say_so() {
 fn a_scan_waits_for_its_channels_a_frame_and_the_descriptors() {
     let config = WimaxConfig {
         descriptor_interval: Duration::from_millis(101),
-        ..disc_config(NetworkEntry::OnCommand)
+        ..disc_config(NetworkEntryTrigger::OnCommand)
     };
     let mut cell = cell_with_station(config, eastward_walk(0.0, 0.0));
     // On the second channel after 20 ms, at 341 ms: frame 69; descriptors from 404 ms: frame 81.
@@ -153,7 +151,7 @@ fn a_scan_waits_for_its_channels_a_frame_and_the_descriptors() {
     assert_eq!(collect_link_events(&mut cell, u64::MAX)[1], (found, LinkEvent::Scanned { found: true }));
     // Described from 50 ms on: at 353 ms, frame 71.
     let mut shifted = cell_with_station(config, eastward_walk(0.0, 0.0));
-    shifted.describe_from(Duration::from_millis(50));
+    shifted.set_descriptor_phase(Duration::from_millis(50));
     shifted.command(at_nanos(321 * MS), 0, LinkCommand::Scan);
     assert_eq!(collect_link_events(&mut shifted, u64::MAX)[0], (71 * FRAME + DOWNLINK, LinkEvent::Detected));
     // In every frame.
@@ -172,7 +170,8 @@ fn a_scan_waits_for_its_channels_a_frame_and_the_descriptors() {
 
 #[test]
 fn on_command_a_station_comes_in_with_registration() {
-    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntry::OnCommand) };
+    let config =
+        WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntryTrigger::OnCommand) };
     let mut cell = cell_with_station(config, eastward_walk(0.0, 0.0));
     cell.command(at_nanos(0), 0, LinkCommand::Scan);
     // Frame 4's preamble after the first channel.
@@ -180,11 +179,11 @@ fn on_command_a_station_comes_in_with_registration() {
     assert_eq!(collect_link_events(&mut cell, SECOND).last().unwrap().0, found);
     // RNG-REQ received in frame 200, in the cell from 205 on.
     cell.command(at_nanos(SECOND), 0, LinkCommand::Connect);
-    cell.send(at_nanos(SECOND), StationDirection::Up(0), 100, 1);
+    cell.send(at_nanos(SECOND), RadioDirection::Up(0), 100, 1);
     assert_eq!(dropped_packets(&mut cell).len(), 1, "not before it is in");
     assert_eq!(collect_link_events(&mut cell, 2 * SECOND), [(205 * FRAME, LinkEvent::Up)]);
-    cell.send(at_nanos(2 * SECOND), StationDirection::Up(0), 100, 2);
-    assert_eq!(run_to_rest(&mut cell), [(402 * FRAME + UPLINK_END, StationDirection::Up(0), 2)]);
+    cell.send(at_nanos(2 * SECOND), RadioDirection::Up(0), 100, 2);
+    assert_eq!(run_to_rest(&mut cell), [(402 * FRAME + UPLINK_END, RadioDirection::Up(0), 2)]);
     // A station in the cell has found it.
     cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Scan);
     cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Connect);
@@ -201,7 +200,8 @@ fn on_command_a_station_comes_in_with_registration() {
 
 #[test]
 fn who_does_not_know_the_cell_looks_for_it_first() {
-    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntry::OnCommand) };
+    let config =
+        WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntryTrigger::OnCommand) };
     let mut cell = cell_with_station(config, eastward_walk(0.0, 0.0));
     cell.command(at_nanos(0), 0, LinkCommand::Connect);
     // The preamble of frame 4, ranging in frame 4's uplink.
@@ -234,7 +234,8 @@ fn who_does_not_know_the_cell_looks_for_it_first() {
 
 #[test]
 fn entry_fails_at_the_edge_and_when_nobody_hears() {
-    let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntry::OnCommand) };
+    let config =
+        WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntryTrigger::OnCommand) };
     let failed = LinkEvent::Down(LinkDownReason::EntryFailed);
     // Out of reach 30 ms later, while it waits for registration.
     let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.03, 1.0));
@@ -245,7 +246,7 @@ fn entry_fails_at_the_edge_and_when_nobody_hears() {
     cell.command(at_nanos(0), 0, LinkCommand::Connect);
     assert_eq!(collect_link_events(&mut cell, u64::MAX), [(4 * FRAME + DOWNLINK, failed)]);
     // Two stations that always collide.
-    let never = WimaxConfig { ranging: BackoffPolicy { start: 0, end: 0, tries: 2 }, ..config };
+    let never = WimaxConfig { ranging: ContentionBackoffConfig { start: 0, end: 0, tries: 2 }, ..config };
     let still = vec![Trajectory::default(); 2];
     let mut cell =
         WimaxCell::new(never, Seed::new(1).derive_rng("cell", 0), Position::default(), still).unwrap();
@@ -273,7 +274,7 @@ proptest! {
         steps in prop::collection::vec((0u64..40, 0u8..6, 20u32..2000), 1..200),
         from in -510.0..-490.0f64, speed in 0.0..200.0f64, entry in 0usize..3,
     ) {
-        let entry = [NetworkEntry::Done, NetworkEntry::AtFirstPacket, NetworkEntry::OnCommand][entry];
+        let entry = [NetworkEntryTrigger::Done, NetworkEntryTrigger::AtFirstPacket, NetworkEntryTrigger::OnCommand][entry];
         let interval = Duration::from_millis(50);
         let mut cell = cell_with_station(WimaxConfig { descriptor_interval: interval, ..disc_config(entry) }, eastward_walk(from, speed));
         let (mut now, mut told, mut sent) = (Instant::ZERO, Vec::new(), 0);
@@ -291,7 +292,7 @@ proptest! {
                 1 => cell.command(now, 0, LinkCommand::Connect),
                 2 => cell.command(now, 0, LinkCommand::Disconnect),
                 _ => {
-                    cell.send(now, if what == 3 { StationDirection::Down(0) } else { StationDirection::Up(0) }, octets, sent);
+                    cell.send(now, if what == 3 { RadioDirection::Down(0) } else { RadioDirection::Up(0) }, octets, sent);
                     sent += 1;
                 }
             }

@@ -79,7 +79,7 @@ fn what_goes_hidden_goes_so_by_its_number_too() {
         (("Tunnel-Password:3", "=", "in clear"), ("Attr-69:3", "=", "0x696e20636c656172")),
         (("Aruba-MPSK-Passphrase", "=", "in clear"), ("Attr-26.14823.44", "=", "0x696e20636c656172")),
     ] {
-        let oid = RadiusDictionary::number_in_name(numbered.0.split(':').next().unwrap());
+        let oid = RadiusDictionary::parse_unknown_attribute_name(numbered.0.split(':').next().unwrap());
         assert_eq!(DICTIONARY.by_name(named.0.split(':').next().unwrap()).map(|d| d.oid), oid);
         let (hidden, octets) = sent(numbered);
         assert!(hidden && !octets.windows(8).any(|w| w == b"in clear"), "{octets:?}");
@@ -145,22 +145,22 @@ fn sample_value(d: &AttributeDefinition, random: &mut impl FnMut() -> u64) -> (S
     let n = random();
     let (a, b) = (n as u16, (n >> 16) as u16);
     match d.data_type {
-        DataType::Integer if d.tagged => same((n % (1 << 24)).to_string()),
-        DataType::Integer | DataType::Time => same((n as u32).to_string()),
-        DataType::Integer64 => same(n.to_string()),
-        DataType::Byte => same((n as u8).to_string()),
-        DataType::Short => same(a.to_string()),
-        DataType::Signed => same((n as i32).to_string()),
-        DataType::Ipv4Addr => same(std::net::Ipv4Addr::from_bits(n as u32).to_string()),
-        DataType::Ip if n & 1 == 0 => same(std::net::Ipv4Addr::from_bits(n as u32).to_string()),
-        DataType::Ipv6Addr | DataType::Ip => {
+        AttributeDataType::Integer if d.tagged => same((n % (1 << 24)).to_string()),
+        AttributeDataType::Integer | AttributeDataType::Time => same((n as u32).to_string()),
+        AttributeDataType::Integer64 => same(n.to_string()),
+        AttributeDataType::Byte => same((n as u8).to_string()),
+        AttributeDataType::Short => same(a.to_string()),
+        AttributeDataType::Signed => same((n as i32).to_string()),
+        AttributeDataType::Ipv4Addr => same(std::net::Ipv4Addr::from_bits(n as u32).to_string()),
+        AttributeDataType::Ip if n & 1 == 0 => same(std::net::Ipv4Addr::from_bits(n as u32).to_string()),
+        AttributeDataType::Ipv6Addr | AttributeDataType::Ip => {
             same(std::net::Ipv6Addr::from_bits(u128::from(n) << 64 | u128::from(random())).to_string())
         }
-        DataType::Ipv4Prefix => same(format!("10.{}.0.0/16", a as u8)),
-        DataType::Ipv6Prefix => same(format!("2001:db8:{:x}::/48", a | 1)),
-        DataType::Ifid => same(format!("{a:04x}:{b:04x}:0000:0001")),
-        DataType::Ether => same(format!("00:11:22:33:{:02x}:{:02x}", a as u8, b as u8)),
-        DataType::Text => {
+        AttributeDataType::Ipv4Prefix => same(format!("10.{}.0.0/16", a as u8)),
+        AttributeDataType::Ipv6Prefix => same(format!("2001:db8:{:x}::/48", a | 1)),
+        AttributeDataType::Ifid => same(format!("{a:04x}:{b:04x}:0000:0001")),
+        AttributeDataType::Ether => same(format!("00:11:22:33:{:02x}:{:02x}", a as u8, b as u8)),
+        AttributeDataType::Text => {
             let most = max_value_octets(d.encryption);
             let text: String = (0..1 + n % most).map(|_| char::from(b'a' + (random() % 26) as u8)).collect();
             (text.clone(), format!("\"{text}\""))
@@ -202,7 +202,7 @@ fn every_shipped_attribute_is_written_and_read_back() {
             } else if let Some(name) = number.and_then(|n| DICTIONARY.value_name(d.oid, n)) {
                 shown = name.to_owned();
             }
-            if d.oid == AttributeOid::from_kind(kind::ACCT_INTERIM_INTERVAL) {
+            if d.oid == AttributeOid::from_standard_attribute(kind::ACCT_INTERIM_INTERVAL) {
                 (text, shown) = ("600".into(), "600".into());
             }
             let tag = if d.tagged { 1 + round } else { 0 };
