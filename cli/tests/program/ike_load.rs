@@ -194,10 +194,7 @@ fn calibration_prices_an_ike_sa_by_several_methods_or_refuses() {
     if said.code != Some(0) {
         assert!(said.err.contains("calibrate again") && !place.path("profile.toml").exists(), "{said:?}");
         let each = said.err.contains("  ike-psk at ") && said.err.contains("  ike-eap-md5 at ");
-        assert!(
-            each || ["of the logins succeeded", "too busy"].iter().any(|text| said.err.contains(text)),
-            "{said:?}"
-        );
+        assert!(each || said.err.contains("of the logins succeeded"), "{said:?}");
         return;
     }
     let told = said.stdout_json();
