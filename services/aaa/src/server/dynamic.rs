@@ -69,7 +69,7 @@ impl DynamicAuthClient {
                 "a Disconnect-Request contains only attributes that identify the session",
             ));
         }
-        // RFC 5176, 3.2, 3.3: Authorize Only needs a State, which this server does not send. It is refused.
+        // RFC 5176, 3.2, 3.3: Authorize Only needs a State and an Access-Request after it: not supported.
         if attributes.get_u32(kind::SERVICE_TYPE) == Some(AUTHORIZE_ONLY) {
             return Err(CommandError::Invalid("Service-Type Authorize Only is not supported"));
         }
