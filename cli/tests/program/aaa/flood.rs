@@ -141,10 +141,11 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
     };
     let alone = (0..5).map(|_| logs_in(&quiet, "other")).min().unwrap();
     let over = Arc::new(AtomicBool::new(false));
-    let (until, port) = (over.clone(), ports.auth);
+    let (until, port, metrics) = (over.clone(), ports.auth, ports.metrics);
     let flood = std::thread::spawn(move || {
         // More logins at once than may wait, again and again. They fit into the server's socket: the reply to a
-        // Status-Server behind them shows that they were read.
+        // Status-Server behind them shows that they were read. The thread of look-ups, too, gets its turn between them,
+        // however busy the machine is.
         let mark = sign_packet(
             PacketCode::STATUS_SERVER,
             u8::MAX,
@@ -159,6 +160,7 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
                 let _ = flooder.send(&pap(n, "slow"));
                 if n % 16 == 0 && !until.load(Ordering::Relaxed) {
                     send_until_answered(&flooder, &mark);
+                    wait_until_metric(metrics, "usher_aaa_jobs_waiting{queue=\"lookup\"}", |waiting| waiting == 0.0);
                 }
             }
         }
