@@ -19,6 +19,9 @@ pub(crate) struct PlanArgs {
     /// The processor profile with the cost of a login, as written by `usher load ... --calibrate`.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Accepts a profile that another version of usher measured. The answer says so.
+    #[arg(long)]
+    any_version: bool,
     /// The configuration of the planned server, with its methods, store and limits [default: a built-in one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -126,7 +129,10 @@ pub(crate) fn run_plan(output: &ConsoleOutput, options: &PlanArgs) -> Result<(),
     };
     let prepared =
         file.prepare_plan(&effort, env!("CARGO_PKG_VERSION")).map_err(CommandFailure::usage_error)?;
-    let PreparedPlan { settings, deployment, profile, summary: about, assumptions } = prepared;
+    let PreparedPlan { settings, deployment, profile, summary: about, assumptions, version_note } = prepared;
+    if let Some(note) = &version_note {
+        output.print_note(note);
+    }
     let told = start_progress(output)?;
     let answer = usher_plan::plan_deployment(&deployment, &profile, &settings, &told);
     told.bar.finish_and_clear();
@@ -135,7 +141,7 @@ pub(crate) fn run_plan(output: &ConsoleOutput, options: &PlanArgs) -> Result<(),
         PlanError::NoLoginAccepted(_) | PlanError::Failing { .. } => CommandFailure::runtime_error(error),
         PlanError::Interrupted => CommandFailure::interrupted(error),
     })?;
-    let json = usher_plan::answer_json(&answer, &settings);
+    let json = usher_plan::answer_json(&answer, &settings, &assumptions);
     if let Some(folder) = &options.out {
         let report = usher_plan::build_report(&answer, &settings, &about, assumptions);
         std::fs::create_dir_all(folder)
@@ -218,6 +224,7 @@ fn merge_options(options: &PlanArgs) -> Result<PlanFile, CommandFailure> {
     if options.scale.is_some() {
         (file.scale, file.reference) = (options.scale, None);
     }
+    file.any_version |= options.any_version;
     file.store_distance = options.store_distance.or(file.store_distance);
     file.round_trip = options.round_trip.or(file.round_trip);
     file.loss = options.loss.or(file.loss);

@@ -158,6 +158,9 @@ fn what_does_not_fit_is_refused_with_a_sentence() {
     };
     let pap = ["--mix", "pap=1"];
     refused(&text.replace(&version, "program = \"0.0.1\""), &pap, "of usher 0.0.1 and this is usher");
+    // Its costs may still be near enough for one who says so. The answer says it, too.
+    let accepted = plan_for(&other, "pap", "5", &["--any-version"]);
+    assert!(accepted["assumptions"].to_string().contains("The profile is of usher 0.0.1. "), "{accepted}");
     refused(&text, &["--mix", "eap-tls=1"], "no method \"eap-tls\"");
     refused(
         &text.replace("\"memory\"", "\"sqlite\""),

@@ -18,6 +18,8 @@ pub const FORMAT: ConfigFormat = ConfigFormat { description: "a plan", version: 
 pub struct PlanFile {
     /// The profile of `usher load --calibrate`, relative to this file's folder.
     pub profile: Option<PathBuf>,
+    /// Accepts a profile of another version of Usher.
+    pub any_version: bool,
     /// The server's configuration to deploy, relative to this file's folder.
     pub config: Option<PathBuf>,
     /// The demand: the rate of logins.

@@ -47,6 +47,8 @@ pub struct PreparedPlan {
     pub summary: String,
     /// The assumptions.
     pub assumptions: Vec<String>,
+    /// One of them: another version of the program measured the profile.
+    pub version_note: Option<String>,
 }
 
 /// The reason why a plan cannot be simulated: a sentence, or the faults of a file with their lines.
@@ -81,7 +83,7 @@ impl PlanFile {
     }
 
     /// Reads the plan's files and assembles the deployment. `program` is the program's version, which must match the
-    /// profile's.
+    /// profile's unless the plan accepts any version.
     ///
     /// # Errors
     /// The missing or unsuitable part.
@@ -151,7 +153,7 @@ impl PlanFile {
         let parts = DeploymentInputs {
             config,
             profile: &profile,
-            program,
+            program: if self.any_version { &profile.program } else { program },
             methods,
             users: self.demand.users.map_or(usize::MAX, |n| n.get() as usize),
             cores,
@@ -162,7 +164,11 @@ impl PlanFile {
             tls,
             now: WallTime::from_unix_secs(unix.as_secs()),
         };
-        let assumptions = list_assumptions(&parts);
+        let mut assumptions = list_assumptions(&parts);
+        let version_note = (profile.program != program).then(|| {
+            format!("The profile is of usher {}. The costs of this usher {program} may differ.", profile.program)
+        });
+        assumptions.extend(version_note.clone());
         let deployment = ServerDeployment::new(parts).map_err(|e| PrepareError::with_file_path(path, e))?;
         let usual = if has_tls { TLS_LOGINS } else { LOGINS };
         let target = self.target.unwrap_or_default();
@@ -176,7 +182,7 @@ impl PlanFile {
             jobs: effort.jobs,
         };
         let about = self.describe_plan(&deployment, &profile);
-        Ok(PreparedPlan { settings, deployment, profile, summary: about, assumptions })
+        Ok(PreparedPlan { settings, deployment, profile, summary: about, assumptions, version_note })
     }
 
     fn describe_plan(&self, deployment: &ServerDeployment, profile: &usher_profile::ServerProfile) -> String {

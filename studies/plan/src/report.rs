@@ -31,7 +31,7 @@ fn bound_json(bound: &ResourceBound) -> Value {
 
 /// Returns the answer for programs; times in seconds, rates in logins per second.
 #[must_use]
-pub fn answer_json(answer: &PlanAnswer, settings: &PlanSettings) -> Value {
+pub fn answer_json(answer: &PlanAnswer, settings: &PlanSettings, assumptions: &[String]) -> Value {
     json!({
         "demand_per_s": settings.demand,
         "target": { "share": settings.share, "within_s": settings.time_limit },
@@ -49,6 +49,7 @@ pub fn answer_json(answer: &PlanAnswer, settings: &PlanSettings) -> Value {
         })).collect::<Vec<_>>(),
         "points": answer.points.iter().map(point_json).collect::<Vec<_>>(),
         "login": { "messages": answer.mix.messages, "cpu_s": answer.mix.work },
+        "assumptions": assumptions,
         "seed": settings.seed,
         "replications": settings.replications,
     })

@@ -364,7 +364,8 @@ impl fmt::Display for ProfileMismatchError {
             Self::Program { profile, program } => write!(
                 f,
                 "the profile is of usher {profile} and this is usher {program}, which may have other costs: measure \
-                 again with usher load --calibrate"
+                 again with usher load --calibrate, or accept the profile with any_version = true in the file or \
+                 usher plan --any-version"
             ),
             Self::Method { method, available_methods: known } => write!(
                 f,
