@@ -455,7 +455,7 @@ fn judge_auth_payload(_: &Claim, view: &VariantResults<'_>) -> FindingResult {
     ));
     let said = "An authentication completes if both sides' AUTH agree. PSK uses the shared key, EAP-TLS the \
                 MSK, and EAP-MD5 SK_pi and SK_pr (RFC 7296 2.16). charon agrees with each \
-                (docs/explanation/ike-studies.md).";
+                (docs/contribute/ike-scenarios.md).";
     Ok(of_parts("agree; alike".to_owned(), said, &parts))
 }
 

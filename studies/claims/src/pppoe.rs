@@ -345,7 +345,7 @@ fn judge_many_sessions(_: &Claim, view: &VariantResults<'_>) -> FindingResult {
     let reason = format!(
         "{MANY} has {} to {} clients behind one concentrator, by data plane. benches/peers/pppoe and \
          benches/peers/pppoe-rate --gigabit measure links of 1 Gb/s and the machine's limit \
-         (docs/explanation/pppoe-studies.md).",
+         (docs/measurements/pppoe-planes.md, docs/measurements/pppoe-studies.md).",
         clients.first().unwrap_or(&"-"),
         clients.last().unwrap_or(&"-")
     );

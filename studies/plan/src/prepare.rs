@@ -166,7 +166,10 @@ impl PlanFile {
         };
         let mut assumptions = list_assumptions(&parts);
         let version_note = (profile.program != program).then(|| {
-            format!("The profile is of usher {}. The costs of this usher {program} may differ.", profile.program)
+            format!(
+                "The profile is of usher {}. The costs of this usher {program} may differ.",
+                profile.program
+            )
         });
         assumptions.extend(version_note.clone());
         let deployment = ServerDeployment::new(parts).map_err(|e| PrepareError::with_file_path(path, e))?;

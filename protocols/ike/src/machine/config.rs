@@ -90,7 +90,8 @@ pub struct IkeEndpointConfig {
     /// The time in which an initiator has to authenticate.
     pub proof_timeout: Duration,
     /// Failed proofs a minute by the shared key of a connection. Beyond it, a network with a failure in the last ten
-    /// minutes is locked out. An identity whose last proof from the same host was right is exempt. 0: no limit.
+    /// minutes is locked out. An identity is exempt at a host where its last proof was right, within a week. 0: no
+    /// limit.
     pub failed_proofs_per_minute: u32,
     /// Requests a minute from the peer of an established IKE_SA, also as a burst. Further requests are dropped; their
     /// retransmissions may succeed. 0: no limit.

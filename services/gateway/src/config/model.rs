@@ -469,9 +469,10 @@ impl GatewayEapTable {
 pub struct LimitsTable {
     /// The number of IKE_SAs.
     pub sas: PositiveCount,
-    /// The number of half-open IKE_SAs, whose initiators have not authenticated. At the limit, a new one evicts the
-    /// oldest of the network with the most, if its own network has fewer. The evicted one is idle for two seconds, or
-    /// else ten seconds old and does not wait for this side. If no such IKE_SA exists, the new one is refused.
+    /// The number of half-open IKE_SAs, whose initiators have not authenticated. At the limit, an initiator with a
+    /// cookie evicts one of the network with the most. Its own network must have none, or at least two fewer. The
+    /// evicted one is the oldest: silent for two seconds since its first request, or else ten seconds old and not
+    /// waiting for this side. If no such IKE_SA exists, the request is dropped.
     pub half_open: PositiveCount,
     /// The number of half-open IKE_SAs at which every initiator must return a cookie first.
     pub cookies_from: u32,
@@ -483,7 +484,8 @@ pub struct LimitsTable {
     /// `half_open`.
     pub half_open_per_host: PositiveCount,
     /// Failed proofs by the shared key of a connection per minute. Beyond, proofs from networks with a failure within
-    /// ten minutes are rejected unchecked, except from a host where the identity's last proof was right. 0: no limit.
+    /// ten minutes are rejected unchecked. An identity is exempt at a host where its last proof was right, within a
+    /// week. 0: no limit.
     pub failed_proofs_per_minute: u32,
     /// Requests that the peer of an established IKE_SA may send per minute, or at once. Further ones are dropped; their
     /// retransmissions may be accepted later. At least 60; 0: no limit.

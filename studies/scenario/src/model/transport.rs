@@ -43,8 +43,9 @@ pub struct TcpSettings {
     /// The delay follows the sender's pace: from `delayed_ack` up to this, or up to the round-trip time if that is
     /// less, as in Linux. `"off"`: always `delayed_ack`.
     pub delayed_ack_max: Switch<TimeSpan>,
-    /// With delayed acknowledgements, the first sixteen leave at once, and sixteen after duplicate data, until data
-    /// flows in both directions (Linux's quick-ack mode).
+    /// With delayed acknowledgements, the first leave at once, and some after silence or duplicate data, until data
+    /// flows in both directions (Linux's quick-ack mode). Each time they are half as many as the window has segments,
+    /// 2 to 16.
     pub quick_ack: bool,
     /// With delayed acknowledgements, a read of all received data triggers an acknowledgement, as in Linux: after a
     /// second segment that ended a write, or after the first unless data flows in both directions.
