@@ -14,8 +14,8 @@ mod user;
 
 use crate::output::{CommandFailure, ConsoleOutput};
 use args::{AaaCommand, AaaConfigArgs};
-use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
-use usher_daemon::{InstallationError, ServerInstallation};
+use usher_aaa_daemon::control::{self, ControlError, ControlReply, ControlRequest};
+use usher_aaa_daemon::{InstallationError, ServerInstallation};
 
 pub(crate) fn run_aaa_command(output: &ConsoleOutput, command: AaaCommand) -> Result<(), CommandFailure> {
     match command {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use usher_config::units::TimeSpan;
-use usher_host::ident::{self, IdentError};
 use usher_ident::{ClientConfig, ErrorType, IdentPortPair, IdentQuery, PORT, QueryFailure, ResponseBody};
+use usher_ident_daemon::{self as ident, IdentError};
 use usher_ident_service::config::DEFAULT_PATH;
 
 #[derive(Subcommand, Debug)]

@@ -7,7 +7,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use usher_gateway::config::DEFAULT_PATH;
-use usher_host::ike::{self, IkeControlReply, IkeControlRequest, IkeError, IkeRunMode, IkeSa, IkeStatus};
+use usher_ike_daemon::{
+    self as ike, IkeControlReply, IkeControlRequest, IkeError, IkeRunMode, IkeSa, IkeStatus,
+};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum IkeCommand {
@@ -104,7 +106,7 @@ pub(crate) struct IkeConfigArgs {
 pub(crate) fn run_ike_command(output: &ConsoleOutput, command: IkeCommand) -> Result<(), CommandFailure> {
     match command {
         IkeCommand::Serve { config } => {
-            ike::run_ike(config.config, &IkeRunMode::Serve, usher_daemon::start_embedded)
+            ike::run_ike(config.config, &IkeRunMode::Serve, usher_aaa_daemon::start_embedded)
                 .map_err(map_ike_error)
         }
         IkeCommand::Connect { connection, keep, config } => {
@@ -136,7 +138,11 @@ pub(crate) fn run_ike_command(output: &ConsoleOutput, command: IkeCommand) -> Re
         }
         IkeCommand::Check { file } => {
             let file = file.unwrap_or_else(|| DEFAULT_PATH.into());
-            report_config_check(output, &file, ike::check_config(&file, usher_daemon::check_embedded_config))
+            report_config_check(
+                output,
+                &file,
+                ike::check_config(&file, usher_aaa_daemon::check_embedded_config),
+            )
         }
     }
 }
@@ -206,7 +212,7 @@ fn start_connection(
         // No gateway runs: this program is the client.
         Err(_) => {
             let mode = IkeRunMode::Connect { connection, reconnects: keep };
-            ike::run_ike(config.config, &mode, usher_daemon::start_embedded).map_err(map_ike_error)
+            ike::run_ike(config.config, &mode, usher_aaa_daemon::start_embedded).map_err(map_ike_error)
         }
     }
 }

@@ -13,11 +13,11 @@ use std::rc::Rc;
 use usher_config::Prefix;
 use usher_config::units::TimeSpan;
 use usher_core::{Duration, TransportProtocol};
-use usher_host::mih::{self, MihError};
 use usher_mih::{
     EventList, LinkActionResult, LinkActionType, LinkAddr, MessageId, MihfId, PORT, PeerRoute,
     ResponseTimeoutPolicy, ServiceId, Status, Tlv, TransactionTimerConfig, kind,
 };
+use usher_mih_daemon::{self as mih, MihError};
 use usher_mih_service::client::{self, MihClientRequest};
 use usher_mih_service::config::{self, DEFAULT_PATH, LinkEventName};
 

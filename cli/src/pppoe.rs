@@ -9,11 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use usher_concentrator::config::{DEFAULT_PATH, ModeWord};
 use usher_crypto::SecretValue;
-use usher_host::pppoe::{
-    self, AddressQuery, AddressQueryReply, PppoeConnectConfig, PppoeConnectError, PppoeControlReply,
+use usher_ppp::auth::AuthenticationProtocol;
+use usher_pppoe_daemon::{
+    self as pppoe, AddressQuery, AddressQueryReply, PppoeConnectConfig, PppoeConnectError, PppoeControlReply,
     PppoeControlRequest, PppoeError, PppoeSessionStatus, PppoeStatus,
 };
-use usher_ppp::auth::AuthenticationProtocol;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum PppoeCommand {
@@ -183,7 +183,7 @@ fn parse_address(text: &str) -> Result<(IpAddr, Option<u16>), String> {
 pub(crate) fn run_pppoe_command(output: &ConsoleOutput, command: PppoeCommand) -> Result<(), CommandFailure> {
     match command {
         PppoeCommand::Serve { config } => {
-            pppoe::serve_pppoe(config.config, usher_daemon::start_embedded).map_err(map_pppoe_error)
+            pppoe::serve_pppoe(config.config, usher_aaa_daemon::start_embedded).map_err(map_pppoe_error)
         }
         PppoeCommand::Connect(told) => connect_client(*told),
         PppoeCommand::Sessions { config } => match query_concentrator(&config, &PppoeControlRequest::Status)?
@@ -206,7 +206,7 @@ pub(crate) fn run_pppoe_command(output: &ConsoleOutput, command: PppoeCommand) -
             report_config_check(
                 output,
                 &file,
-                pppoe::check_config(&file, usher_daemon::check_embedded_config),
+                pppoe::check_config(&file, usher_aaa_daemon::check_embedded_config),
             )
         }
     }

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use usher_aaa_daemon::{InstallationError, ServeError};
 use usher_config::ConfigErrors;
 use usher_config::disk::LoadError;
-use usher_daemon::{InstallationError, ServeError};
-use usher_host::ident::IdentError;
-use usher_host::ike::IkeError;
-use usher_host::mih::MihError;
-use usher_host::pppoe::PppoeError;
+use usher_ident_daemon::IdentError;
+use usher_ike_daemon::IkeError;
+use usher_mih_daemon::MihError;
+use usher_pppoe_daemon::PppoeError;
 
 /// Why a service cannot start.
 pub(crate) enum ServiceStartError {

@@ -55,7 +55,7 @@ pub(crate) fn size(
     let SizingRunSettings { quick, replications, logins, seed, jobs } = asked;
     let effort = PlanSimulationSettings { quick, replications, logins, seed, jobs };
     let prepared = py.detach(|| wanted.prepare_plan(&effort, env!("CARGO_PKG_VERSION")));
-    let PreparedPlan { settings, deployment, profile, summary: about, assumptions } =
+    let PreparedPlan { settings, deployment, profile, summary: about, assumptions, .. } =
         prepared.map_err(|e| faults::of_argument(py, e))?;
     let told = SizingProgress { done: AtomicUsize::new(0), total: AtomicUsize::new(1), stop: stop.get() };
     let look = |py: Python<'_>| {
@@ -64,8 +64,9 @@ pub(crate) fn size(
     };
     let work = || {
         let answer = usher_plan::plan_deployment(&deployment, &profile, &settings, &told)?;
+        let json = usher_plan::answer_json(&answer, &settings, &assumptions).to_string();
         let report: HtmlReport = usher_plan::build_report(&answer, &settings, &about, assumptions);
-        Ok::<_, PlanError>((usher_plan::answer_json(&answer, &settings).to_string(), report.to_html()))
+        Ok::<_, PlanError>((json, report.to_html()))
     };
     let (answered, raised) = run_attended(py, stop.get(), &look, work);
     match (answered, raised) {

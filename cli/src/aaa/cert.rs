@@ -6,10 +6,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_control::{self as control, ControlError, ControlReply, RevocationListStatus};
+use usher_aaa_daemon::ServerControlPaths;
+use usher_aaa_daemon::control::{self, ControlError, ControlReply, RevocationListStatus};
 use usher_core::{Duration, WallTime};
 use usher_crypto::x509::{CertificateInfo, RevocationList};
-use usher_daemon::ServerControlPaths;
 use usher_pki::{
     AuthorityInitOptions, CertificateAuthority, CertificateKind, CertificateRequest, IndexEntry,
     IssuedCertificate, KeyKind, PkiError, RevokeReason,

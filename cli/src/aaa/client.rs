@@ -6,9 +6,9 @@ use super::{notify_aaa_server, secret};
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::json;
 use usher_aaa::store::{ClientRequirement, ClientRow};
+use usher_aaa_daemon::admin;
+use usher_aaa_daemon::control::ControlRequest;
 use usher_config::Prefix;
-use usher_control::ControlRequest;
-use usher_daemon::admin;
 
 pub(super) fn run_client_command(
     output: &ConsoleOutput,

@@ -6,8 +6,8 @@ use super::{notify_aaa_server, open_installation};
 use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::json;
 use usher_aaa::store::{GroupRows, UserRows};
-use usher_control::ControlRequest;
-use usher_daemon::admin;
+use usher_aaa_daemon::admin;
+use usher_aaa_daemon::control::ControlRequest;
 
 pub(super) fn run_group_command(output: &ConsoleOutput, command: GroupCommand) -> Result<(), CommandFailure> {
     let GroupCommand::Set { name, check, reply, config } = command;

@@ -7,7 +7,7 @@ use crate::output::{CommandFailure, ConsoleOutput};
 use crate::service::read_foreign_config_text;
 use serde_json::json;
 use std::path::Path;
-use usher_control::ControlRequest;
+use usher_aaa_daemon::control::ControlRequest;
 use usher_store::import::{ImportIssue, UsersImport, clients_conf};
 
 /// Reports the lines that were not imported.

@@ -5,7 +5,7 @@ use super::{open_installation, query_aaa_server};
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
-use usher_control::{self as control, ControlReply, ControlRequest, HomeServerStatus, RevocationListStatus};
+use usher_aaa_daemon::control::{self, ControlReply, ControlRequest, HomeServerStatus, RevocationListStatus};
 use usher_core::{Duration, WallTime};
 
 pub(super) fn show_status(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {

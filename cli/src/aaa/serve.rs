@@ -5,11 +5,11 @@ use crate::output::{CommandFailure, ConsoleOutput};
 use crate::service::{ServiceStartError, report_fault};
 use serde_json::json;
 use std::path::Path;
-use usher_daemon::config::DEFAULT_PATH;
-use usher_daemon::{InstallationError, ServeError, ServerInstallation, advice};
+use usher_aaa_daemon::config::DEFAULT_PATH;
+use usher_aaa_daemon::{InstallationError, ServeError, ServerInstallation, advice};
 
 pub(crate) fn serve_aaa(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
-    let served = usher_daemon::run_server(config.config.as_deref(), &mut |text| output.print_note(text));
+    let served = usher_aaa_daemon::run_server(config.config.as_deref(), &mut |text| output.print_note(text));
     served.map_err(|error| match error {
         ServeError::Installation(InstallationError::Config(_)) | ServeError::Config(_) => {
             CommandFailure::usage_error(error)
@@ -26,7 +26,7 @@ pub(crate) fn check_aaa_config(
 ) -> Result<(), CommandFailure> {
     let path = file.unwrap_or(Path::new(DEFAULT_PATH));
     let shown = path.display();
-    let place = match usher_daemon::check_config(path) {
+    let place = match usher_aaa_daemon::check_config(path) {
         Ok(place) => place,
         Err(error) => return Err(report_fault(output, path, ServiceStartError::from(error))),
     };

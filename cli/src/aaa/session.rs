@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use usher_aaa::canonical_name;
 use usher_aaa::ledger::{Ledger, LedgerConfig, UniqueSessionId};
 use usher_aaa::store::SessionRow;
+use usher_aaa_daemon::ServerInstallation;
+use usher_aaa_daemon::control::{self, ControlError, ControlReply, ControlRequest, SessionSummary};
 use usher_config::Prefix;
-use usher_control::{self as control, ControlError, ControlReply, ControlRequest, SessionSummary};
 use usher_core::{Instant, WallTime};
-use usher_daemon::ServerInstallation;
 
 pub(super) fn run_session_command(
     output: &ConsoleOutput,

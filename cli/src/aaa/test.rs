@@ -9,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use usher_aaa::AuthMethod;
-use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
-use usher_crypto::fault::TlsFault;
-use usher_daemon::ServerInstallation;
-use usher_daemon::probe::{
+use usher_aaa_daemon::ServerInstallation;
+use usher_aaa_daemon::control::{self, ControlError, ControlReply, ControlRequest};
+use usher_aaa_daemon::probe::{
     self, ProbeDiameterTransport, ProbeLogin, ProbeOutcome, ProbeResult, ProbeTransport,
 };
+use usher_crypto::fault::TlsFault;
 
 /// The timeout of a login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);

@@ -8,8 +8,8 @@ use super::{open_installation, secret};
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use serde_json::{Value, json};
 use usher_aaa::store::{AttributeRow, GroupRows, Store, UserRows};
-use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
-use usher_daemon::{ServerInstallation, admin};
+use usher_aaa_daemon::control::{self, ControlError, ControlReply, ControlRequest};
+use usher_aaa_daemon::{ServerInstallation, admin};
 
 /// Names per query.
 const PAGE: u32 = 1000;

@@ -80,7 +80,7 @@ fn build_calibration_config(
     if let LoadProtocolConfig::Ike(front) = &job.plan.load.front {
         return of_gateway(load, front, methods, (pid.get(), path));
     }
-    let loaded = usher_daemon::config::load_config(path).map_err(CommandFailure::usage_error)?;
+    let loaded = usher_aaa_daemon::config::load_config(path).map_err(CommandFailure::usage_error)?;
     let text =
         usher_config::disk::read_file_text(path).map_err(|e: LoadError| CommandFailure::usage_error(e))?;
     let Some(metrics) = loaded.file.metrics.listen else {
@@ -149,7 +149,7 @@ fn of_gateway(
     methods: Vec<String>,
     (pid, path): (u32, &Path),
 ) -> Result<CalibrationConfig, CommandFailure> {
-    let loaded = usher_host::ike::load_config(Some(path)).map_err(CommandFailure::usage_error)?;
+    let loaded = usher_ike_daemon::load_config(Some(path)).map_err(CommandFailure::usage_error)?;
     let text =
         usher_config::disk::read_file_text(path).map_err(|e: LoadError| CommandFailure::usage_error(e))?;
     let Some(metrics) = loaded.file.listen.metrics else {

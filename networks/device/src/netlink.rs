@@ -1,10 +1,13 @@
-//! Sequential requests to rtnetlink(7).
+//! Sequential requests to rtnetlink(7), and its notifications.
 
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
+use std::time::Duration;
 
 /// Opens an rtnetlink socket in the calling thread's network namespace.
 ///
@@ -78,6 +81,58 @@ pub fn run_request_on(
 ) -> io::Result<Vec<RouteNetlinkMessage>> {
     send_request(socket, flags, message)?;
     read_replies(socket)
+}
+
+/// Returns the index of an interface.
+///
+/// # Errors
+/// The interface is absent, or another error of the kernel.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let is_named = |message: &&RouteNetlinkMessage| match message {
+        RouteNetlinkMessage::NewLink(link) => {
+            link.attributes.contains(&LinkAttribute::IfName(name.to_owned()))
+        }
+        _ => false,
+    };
+    let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    match all.iter().find(is_named) {
+        Some(RouteNetlinkMessage::NewLink(link)) => Ok(link.header.index),
+        _ => Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no interface {name}"))),
+    }
+}
+
+/// The multicast groups for addresses and routes of both families (RTNLGRP).
+const ROUTE_GROUPS: [u32; 4] = [5, 7, 9, 11];
+
+/// Calls `look` after each change of addresses or routes, once `after` has passed without another. Runs without end.
+///
+/// # Errors
+/// An error of the kernel.
+pub fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -> io::Result<()> {
+    let socket = open_route_socket()?;
+    for group in ROUTE_GROUPS {
+        socket.add_membership(group)?;
+    }
+    // Start as if something had changed, because changes before the subscription caused no notification.
+    let mut changed = true;
+    loop {
+        let mut ready = [PollFd::new(&socket, PollFlags::IN)];
+        let patience = changed.then(|| Timespec::try_from(after).ok()).flatten();
+        match poll(&mut ready, patience.as_ref()) {
+            Ok(0) if std::mem::take(&mut changed) => look(),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => match socket.recv_from_full() {
+                Ok(_) => changed = true,
+                // ENOBUFS: the socket buffer overflowed and notifications were lost, so assume a change.
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {
+                    changed = true
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            },
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ fn table_rows<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a st
 }
 
 /// Checks that the operators' page documents each metric with its labels, and the counters' page each kind of event.
-/// `usher-daemon` tests the reverse.
+/// `usher-aaa-daemon` tests the reverse.
 fn check_documented(exposition: &str) {
     let (operation, counters) = (
         include_str!("../../../../docs/reference/aaa-server.md"),

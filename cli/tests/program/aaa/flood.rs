@@ -160,7 +160,9 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
                 let _ = flooder.send(&pap(n, "slow"));
                 if n % 16 == 0 && !until.load(Ordering::Relaxed) {
                     send_until_answered(&flooder, &mark);
-                    wait_until_metric(metrics, "usher_aaa_jobs_waiting{queue=\"lookup\"}", |waiting| waiting == 0.0);
+                    wait_until_metric(metrics, "usher_aaa_jobs_waiting{queue=\"lookup\"}", |waiting| {
+                        waiting == 0.0
+                    });
                 }
             }
         }

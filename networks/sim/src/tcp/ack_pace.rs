@@ -4,7 +4,8 @@
 use super::connection::{RareTcpState, TcpConnection};
 use usher_core::{Duration, Instant};
 
-/// Immediate acknowledgements at the start of a connection, or after reordering (`TCP_MAX_QUICKACKS`).
+/// Most immediate acknowledgements at the start of a connection, or after silence or duplicate data
+/// (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
 /// Maximum delay of a one-way connection without a round-trip measurement.
 const MAX_ONE_WAY_DELAY: Duration = Duration::from_millis(500);

@@ -16,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration as Wait;
 use usher_aaa::store::{AttributeRow, RowOperator, Store, UserRows};
+use usher_aaa_daemon::config::load_config;
 use usher_access::{
     AaaConfig, AccessClient, AccessClientEvent as AccessEvent, AccessReply, AccessRequest, AccountingRecord,
     AccountingRecordKind, DiameterConfig, LoginRoundState, NasIdentity, UserCredentials,
@@ -27,7 +28,6 @@ use usher_crypto::tls::{
     ClientConfig, KeyLog, ServerConfig, SharedWallClock, TlsClientOptions, TlsCredentials, TlsServerOptions,
     TlsVersionRange, TrustRoots,
 };
-use usher_daemon::config::load_config;
 use usher_diameter::codes::application::{ACCOUNTING, EAP, NASREQ};
 use usher_diameter::node;
 use usher_diameter::peer::capabilities::DiameterApplication;
@@ -748,7 +748,7 @@ fn on_sockets(certificates: &TestCertificates, ports: &FreePorts) -> MessageTran
     let folder = certificates.folder.path();
     let file = folder.join("aaa.toml");
     // It serves until this process ends.
-    let served = std::thread::spawn(move || usher_daemon::run_server(Some(&file), &mut |_| {}));
+    let served = std::thread::spawn(move || usher_aaa_daemon::run_server(Some(&file), &mut |_| {}));
     let control = folder.join("state/control.sock");
     let begun = std::time::Instant::now();
     while std::os::unix::net::UnixStream::connect(&control).is_err() {
