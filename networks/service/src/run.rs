@@ -44,7 +44,7 @@ impl ServiceSignals {
     }
 }
 
-/// What the main thread does while the shards run.
+/// The tasks of the main thread while the shards run.
 pub struct ServiceTasks {
     /// Reloads the configuration, on a thread of its own. A signal during a reload causes another one, because it may
     /// concern a file that was already read.
