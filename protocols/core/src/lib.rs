@@ -41,7 +41,7 @@ pub use machine::{
     MessageAssociationOp, SocketId, StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 pub use named::NamedValue;
-pub use output::{ChildMachine, MachineHost, OutputQueue};
+pub use output::{ChildMachine, ChildOutput, MachineHost, OutputQueue};
 pub use rng::{SecureRng, Seed, SimulationRng};
 pub use time::{Duration, Instant, WallTime};
 pub use transport::TransportProtocol;

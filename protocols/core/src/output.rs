@@ -108,6 +108,18 @@ impl<E, J> OutputQueue<E, J> {
         let slot = child.slot;
         child.machine.next_event(self, |transmit| add_child_slot(slot, transmit))
     }
+    /// Moves the outputs of a child machine here, up to its next event or job, and returns that one. Call it until it
+    /// returns `None`, so that no output of a step stays behind.
+    pub fn next_event_or_job<M: Machine>(
+        &mut self,
+        child: &mut ChildMachine<M>,
+    ) -> Option<ChildOutput<M::Event, M::Job>> {
+        let ChildMachine { machine, slot } = child;
+        self.queue_until_event_or_job(
+            |transmit| add_child_slot(*slot, transmit),
+            |buf| machine.poll_output(buf),
+        )
+    }
     /// Changes the ids of the last transmit in place. A second move just after a write of a few octets would stall the
     /// processor.
     fn map_last_transmit(&mut self, outside: impl Fn(&mut Transmit)) {
@@ -120,10 +132,20 @@ impl<E, J> OutputQueue<E, J> {
     pub fn queue_until_event<X>(
         &mut self,
         outside: impl Fn(&mut Transmit),
-        mut poll: impl FnMut(&mut Vec<u8>) -> Option<MachineOutput<X>>,
+        poll: impl FnMut(&mut Vec<u8>) -> Option<MachineOutput<X>>,
     ) -> Option<X> {
+        match self.queue_until_event_or_job(outside, poll)? {
+            ChildOutput::Event(event) => Some(event),
+            ChildOutput::Job(job) => match job.job {},
+        }
+    }
+    fn queue_until_event_or_job<X, Y>(
+        &mut self,
+        outside: impl Fn(&mut Transmit),
+        mut poll: impl FnMut(&mut Vec<u8>) -> Option<MachineOutput<X, Y>>,
+    ) -> Option<ChildOutput<X, Y>> {
         let mut buf = self.take_buffer();
-        let event = loop {
+        let output = loop {
             match poll(&mut buf) {
                 Some(MachineOutput::Transmit(transmit)) => {
                     let next = self.take_buffer();
@@ -131,21 +153,31 @@ impl<E, J> OutputQueue<E, J> {
                     self.map_last_transmit(&outside);
                 }
                 Some(MachineOutput::Work(work)) => self.push_work(work),
-                Some(MachineOutput::Event(event)) => break Some(event),
-                Some(MachineOutput::Job(job)) => match job.job {},
+                Some(MachineOutput::Event(event)) => break Some(ChildOutput::Event(event)),
+                Some(MachineOutput::Job(job)) => break Some(ChildOutput::Job(job)),
                 None => break None,
             }
         };
         self.recycle_buffer(buf);
-        event
+        output
     }
+}
+
+/// An output of a child machine that its container handles.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ChildOutput<E, J> {
+    /// An event.
+    Event(E),
+    /// A job, which the container does or passes on.
+    Job(JobRequest<J>),
 }
 
 /// A machine inside another. Its slot there distinguishes its ids from those of other children
 /// ([`MachineOwnerPath`](crate::MachineOwnerPath)).
 ///
 /// The container routes by [`MachineInput::split_outer_slot`](crate::MachineInput::split_outer_slot). After each input
-/// or command it takes the child's outputs by [`OutputQueue::next_event`].
+/// or command it takes the child's outputs by [`OutputQueue::next_event`], or by [`OutputQueue::next_event_or_job`] if
+/// the child has jobs.
 #[derive(Debug)]
 pub struct ChildMachine<M> {
     machine: M,
@@ -289,6 +321,44 @@ mod tests {
             (MachineOutput::Transmit(Transmit::Stream { conn: CONN, op: StreamOp::Abort }), vec![]),
         ];
         assert_eq!(drain_outputs_with_bytes(&mut outputs), expected);
+    }
+
+    #[test]
+    fn a_child_with_jobs_gives_them_in_their_order() {
+        /// Emits an event between two jobs.
+        #[derive(Default)]
+        struct WorkingMachine(OutputQueue<u8, u8>);
+
+        impl Machine for WorkingMachine {
+            type Command = ();
+            type Event = u8;
+            type Job = u8;
+
+            fn handle_input(&mut self, _: Instant, _: MachineInput<'_>) {
+                self.0.push_job(JobRequest::new(5, 6));
+                self.0.push_transmit(data_transmit(CONN), vec![1]);
+                self.0.push_event(1);
+                self.0.push_job(JobRequest::new(7, 8));
+            }
+            fn handle_command(&mut self, _: Instant, (): ()) -> Result<(), CommandError> {
+                Ok(())
+            }
+            fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutputOf<Self>> {
+                self.0.poll(buf)
+            }
+            fn poll_timeout(&mut self) -> Option<Instant> {
+                None
+            }
+        }
+
+        let mut child = ChildMachine::new(3, WorkingMachine::default());
+        child.handle_input(Instant::ZERO, MachineInput::Timeout);
+        let mut outputs = OutputQueue::<u8>::default();
+        let all: Vec<_> = core::iter::from_fn(|| outputs.next_event_or_job(&mut child)).collect();
+        let job = |token, job| ChildOutput::Job(JobRequest::new(token, job));
+        assert_eq!(all, [job(5, 6), ChildOutput::Event(1), job(7, 8)]);
+        let outside = data_transmit(CONN).with_outer_slot(3);
+        assert_eq!(drain_outputs_with_bytes(&mut outputs), [(MachineOutput::Transmit(outside), vec![1])]);
     }
 
     #[test]

@@ -18,8 +18,8 @@ use usher_access::{AaaClientConfig, AccessClient, AccountingRecordKind, LoginLoc
 use usher_core::collections::{SeededHashState, hash_state};
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    ChildMachine, CommandError, Duration, Instant, JobRequest, ListenerId, Machine, MachineInput,
-    MachineOutput, MachineOutputOf, MachineOwnerPath, OutputQueue, SecureRng, SocketId, WallTime,
+    ChildMachine, ChildOutput, CommandError, Duration, Instant, JobRequest, ListenerId, Machine,
+    MachineInput, MachineOutputOf, MachineOwnerPath, OutputQueue, SecureRng, SocketId, WallTime,
 };
 use usher_ident::QueriedConnection;
 use usher_ident_service::{self as ident, IdentService};
@@ -602,31 +602,13 @@ impl AccessConcentrator {
     /// Applies the next output of the IDENT service; false if it has none.
     fn apply_next_ident_output(&mut self, now: Instant) -> bool {
         let Some(ident) = &mut self.ident else { return false };
-        let mut buf = self.outputs.take_buffer();
-        let said = loop {
-            match ident.poll_output(&mut buf) {
-                Some(MachineOutput::Transmit(transmit)) => {
-                    let next = self.outputs.take_buffer();
-                    let bytes = core::mem::replace(&mut buf, next);
-                    self.outputs.push_transmit(transmit.with_outer_slot(IDENT_SLOT), bytes);
-                }
-                Some(MachineOutput::Work(work)) => self.outputs.push_work(work),
-                other => break other,
-            }
-        };
-        self.outputs.recycle_buffer(buf);
-        match said {
-            Some(MachineOutput::Job(JobRequest {
-                token,
-                job: ident::IdentServiceJob::Owner(connection),
-                ..
-            })) => {
+        match self.outputs.next_event_or_job(ident) {
+            Some(ChildOutput::Job(JobRequest { token, job, .. })) => {
+                let ident::IdentServiceJob::Owner(connection) = job;
                 self.look_up_connection_owner(now, token, connection);
             }
-            Some(MachineOutput::Event(event)) => {
-                self.outputs.push_event(AccessConcentratorEvent::Ident(event))
-            }
-            _ => return false,
+            Some(ChildOutput::Event(event)) => self.outputs.push_event(AccessConcentratorEvent::Ident(event)),
+            None => return false,
         }
         true
     }

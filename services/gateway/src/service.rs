@@ -21,7 +21,7 @@ use usher_access::{AaaClientConfig, AccessClient, ConfigError, LoginLockout, Ter
 use usher_core::collections::hash_state;
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, MachineOutput, MachineOutputOf,
+    ChildMachine, ChildOutput, CommandError, Duration, Instant, Machine, MachineInput, MachineOutputOf,
     OutputQueue, SecureRng, SocketId, WallTime,
 };
 use usher_esp::plane::SaUsage;
@@ -631,32 +631,19 @@ impl IkeGateway {
         }
     }
 
-    /// Returns the endpoint's next event, after the transmissions before it.
-    fn next_ike_event(&mut self) -> Option<ike::IkeEvent> {
-        let mut buf = self.outputs.take_buffer();
-        let event = loop {
-            match self.ike.poll_output(&mut buf) {
-                Some(MachineOutput::Transmit(transmit)) => {
-                    let next = self.outputs.take_buffer();
-                    let bytes = core::mem::replace(&mut buf, next);
-                    self.outputs.push_transmit(transmit.with_outer_slot(IKE_SLOT), bytes);
-                }
-                Some(MachineOutput::Work(work)) => self.outputs.push_work(work),
-                Some(MachineOutput::Job(job)) => self.outputs.push_job(job.map(GatewayJob::Ike)),
-                Some(MachineOutput::Event(event)) => break Some(event),
-                None => break None,
-            }
-        };
-        self.outputs.recycle_buffer(buf);
-        event
-    }
-
     /// Drains the outputs of the endpoint and the AAA client.
     pub(crate) fn drain_outputs(&mut self, now: Instant) {
         loop {
-            if let Some(event) = self.next_ike_event() {
-                self.take_up(now, event);
-                continue;
+            match self.outputs.next_event_or_job(&mut self.ike) {
+                Some(ChildOutput::Event(event)) => {
+                    self.take_up(now, event);
+                    continue;
+                }
+                Some(ChildOutput::Job(job)) => {
+                    self.outputs.push_job(job.map(GatewayJob::Ike));
+                    continue;
+                }
+                None => {}
             }
             let said = match &mut self.aaa {
                 Some(aaa) => self.outputs.next_event(aaa),
