@@ -153,7 +153,7 @@ impl StartedServer {
             status: status.clone(),
             chains,
         };
-        let (workers, _) = WorkerPool::start_workers(shared, stores.map_err(InstallationError::from)?);
+        let workers = WorkerPool::start_workers(shared, stores.map_err(InstallationError::from)?)?;
 
         let counters = Arc::new(RwLock::new(Vec::new()));
         let listeners = shards::tls_servers(assembly.tls.as_deref());
@@ -187,7 +187,7 @@ impl StartedServer {
             add_counters(&counters, driver.counters());
             threads.push((number, driver));
         }
-        mailboxes.set_shard_mailboxes(boxes);
+        mailboxes.set_mailboxes(boxes);
         let mut shards = Vec::new();
         for (number, driver) in threads {
             let run = async move || driver.run().await.map(drop);

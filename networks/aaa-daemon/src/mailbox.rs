@@ -1,13 +1,11 @@
 //! The mailboxes of the shards, for messages of other threads.
 
 use crate::stats::ShardSnapshot;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, OnceLock};
 use usher_aaa::{AaaServerCommand, DynamicAuthResult, LoginTraceFilter, ShardRequest};
 use usher_aaa_config::ClientDirectory;
 use usher_core::{DatagramPath, Instant};
-use usher_live::Mailbox;
 
 /// The shard and token of a job's result.
 #[derive(Clone, Copy, Debug)]
@@ -52,49 +50,18 @@ pub(crate) struct LoginTraceLine {
     pub(crate) cause: Option<&'static str>,
 }
 
-/// Maximum number of other shards' requests in a mailbox. Job results of a shard's own machine have no limit here:
-/// the machine limits its jobs, and no result may be lost.
-const REQUESTS: usize = 1 << 12;
-
 /// The mailboxes of all shards, by number.
 #[derive(Clone, Default)]
-pub(crate) struct ShardMailboxes(Arc<OnceLock<MailboxTable>>);
+pub(crate) struct ShardMailboxes(usher_service::ShardMailboxes<ShardMessage>);
 
-struct MailboxTable {
-    all: Vec<Mailbox<ShardMessage>>,
-    /// Number of other shards' requests in each.
-    requests: Vec<AtomicUsize>,
+impl std::ops::Deref for ShardMailboxes {
+    type Target = usher_service::ShardMailboxes<ShardMessage>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl ShardMailboxes {
-    pub(crate) fn set_shard_mailboxes(&self, all: Vec<Mailbox<ShardMessage>>) {
-        let requests = all.iter().map(|_| AtomicUsize::new(0)).collect();
-        // The result is ignored: the table is set only once, when all shards exist.
-        let _ = self.0.set(MailboxTable { all, requests });
-    }
-    pub(crate) fn as_slice(&self) -> &[Mailbox<ShardMessage>] {
-        self.0.get().map_or(&[], |boxes| &boxes.all)
-    }
-    /// Sends a request of another shard. False: the mailbox is full, or there is no such shard.
-    pub(crate) fn send_request(&self, shard: u16, message: ShardMessage) -> bool {
-        let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) else {
-            return false;
-        };
-        if waiting.fetch_add(1, Ordering::Relaxed) >= REQUESTS {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-            return false;
-        }
-        self.send(shard, message)
-    }
-    /// Counts a received request.
-    pub(crate) fn release_request(&self, shard: u16) {
-        if let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-    pub(crate) fn send(&self, shard: u16, message: ShardMessage) -> bool {
-        self.as_slice().get(usize::from(shard)).is_some_and(|m| m.send(message))
-    }
     pub(crate) fn send_command(&self, shard: u16, command: AaaServerCommand) {
         self.send(shard, ShardMessage::Command(command));
     }

@@ -1,14 +1,13 @@
 //! Threads for slow jobs: user lookups in the store, comparisons with password hashes, OCSP checks. Each kind has
 //! its own threads and queue, so that no kind delays another.
 
-use crate::mailbox::{JobResultTarget, ShardMailboxes, ShardMessage};
+use crate::mailbox::{JobResultTarget, ShardMailboxes};
 use crate::outage::StoreOutage;
 use crate::stats::SharedHistogram;
 use crate::status::CertificateCheckConfig;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use usher_aaa::service::{InlineUsers, UserRowReader, resolve_user_lookup};
 use usher_aaa::store::{Store, StoreError, UserRows, user_of};
@@ -111,31 +110,26 @@ impl WorkerPool {
     pub(crate) fn start_workers(
         shared: WorkerContext,
         stores: Vec<Box<dyn Store>>,
-    ) -> (Self, Vec<JoinHandle<()>>) {
-        let hashing = stores.len();
+    ) -> Result<Self, usher_service::ServeError> {
+        let queues = KINDS
+            .map(|(_, all)| Arc::new(JobQueue::new(JobQueueLimits { all, name: MAX_PASSWORDS_PER_NAME })));
         let none = |n| (0..n).map(|_| None).collect::<Vec<_>>();
-        let crews = [stores.into_iter().map(Some).collect(), none(hashing), none(OCSP_THREADS)];
-        let mut threads = Vec::new();
-        let mut crews = crews.into_iter();
-        let queues = KINDS.map(|(name, all)| {
-            let jobs = Arc::new(JobQueue::new(JobQueueLimits { all, name: MAX_PASSWORDS_PER_NAME }));
-            for (n, store) in crews.next().into_iter().flatten().enumerate() {
-                let (jobs, shared) = (jobs.clone(), shared.clone());
-                let body = move || run_jobs(&jobs, &shared, store);
-                threads.extend(thread::Builder::new().name(format!("usher-{name}-{n}")).spawn(body).ok());
-            }
-            jobs
-        });
-        (
-            Self {
-                queues,
-                mailboxes: shared.mailboxes,
-                status: shared.status,
-                left_out: shared.left_out,
-                chains: shared.chains,
-            },
-            threads,
-        )
+        let hashing = none(stores.len());
+        let crews = [stores.into_iter().map(Some).collect(), hashing, none(OCSP_THREADS)];
+        for ((jobs, (name, _)), crew) in queues.iter().zip(KINDS).zip(crews) {
+            let worker = |mut store: Option<Box<dyn Store>>| {
+                let (shared, mut outage) = (shared.clone(), StoreOutage::default());
+                move |job| do_job(job, &shared, store.as_mut(), &mut outage)
+            };
+            jobs.start_workers(&format!("usher-{name}"), crew.into_iter().map(worker))?;
+        }
+        Ok(Self {
+            queues,
+            mailboxes: shared.mailboxes,
+            status: shared.status,
+            left_out: shared.left_out,
+            chains: shared.chains,
+        })
     }
 
     /// True if OCSP is used.
@@ -179,26 +173,28 @@ impl WorkerPool {
     }
 }
 
-fn run_jobs(jobs: &ClientJobs, shared: &WorkerContext, mut store: Option<Box<dyn Store>>) {
-    let mut outage = StoreOutage::default();
-    while let Some(job) = jobs.take_job() {
-        let (for_, command) = match job {
-            WorkerJob::Lookup(for_, name) => {
-                let user = find_user(&name, shared, store.as_mut(), &mut outage);
-                (for_, AaaServerCommand::Found { token: for_.token, user })
-            }
-            WorkerJob::Verify(for_, hash, password) => {
-                let right = usher_crypto::password::argon2_verify(&hash, &password);
-                (for_, AaaServerCommand::Verified { token: for_.token, right })
-            }
-            WorkerJob::Certificate(for_, chain) => {
-                let policy = shared.status.read().unwrap_or_else(PoisonError::into_inner).clone();
-                let verdict = policy.check_chain(&chain);
-                (for_, AaaServerCommand::Certificate { token: for_.token, verdict })
-            }
-        };
-        shared.mailboxes.send(for_.shard, ShardMessage::Command(command));
-    }
+fn do_job(
+    job: WorkerJob,
+    shared: &WorkerContext,
+    store: Option<&mut Box<dyn Store>>,
+    outage: &mut StoreOutage,
+) {
+    let (for_, command) = match job {
+        WorkerJob::Lookup(for_, name) => {
+            let user = find_user(&name, shared, store, outage);
+            (for_, AaaServerCommand::Found { token: for_.token, user })
+        }
+        WorkerJob::Verify(for_, hash, password) => {
+            let right = usher_crypto::password::argon2_verify(&hash, &password);
+            (for_, AaaServerCommand::Verified { token: for_.token, right })
+        }
+        WorkerJob::Certificate(for_, chain) => {
+            let policy = shared.status.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let verdict = policy.check_chain(&chain);
+            (for_, AaaServerCommand::Certificate { token: for_.token, verdict })
+        }
+    };
+    shared.mailboxes.send_command(for_.shard, command);
 }
 
 fn find_user(

@@ -2,9 +2,10 @@
 //! jobs per name. A flood of requests, or of password attempts against one user, delays only its own share. Jobs that
 //! were abandoned are skipped.
 
+use crate::ServeError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use usher_core::JobRequester;
 use usher_core::fair::FairQueue;
 
@@ -156,6 +157,31 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
     pub fn close_queue(&self) {
         self.lock_waiting().is_closed = true;
         self.wakeup.notify_all();
+    }
+    /// Starts a thread for each worker. It does jobs until the queue is closed.
+    ///
+    /// # Errors
+    /// A thread is unavailable.
+    pub fn start_workers<W: FnMut(T) + Send + 'static>(
+        self: &Arc<Self>,
+        name: &str,
+        workers: impl IntoIterator<Item = W>,
+    ) -> Result<(), ServeError>
+    where
+        S: Send + 'static,
+        T: Send + 'static,
+    {
+        for mut worker in workers {
+            let jobs = self.clone();
+            let body = move || {
+                while let Some(job) = jobs.take_job() {
+                    worker(job);
+                }
+            };
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+            thread.map_err(|error| ServeError::system("cannot start a thread", error))?;
+        }
+        Ok(())
     }
     /// Returns the counters.
     pub fn job_load(&self) -> JobQueueStats {

@@ -17,6 +17,7 @@ pub mod folder;
 pub mod jobs;
 pub mod line_budget;
 pub mod log;
+mod mailboxes;
 pub mod metrics;
 pub mod notify;
 mod run;
@@ -28,6 +29,7 @@ mod work;
 
 pub use command_sender::{CommandSender, PendingControlRequests};
 pub use embedded::{AaaConfigChecker, AaaServer, AaaServerStarter};
+pub use mailboxes::ShardMailboxes;
 pub use run::{ServiceSignals, ServiceTasks, StopReason, run_until_stopped, start_runtime};
 pub use serve::{
     CommandSource, EthernetPorts, FrameHandler, FrameKind, FrameSender, HostedMachine, MachineJobQueue,

@@ -1,16 +1,19 @@
 //! Runs one machine on a live driver until a signal ends it.
 
 use crate::jobs::{JobFairnessKey, JobQueue};
-use crate::{ServiceSignals, ServiceTasks, StopReason, WorkUnitCounters, run_until_stopped, start_runtime};
+use crate::{
+    ServiceSignals, ServiceTasks, ShardMailboxes, StopReason, WorkUnitCounters, run_until_stopped,
+    start_runtime,
+};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use usher_core::{
     Instant, JobRequest, LinkLayerPortId, ListenerId, Machine, MachineInput, NoJob, WorkLabel, WorkRecord,
 };
-use usher_live::{Driver, DriverRole, DriverSockets, DriverTcpListener, Mailbox, SocketOptions, SystemClock};
+use usher_live::{Driver, DriverRole, DriverSockets, DriverTcpListener, SocketOptions, SystemClock};
 
 /// Why a service does not start.
 #[derive(Debug, thiserror::Error)]
@@ -240,8 +243,7 @@ struct MachineRole<M: Machine> {
     machine: M,
     jobs: Arc<MachineJobQueue<M>>,
     unable: fn(JobRequest<M::Job>) -> Option<M::Command>,
-    /// The mailboxes of all machines, once all exist.
-    mailboxes: Arc<OnceLock<Arc<MachineMailboxes<M::Command>>>>,
+    mailboxes: MachineMailboxes<M::Command>,
     event_handlers: Arc<Mutex<MachineEventHandlers<M>>>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     last_counts: Vec<(&'static str, u64)>,
@@ -290,8 +292,8 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
         let whose = JobFairnessKey { share: origin.host(), origin, ..JobFairnessKey::default() };
         let Some((number, refused)) = self.jobs.enqueue_job(whose, (self.number, job)) else { return };
         // If the refused job has no command to report it, the machine gets no result, which it must tolerate.
-        if let (Some(command), Some(mailboxes)) = ((self.unable)(refused), self.mailboxes.get()) {
-            mailboxes.deliver_answer(number, command);
+        if let Some(command) = (self.unable)(refused) {
+            self.mailboxes.send(number, HostedMachineMessage::Command(command));
         }
     }
     fn on_work(&mut self, work: WorkRecord) {
@@ -334,38 +336,26 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
 /// Selects the machines that receive a command, and the command of each.
 pub type ShardRouter<C> = Arc<dyn Fn(C) -> Vec<(usize, C)> + Send + Sync>;
 
-/// The mailboxes of machines by index.
-struct MachineMailboxes<C> {
-    all: Vec<Mailbox<HostedMachineMessage<C>>>,
-    share: ShardRouter<C>,
+/// The mailboxes of machines.
+type MachineMailboxes<C> = ShardMailboxes<HostedMachineMessage<C>>;
+
+/// Sends a command to its machines. False once one of them has ended.
+fn send_command<C>(mailboxes: &MachineMailboxes<C>, share: &ShardRouter<C>, command: C) -> bool {
+    share(command).into_iter().fold(true, |all, (number, command)| {
+        mailboxes.send(number, HostedMachineMessage::Command(command)) && all
+    })
 }
 
-impl<C: Send + 'static> MachineMailboxes<C> {
-    /// Delivers the result of a job. A machine that has ended needs none.
-    fn deliver_answer(&self, number: usize, command: C) {
-        if let Some(mailbox) = self.all.get(number) {
-            mailbox.send(HostedMachineMessage::Command(command));
+/// Ends all machines, each with the last command.
+fn stop_machines<C>(mailboxes: &MachineMailboxes<C>, share: &ShardRouter<C>, farewell: Option<C>) {
+    let mut last: Vec<Option<C>> = mailboxes.as_slice().iter().map(|_| None).collect();
+    for (number, command) in farewell.into_iter().flat_map(|command| share(command)) {
+        if let Some(place) = last.get_mut(number) {
+            *place = Some(command);
         }
     }
-    /// Sends a command to its machines. False once one of them has ended.
-    fn send_command(&self, command: C) -> bool {
-        let told = (self.share)(command).into_iter();
-        told.fold(true, |all, (number, command)| {
-            let mailbox = self.all.get(number);
-            mailbox.is_some_and(|mailbox| mailbox.send(HostedMachineMessage::Command(command))) && all
-        })
-    }
-    /// Ends all machines, each with the last command.
-    fn stop_all_machines(&self, farewell: Option<C>) {
-        let mut last: Vec<Option<C>> = self.all.iter().map(|_| None).collect();
-        for (number, command) in farewell.into_iter().flat_map(|command| (self.share)(command)) {
-            if let Some(place) = last.get_mut(number) {
-                *place = Some(command);
-            }
-        }
-        for (mailbox, last) in self.all.iter().zip(last) {
-            mailbox.send(HostedMachineMessage::Stop(last));
-        }
+    for (mailbox, last) in mailboxes.as_slice().iter().zip(last) {
+        mailbox.send(HostedMachineMessage::Stop(last));
     }
 }
 
@@ -411,7 +401,7 @@ where
     } = hosted;
     let runtime = start_runtime()?;
     let MachineWorkerPool { helper, threads, jobs, unable } = helpers;
-    let told = Arc::new(OnceLock::new());
+    let mailboxes = MachineMailboxes::default();
     let hears = Arc::new(Mutex::new(MachineEventHandlers { event_handler: said, stop_condition: over }));
     let machines = std::iter::once((machine, sockets)).chain(others).enumerate();
     // Only the first of the machines gets the Ethernet ports.
@@ -422,7 +412,7 @@ where
     let waiting = Arc::new(FrameQuota::default());
     let (drivers, all): (Vec<_>, Vec<_>) = machines
         .map(|(number, (machine, sockets))| {
-            let (jobs, hears, mailboxes) = (jobs.clone(), hears.clone(), told.clone());
+            let (jobs, hears, mailboxes) = (jobs.clone(), hears.clone(), mailboxes.clone());
             let (sends, waiting) = (sends.take(), waiting.clone());
             let served = MachineRole {
                 number,
@@ -455,26 +445,18 @@ where
             taken
         }));
     }
-    let mailboxes = Arc::new(MachineMailboxes { all, share });
-    // The result is ignored: only this call sets the mailboxes, and no driver runs yet.
-    let _ = told.set(mailboxes.clone());
-    for _ in 0..threads.max(1) {
-        let (jobs, helper, mailboxes) = (jobs.clone(), helper.clone(), mailboxes.clone());
-        let body = move || {
-            while let Some((number, job)) = jobs.take_job() {
-                mailboxes.deliver_answer(number, helper(job));
-            }
-        };
-        drop(
-            std::thread::Builder::new()
-                .name(format!("{name}-job"))
-                .spawn(body)
-                .map_err(system_error("cannot start a thread"))?,
-        );
-    }
+    mailboxes.set_mailboxes(all);
+    let workers = (0..threads.max(1)).map(|_| {
+        let (helper, mailboxes) = (helper.clone(), mailboxes.clone());
+        move |(number, job): (usize, _)| {
+            // A machine that has ended needs no result.
+            mailboxes.send(number, HostedMachineMessage::Command(helper(job)));
+        }
+    });
+    jobs.start_workers(&format!("{name}-job"), workers)?;
     for source in sources {
-        let mailboxes = mailboxes.clone();
-        let body = move || source(Box::new(move |command| mailboxes.send_command(command)));
+        let (mailboxes, share) = (mailboxes.clone(), share.clone());
+        let body = move || source(Box::new(move |command| send_command(&mailboxes, &share, command)));
         drop(
             std::thread::Builder::new()
                 .name(format!("{name}-told"))
@@ -497,17 +479,17 @@ where
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "started");
         Ok::<_, ServeError>(())
     };
-    let (reloaded, counting) = (mailboxes.clone(), mailboxes.clone());
+    let (reloaded, counting, sharing) = (mailboxes.clone(), mailboxes.clone(), share.clone());
     let mut seconds = 0;
     let tasks = ServiceTasks {
         reload: Box::new(move || {
             if let Some(command) = reload() {
-                reloaded.send_command(command);
+                send_command(&reloaded, &sharing, command);
             }
         }),
         tick: Box::new(move || {
             if seconds % COUNTED == 0 {
-                for mailbox in &counting.all {
+                for mailbox in counting.as_slice() {
                     mailbox.send(HostedMachineMessage::Count);
                 }
             }
@@ -518,10 +500,10 @@ where
     match run_until_stopped(runtime, signals, &shards, started, tasks)? {
         StopReason::Signal => {
             tracing::info!("stopping");
-            mailboxes.stop_all_machines(farewell());
+            stop_machines(&mailboxes, &share, farewell());
         }
         // One machine has ended by itself, so end the others too.
-        StopReason::ShardEnded => mailboxes.stop_all_machines(None),
+        StopReason::ShardEnded => stop_machines(&mailboxes, &share, None),
     }
     let ended: Vec<_> = shards.into_iter().map(usher_live::Shard::join).collect();
     jobs.close_queue();

@@ -226,7 +226,7 @@ fn send_dynamic_request(
     let to = SocketAddr::new(row.nasipaddress, DYNAMIC_PORT);
     let (sender, receiver) = sync_channel(1);
     let command = AaaServerCommand::Dynamic { token, to, code, attributes };
-    running.mailboxes.send(0, ShardMessage::Dynamic(command, sender));
+    running.mailboxes.send(0_u16, ShardMessage::Dynamic(command, sender));
     Ok(PendingRequest { to, until: Instant::now() + DYNAMIC_WAIT, receiver })
 }
 
