@@ -17,7 +17,7 @@ use usher_ppp::{AddressFamily, EndReason, InterfaceIdentifier, NegotiatedAddress
 use usher_pppoe::{AccessPortConfig, DataPlaneConfig, DataPlaneSession, PppoeDataPlane, StartError};
 use usher_service::setup::secure_rng;
 use usher_service::{
-    EthernetPorts, FrameKind, HostedMachine, MachineWorkerPool, ServeError, log, protect_memory,
+    EthernetPorts, FrameInput, FrameKind, HostedMachine, MachineWorkerPool, ServeError, log, protect_memory,
     serve_machine,
 };
 
@@ -262,17 +262,11 @@ pub fn run_client(told: PppoeConnectConfig) -> Result<(), PppoeConnectError> {
     let system = |what| move |error| ServeError::System { what, error };
     protect_memory().map_err(system("cannot disable core dumps"))?;
     let _log = log::start_logging(LogConfig::default());
-    let hearing: super::DeferredFrameHandler = Arc::default();
-    let heard = hearing.clone();
+    let frames = FrameInput::default();
+    let received = frames.clone();
     let hears = move |event| match event {
         usher_pppoe::DataPlaneEvent::Frame { data, .. } => {
-            if let Some(teller) = heard.get() {
-                teller.lock().unwrap_or_else(PoisonError::into_inner)(
-                    LinkLayerPortId(0),
-                    FrameKind::Other,
-                    data,
-                );
-            }
+            received.push_frame(LinkLayerPortId(0), FrameKind::Other, data);
         }
         usher_pppoe::DataPlaneEvent::UsageReport(_) => {}
         usher_pppoe::DataPlaneEvent::Failed(why) => tracing::error!("the data plane has failed: {why}"),
@@ -318,7 +312,7 @@ pub fn run_client(told: PppoeConnectConfig) -> Result<(), PppoeConnectError> {
         sockets: DriverSockets::default(),
         frames: Some(EthernetPorts {
             send: Box::new(move |_, frame| sends.send_frame(0, frame)),
-            source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
+            input: frames,
         }),
         clock: SystemClock::start(),
         helpers: MachineWorkerPool::new(1, |job| match job.job {}),

@@ -31,8 +31,7 @@ use installed_sessions::InstalledSessionMap;
 use ipfix::IpfixSender;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use track::SharedSessionLog;
 use usher_concentrator::config::{
@@ -53,7 +52,7 @@ use usher_pppoe::{AccessPortConfig, DataPlaneMode, EbpfHook, PppoeDataPlane};
 use usher_service::embedded::RunningAaaServer;
 use usher_service::setup::{fault_texts, secure_rng, select_outgoing_tls, wall_clock, wall_time};
 use usher_service::{
-    AaaConfigChecker, AaaServerStarter, CommandSender, EthernetPorts, FrameKind, HostedMachine,
+    AaaConfigChecker, AaaServerStarter, CommandSender, EthernetPorts, FrameInput, FrameKind, HostedMachine,
     MachineWorkerPool, ServeError, bind_listener, log, protect_memory, serve_machine,
 };
 
@@ -162,9 +161,6 @@ fn check_mode_support(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(),
     Err(ConfigErrors { file, faults: vec![fault] })
 }
 
-/// The frame handler, once the machine runs.
-type DeferredFrameHandler = Arc<OnceLock<Mutex<usher_service::FrameHandler>>>;
-
 const fn data_plane_mode_from_words(word: ModeWord, hook: EbpfHookName) -> DataPlaneMode {
     let hook = match hook {
         EbpfHookName::Auto => EbpfHook::Auto,
@@ -219,16 +215,16 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
     let audit = loaded.file.tracking.as_ref().map_or_else(AddressQueryAuditLog::default, |table| {
         AddressQueryAuditLog::from_tracking(&base, table)
     });
-    let (command_sender, hearing, failed) =
-        (CommandSender::default(), DeferredFrameHandler::default(), Arc::new(OnceLock::new()));
+    let (command_sender, frames, failed) =
+        (CommandSender::default(), FrameInput::default(), Arc::new(OnceLock::new()));
     let gone = command_sender.clone();
     let (table, aaa) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut());
     let within = RunningAaaServer::start(table, aaa, &base, start, move || {
         gone.send_command(AccessConcentratorCommand::Leave);
     });
     let within = within.map_err(PppoeError::EmbeddedServer)?;
-    let (known, dropped) = (InstalledSessionMap::default(), DroppedFrameCounters::default());
-    let plane = Arc::new(start_plane(&loaded.file, &command_sender, &hearing, (&known, &dropped), &failed)?);
+    let known = InstalledSessionMap::default();
+    let plane = Arc::new(start_plane(&loaded.file, &command_sender, (&frames, &known), &failed)?);
     let blocks = loaded.config.blocks.clone();
     let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
     let nat = nat::NatRules::start(&loaded.file, pools, blocks, &plane, lost)?;
@@ -255,10 +251,11 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
     let tracked = loaded.file.tracking.clone().map(|table| (base.clone(), table));
     let held = translations.as_ref().map(TranslationCounters::hold_flag).unwrap_or_default();
     let table = nat.as_ref().map(nat::NatRules::netfilter_table).unwrap_or_default();
+    let dropped = frames.clone();
     let beside = move || {
         let told = ipfix.as_ref().map(IpfixSender::counters).unwrap_or_default();
         let told = told.into_iter().chain(translations.iter().flat_map(TranslationCounters::counter_values));
-        told.chain(dropped.counter_values()).chain(connections_dropped(&table)).collect()
+        told.chain(lost_frame_counts(&dropped)).chain(connections_dropped(&table)).collect()
     };
     let asked = control::ConcentratorControlRequests::new(
         &command_sender,
@@ -292,7 +289,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
         sockets,
         frames: Some(EthernetPorts {
             send: Box::new(move |port: LinkLayerPortId, frame| sends.send_frame(port.0 as usize, frame)),
-            source: Box::new(move |teller| drop(hearing.set(Mutex::new(teller)))),
+            input: frames,
         }),
         clock: SystemClock::start(),
         helpers: MachineWorkerPool::new(HELPERS, move |job: JobRequest<ConcentratorJob>| {
@@ -337,22 +334,10 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
     }
 }
 
-/// Counts frames that were dropped because the machine's queue was full.
-#[derive(Clone, Debug, Default)]
-struct DroppedFrameCounters(Arc<[AtomicU64; 2]>);
-
-impl DroppedFrameCounters {
-    const NAMES: [(FrameKind, &str); 2] =
-        [(FrameKind::Session, "frames_of_sessions_lost"), (FrameKind::Other, "frames_lost")];
-
-    fn count_lost_frame(&self, kind: FrameKind) {
-        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
-    }
-    fn counter_values(&self) -> impl Iterator<Item = (String, u64)> {
-        Self::NAMES
-            .iter()
-            .map(move |(kind, name)| ((*name).to_owned(), self.0[*kind as usize].load(Ordering::Relaxed)))
-    }
+/// Returns the counts of frames that were lost because the machine's queue was full.
+fn lost_frame_counts(frames: &FrameInput) -> [(String, u64); 2] {
+    [(FrameKind::Session, "frames_of_sessions_lost"), (FrameKind::Other, "frames_lost")]
+        .map(|(kind, name)| (name.to_owned(), frames.lost_frames(kind)))
 }
 
 /// Returns the count of packets that netfilter dropped because they would have begun connections.
@@ -382,8 +367,7 @@ fn wall_time_before_now(by: usher_core::Duration) -> WallTime {
 fn start_plane(
     file: &ConcentratorConfigFile,
     command_sender: &CommandSender<AccessConcentratorCommand>,
-    hearing: &DeferredFrameHandler,
-    (known, lost): (&InstalledSessionMap, &DroppedFrameCounters),
+    (frames, known): (&FrameInput, &InstalledSessionMap),
     failed: &Arc<OnceLock<String>>,
 ) -> Result<PppoeDataPlane, usher_pppoe::StartError> {
     let interface = |name: &String| AccessPortConfig { interface: name.clone() };
@@ -394,19 +378,12 @@ fn start_plane(
         report: Some(Duration::from_nanos(file.data.report.get().as_nanos())),
         closed: true,
     };
-    let (command_sender, hearing, failed) = (command_sender.clone(), hearing.clone(), failed.clone());
-    let (known, lost) = (known.clone(), lost.clone());
+    let (command_sender, failed) = (command_sender.clone(), failed.clone());
+    let (frames, known) = (frames.clone(), known.clone());
     let hears = move |event| match event {
         usher_pppoe::DataPlaneEvent::Frame { port, data } => {
-            if let Some(teller) = hearing.get() {
-                let port = LinkLayerPortId(u32::try_from(port).unwrap_or(u32::MAX));
-                let kind = known.frame_quota_kind(port, &data, Instant::now());
-                let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
-                // If the queue is full, the frame is dropped and counted, as on any overloaded network.
-                if !teller(port, kind, data) {
-                    lost.count_lost_frame(kind);
-                }
-            }
+            let port = LinkLayerPortId(u32::try_from(port).unwrap_or(u32::MAX));
+            frames.push_frame(port, known.frame_quota_kind(port, &data, Instant::now()), data);
         }
         usher_pppoe::DataPlaneEvent::UsageReport(all) => {
             let all = all.into_iter().map(|(number, of)| (number, convert_usage(of))).collect();

@@ -14,6 +14,7 @@ pub mod command_sender;
 pub mod control;
 pub mod embedded;
 pub mod folder;
+mod frames;
 pub mod jobs;
 pub mod line_budget;
 pub mod log;
@@ -29,12 +30,12 @@ mod work;
 
 pub use command_sender::{CommandSender, PendingControlRequests};
 pub use embedded::{AaaConfigChecker, AaaServer, AaaServerStarter};
+pub use frames::{EthernetPorts, FrameInput, FrameKind, FrameSender};
 pub use mailboxes::ShardMailboxes;
 pub use run::{ServiceSignals, ServiceTasks, StopReason, run_until_stopped, start_runtime};
 pub use serve::{
-    CommandSource, EthernetPorts, FrameHandler, FrameKind, FrameSender, HostedMachine, MachineJobQueue,
-    MachineWorkerPool, SendCommand, ServeError, ShardRouter, StopCondition, bind_listener, protect_memory,
-    run_until_event, serve_machine, serve_sharded_machines,
+    CommandSource, HostedMachine, MachineJobQueue, MachineWorkerPool, SendCommand, ServeError, ShardRouter,
+    StopCondition, bind_listener, protect_memory, run_until_event, serve_machine, serve_sharded_machines,
 };
 pub use signals::{SignalEvent, SignalListener};
 pub use tls_peers::{TlsPeer, TlsServersByAddress};

@@ -2,13 +2,12 @@
 
 use crate::jobs::{JobFairnessKey, JobQueue};
 use crate::{
-    ServiceSignals, ServiceTasks, ShardMailboxes, StopReason, WorkUnitCounters, run_until_stopped,
-    start_runtime,
+    EthernetPorts, FrameInput, FrameKind, FrameSender, ServiceSignals, ServiceTasks, ShardMailboxes,
+    StopReason, WorkUnitCounters, run_until_stopped, start_runtime,
 };
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_core::{
     Instant, JobRequest, LinkLayerPortId, ListenerId, Machine, MachineInput, NoJob, WorkLabel, WorkRecord,
@@ -126,60 +125,6 @@ pub type SendCommand<C> = Box<dyn Fn(C) -> bool + Send>;
 /// A source of commands. It runs on a thread of its own until the program ends.
 pub type CommandSource<C> = Box<dyn FnOnce(SendCommand<C>) + Send>;
 
-/// Passes a received frame to a machine. False: the frame is dropped, because the queue is full or the machine has
-/// ended.
-pub type FrameHandler = Box<dyn Fn(LinkLayerPortId, FrameKind, Vec<u8>) -> bool + Send>;
-
-/// The queue quota of a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FrameKind {
-    /// The quota of installed sessions.
-    Session,
-    /// The quota of all other frames.
-    Other,
-}
-
-/// Sends a frame by a port. The frame begins with the destination address.
-pub type FrameSender = Box<dyn FnMut(LinkLayerPortId, &[u8]) + Send>;
-
-/// Ethernet ports, which the host supplies instead of the driver.
-pub struct EthernetPorts {
-    /// Sends frames.
-    pub send: FrameSender,
-    /// Takes the handler of received frames, once the machine is hosted.
-    pub source: Box<dyn FnOnce(FrameHandler) + Send>,
-}
-
-impl fmt::Debug for EthernetPorts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Frames")
-    }
-}
-
-/// The limit of pending frames of each kind.
-const FRAMES: usize = 16_384;
-
-/// Counts the pending frames of each kind.
-#[derive(Debug, Default)]
-struct FrameQuota([AtomicUsize; 2]);
-
-impl FrameQuota {
-    const fn waiting_count(&self, kind: FrameKind) -> &AtomicUsize {
-        &self.0[kind as usize]
-    }
-    /// Reserves room for a frame. False: there is none.
-    fn try_reserve_frame_room(&self, kind: FrameKind) -> bool {
-        let free = self.waiting_count(kind).fetch_add(1, Ordering::Relaxed) < FRAMES;
-        if !free {
-            self.release_frame_room(kind);
-        }
-        free
-    }
-    fn release_frame_room(&self, kind: FrameKind) {
-        self.waiting_count(kind).fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Returns true at the event that ends the wait for a machine.
 pub type StopCondition<M> = Box<dyn FnMut(&<M as Machine>::Event) -> bool + Send>;
 
@@ -252,8 +197,8 @@ struct MachineRole<M: Machine> {
     work: Vec<(WorkLabel, u64)>,
     /// Sends frames.
     sends: Option<FrameSender>,
-    /// Counts the pending received frames.
-    waiting: Arc<FrameQuota>,
+    /// The queue of received frames.
+    frames: FrameInput,
     waits_for_stop: bool,
     stopped: bool,
 }
@@ -310,7 +255,7 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
             // An error is ignored: the machine may have abandoned the request.
             HostedMachineMessage::Command(command) => drop(self.machine.handle_command(now, command)),
             HostedMachineMessage::Frame(port, kind, data) => {
-                self.waiting.release_frame_room(kind);
+                self.frames.release_frame_room(kind);
                 self.machine.handle_input(now, MachineInput::Frame { port, data: &data });
             }
             HostedMachineMessage::Count => self.log_changed_counters(),
@@ -405,15 +350,12 @@ where
     let hears = Arc::new(Mutex::new(MachineEventHandlers { event_handler: said, stop_condition: over }));
     let machines = std::iter::once((machine, sockets)).chain(others).enumerate();
     // Only the first of the machines gets the Ethernet ports.
-    let (mut sends, frames) = match frames {
-        Some(EthernetPorts { send, source }) => (Some(send), Some(source)),
-        None => (None, None),
-    };
-    let waiting = Arc::new(FrameQuota::default());
+    let (mut sends, frames) =
+        frames.map_or_else(Default::default, |EthernetPorts { send, input }| (Some(send), input));
     let (drivers, all): (Vec<_>, Vec<_>) = machines
         .map(|(number, (machine, sockets))| {
             let (jobs, hears, mailboxes) = (jobs.clone(), hears.clone(), mailboxes.clone());
-            let (sends, waiting) = (sends.take(), waiting.clone());
+            let (sends, frames) = (sends.take(), frames.clone());
             let served = MachineRole {
                 number,
                 machine,
@@ -426,23 +368,16 @@ where
                 done: work.clone(),
                 work: Vec::new(),
                 sends,
-                waiting,
+                frames,
                 waits_for_stop: lingers,
                 stopped: false,
             };
             Driver::new(served, sockets, clock)
         })
         .unzip();
-    if let (Some(source), Some(first)) = (frames, all.first().cloned()) {
-        source(Box::new(move |port, kind, data| {
-            if !waiting.try_reserve_frame_room(kind) {
-                return false;
-            }
-            let taken = first.send(HostedMachineMessage::Frame(port, kind, data));
-            if !taken {
-                waiting.release_frame_room(kind);
-            }
-            taken
+    if let Some(first) = all.first().cloned() {
+        frames.set_target(Box::new(move |port, kind, data| {
+            first.send(HostedMachineMessage::Frame(port, kind, data))
         }));
     }
     mailboxes.set_mailboxes(all);
@@ -558,19 +493,4 @@ pub fn run_until_event<M: Machine<Job = NoJob>, T>(
     let (driver, _) =
         Driver::new(OneShotRole { machine, event_filter: Box::new(said), found: None }, sockets, clock);
     Ok(runtime.block_on(driver.run())?.found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_of_frames_leaves_sessions_that_are_there_their_room() {
-        let room = FrameQuota::default();
-        let taken = |kind, n: usize| (0..n).filter(|_| room.try_reserve_frame_room(kind)).count();
-        assert_eq!(taken(FrameKind::Other, 100_000), FRAMES);
-        assert_eq!(taken(FrameKind::Session, FRAMES + 10), FRAMES);
-        room.release_frame_room(FrameKind::Other);
-        assert_eq!((taken(FrameKind::Session, 5), taken(FrameKind::Other, 5)), (0, 1));
-    }
 }
