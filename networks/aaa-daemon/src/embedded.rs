@@ -13,10 +13,11 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use usher_aaa_config::model::{ExtendedMasterSecret, InnerIdentityDisclosure, MessageAuthenticator};
 use usher_aaa_config::{ClientEntry, LoadedAaaConfig};
 use usher_access_config::{EMBEDDED_CLIENT_ADDRESS, EmbeddedServer};
+use usher_access_host::AaaServer;
 use usher_config::Prefix;
 use usher_config::secret::SecretText;
 use usher_crypto::SecretValue;
-use usher_service::{AaaServer, ServiceSignals, SignalEvent, start_runtime};
+use usher_service::{ServiceSignals, SignalEvent, start_runtime};
 
 /// The client of an embedded server, and its addresses.
 #[derive(Clone, Debug)]

@@ -23,6 +23,7 @@ use revocation::RevocationChecker;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use usher_access_host::{AaaConfigChecker, AaaServerStarter, RunningAaaServer, select_outgoing_tls};
 use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
 use usher_config::name_hint;
 use usher_core::{JobRequest, SecureRng, SocketId, WallTime};
@@ -36,12 +37,11 @@ use usher_ike::machine::ShardIndex;
 use usher_live::{
     ConnectionSecuritySelector, DriverConfig, DriverSockets, SocketOptions, SystemClock, bind_udp,
 };
-use usher_service::embedded::RunningAaaServer;
 use usher_service::jobs::{JobQueue, JobQueueLimits};
-use usher_service::setup::{self, secure_rng, select_outgoing_tls};
+use usher_service::setup::{self, secure_rng};
 use usher_service::{
-    AaaConfigChecker, AaaServerStarter, CommandSender, HostedMachine, MachineWorkerPool, ServeError,
-    WorkUnitCounters, log, protect_memory, serve_sharded_machines as host,
+    CommandSender, HostedMachine, MachineWorkerPool, ServeError, WorkUnitCounters, log, protect_memory,
+    serve_sharded_machines as host,
 };
 
 /// Signatures, certificate checks and EAP-TLS steps at a time.
@@ -127,7 +127,7 @@ fn load_checked_gateway_config(
         return Err(IkeError::Nowhere);
     }
     let mut config = loaded.config.clone();
-    usher_service::embedded::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    usher_access_host::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
     IkeGateway::new(config, secure_rng()?)?;
     RevocationChecker::new(&loaded, &CommandSender::default()).map_err(IkeError::Revocation)?;
     key_log::check_key_log_files(&loaded.file).map_err(system_error("cannot open the key log"))?;
@@ -146,7 +146,7 @@ fn base_folder(path: Option<&Path>) -> &Path {
 pub fn check_config(path: &Path, check_aaa: AaaConfigChecker) -> Result<Vec<String>, IkeError> {
     let loaded = load_checked_gateway_config(Some(path), &SharedWallClock::from_time(setup::wall_time()))?;
     let within =
-        usher_service::embedded::check_embedded(loaded.file.aaa.as_ref(), base_folder(Some(path)), check_aaa);
+        usher_access_host::check_embedded(loaded.file.aaa.as_ref(), base_folder(Some(path)), check_aaa);
     Ok([setup::fault_texts(&loaded.warnings), within.map_err(IkeError::EmbeddedServer)?].concat())
 }
 

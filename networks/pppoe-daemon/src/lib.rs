@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use track::SharedSessionLog;
+use usher_access_host::{AaaConfigChecker, AaaServerStarter, RunningAaaServer, select_outgoing_tls};
 use usher_concentrator::config::{
     self, ConcentratorConfigFile, DEFAULT_PATH, EbpfHookName, LoadedConcentratorConfig, ModeWord,
 };
@@ -49,11 +50,10 @@ use usher_live::{DriverConfig, DriverSockets, SocketOptions, SystemClock, bind_u
 use usher_ppp::pppoe::MacAddress;
 use usher_pppoe::netfilter::{NetfilterTable, NewConnectionDropCounts};
 use usher_pppoe::{AccessPortConfig, DataPlaneMode, EbpfHook, PppoeDataPlane};
-use usher_service::embedded::RunningAaaServer;
-use usher_service::setup::{fault_texts, secure_rng, select_outgoing_tls, wall_clock, wall_time};
+use usher_service::setup::{fault_texts, secure_rng, wall_clock, wall_time};
 use usher_service::{
-    AaaConfigChecker, AaaServerStarter, CommandSender, EthernetPorts, FrameInput, FrameKind, HostedMachine,
-    MachineWorkerPool, ServeError, bind_listener, log, protect_memory, serve_machine,
+    CommandSender, EthernetPorts, FrameInput, FrameKind, HostedMachine, MachineWorkerPool, ServeError,
+    bind_listener, log, protect_memory, serve_machine,
 };
 
 /// The limit of concurrent log writes and translation lookups. After a power loss all hosts log in at once.
@@ -103,7 +103,7 @@ fn load_checked_concentrator_config(
 ) -> Result<LoadedConcentratorConfig, PppoeError> {
     let loaded = load_by(path, clock)?;
     let mut config = loaded.config.clone();
-    usher_service::embedded::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    usher_access_host::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
     AccessConcentrator::new(config, secure_rng()?).map_err(|error| PppoeError::New(error.to_string()))?;
     Ok(loaded)
 }
@@ -130,7 +130,7 @@ pub fn check_config(path: &Path, check_aaa: AaaConfigChecker) -> Result<Vec<Stri
         SharedSessionLog::check_session_log(&base, table, unacknowledged_record_start(&loaded))
             .map_err(PppoeError::Track)?;
     }
-    let within = usher_service::embedded::check_embedded(loaded.file.aaa.as_ref(), &base, check_aaa);
+    let within = usher_access_host::check_embedded(loaded.file.aaa.as_ref(), &base, check_aaa);
     Ok([fault_texts(&loaded.warnings), within.map_err(PppoeError::EmbeddedServer)?].concat())
 }
 

@@ -12,7 +12,6 @@
 mod bounded_listener;
 pub mod command_sender;
 pub mod control;
-pub mod embedded;
 pub mod folder;
 mod frames;
 pub mod jobs;
@@ -29,7 +28,6 @@ mod tls_peers;
 mod work;
 
 pub use command_sender::{CommandSender, PendingControlRequests};
-pub use embedded::{AaaConfigChecker, AaaServer, AaaServerStarter};
 pub use frames::{EthernetPorts, FrameInput, FrameKind, FrameSender};
 pub use mailboxes::ShardMailboxes;
 pub use run::{ServiceSignals, ServiceTasks, StopReason, run_until_stopped, start_runtime};

@@ -19,6 +19,11 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("services", "usher-config", "a service's file is read by the one reader"),
     ("networks", "usher-live", "what serves is machines on live sockets"),
     ("networks", "usher-service", "what every daemon is built with"),
+    (
+        "networks",
+        "usher-access-host",
+        "what the daemons of access servers share, and the AAA server that may be inside of them",
+    ),
     ("networks", "usher-device", "TUN devices and rtnetlink are asked for in one way"),
     ("networks", "usher-sctp", "associations of a live host are sockets of the kernel"),
     ("usher-aaa-config", "usher-aaa", "its file is read into what the server is made of"),
@@ -70,6 +75,24 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-verify", "usher-runner", "and are held against its runs"),
     ("usher-runner", "usher-observe", "a run gives rows"),
     ("usher-runner", "usher-report", "a sweep ends in a report"),
+];
+
+/// The products: each is built and shipped without the laboratory.
+pub const PRODUCTS: [&str; 4] =
+    ["usher-aaa-daemon", "usher-ike-daemon", "usher-pppoe-daemon", "usher-ident-daemon"];
+
+/// Crates of the laboratory, and of the protocols that only the founding studies and `usher mih` need. No product uses
+/// one.
+pub const NOT_IN_PRODUCTS: [&str; 9] = [
+    "usher-sim",
+    "usher-lab",
+    "usher-nas",
+    "usher-mih",
+    "usher-mih-service",
+    "usher-mih-daemon",
+    "usher-mip",
+    "usher-mobility",
+    "usher-pkm",
 ];
 
 /// Files of the lower floors that may use their environment, and why.

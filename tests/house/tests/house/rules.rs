@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 use usher_house::{
-    ENVIRONMENT, SIBLINGS, SourceFile, UNFUZZED, UNSAFE, repository_root, source_files, workspace_crates,
+    ENVIRONMENT, NOT_IN_PRODUCTS, PRODUCTS, SIBLINGS, SourceFile, UNFUZZED, UNSAFE, repository_root,
+    source_files, workspace_crates,
 };
 
 /// Fails with every breach, one a line.
@@ -56,6 +57,32 @@ fn dependencies_point_down() {
                     member.name
                 )),
             }
+        }
+    }
+    assert_no_breach(breaches);
+}
+
+#[test]
+fn products_are_made_without_the_laboratory() {
+    let members = workspace_crates();
+    let find = |name: &str| members.iter().find(|m| m.name == name);
+    let mut breaches: Vec<String> = PRODUCTS
+        .iter()
+        .chain(&NOT_IN_PRODUCTS)
+        .filter(|name| find(name).is_none())
+        .map(|name| format!("tests/house/src/lib.rs: there is no crate {name}"))
+        .collect();
+    for product in PRODUCTS {
+        let mut path = vec![product];
+        let mut seen = BTreeSet::new();
+        while let Some(name) = path.pop() {
+            let Some(member) = find(name) else { continue };
+            let above = member.path.starts_with("studies/");
+            if above || NOT_IN_PRODUCTS.contains(&name) {
+                breaches.push(format!("{product} needs {name}, which is no part of a product"));
+            }
+            let used = member.used_crates().into_iter().filter(|(_, tests_only)| !tests_only);
+            path.extend(used.map(|(name, _)| name).filter(|name| seen.insert(*name)));
         }
     }
     assert_no_breach(breaches);
