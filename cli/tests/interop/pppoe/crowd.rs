@@ -82,7 +82,13 @@ fn after_a_power_cut_hosts_return_and_each_session_counts_once() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{}", concentrator.log());
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&value["succeeded"], &value["failed"]), (&(2 * SESSIONS).into(), &0.into()), "{value:#}");
+    let counters = || cable.run_json_command(&["pppoe", "sessions"])["counters"].clone();
+    assert_eq!(
+        (&value["succeeded"], &value["failed"]),
+        (&(2 * SESSIONS).into(), &0.into()),
+        "{value:#}\n{:#}",
+        counters()
+    );
     let rounds = value["setup"]["rounds"].as_array().unwrap();
     let came: Vec<i64> = rounds.iter().map(|round| round["sessions"].as_i64().unwrap()).collect();
     assert_eq!(came, [SESSIONS, SESSIONS], "all are back: {value:#}");
