@@ -256,3 +256,40 @@ impl From<&SessionRow> for SessionSummary {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_replies_survive_their_line() {
+        let name = || Some("ann".to_owned());
+        let requests = [
+            ControlRequest::Status,
+            ControlRequest::Sessions { user: name() },
+            ControlRequest::Disconnect { session: "5f".to_owned() },
+            ControlRequest::Change {
+                session: "5f".to_owned(),
+                attributes: vec!["Filter-Id = \"x\"".to_owned()],
+            },
+            ControlRequest::Trace { user: None, mac: name() },
+            ControlRequest::Forget { user: name(), disconnect: true },
+            ControlRequest::ForgetSessions { sessions: vec!["5f".to_owned()], by: "root".to_owned() },
+            ControlRequest::Reload,
+        ];
+        for request in requests {
+            let line = serde_json::to_string(&request).unwrap();
+            assert_eq!(serde_json::from_str::<ControlRequest>(&line).unwrap(), request, "{line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+        let line = ControlReply::Line { session: 7, at: 1, text: "a\nb".to_owned(), cause: None };
+        for reply in [ControlReply::Done, ControlReply::Failed { message: "\n".to_owned() }, line] {
+            let line = serde_json::to_string(&reply).unwrap();
+            assert_eq!(serde_json::from_str::<ControlReply>(&line).unwrap(), reply, "{line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+        // A client of an older version leaves `disconnect` out.
+        let old = serde_json::from_str(r#"{"command":"forget","user":null}"#).unwrap();
+        assert_eq!(ControlRequest::Forget { user: None, disconnect: false }, old);
+    }
+}

@@ -252,13 +252,14 @@ impl StartedServer {
         let drops = Arc::new(Mutex::new(PacketDropMonitor::default()));
         let tick = move || {
             running.update_certificate_clock(&mut epoch);
-            if drops.lock().unwrap_or_else(PoisonError::into_inner).is_due() {
+            // A check that still waits for a shard holds the lock: the next one waits for its turn.
+            if drops.try_lock().is_ok_and(|mut drops| drops.is_due()) {
                 let (running, drops) = (running.clone(), drops.clone());
                 // Collecting a snapshot blocks until the shards reply, so it must not run on the thread that handles
                 // signals.
                 drop(tokio::task::spawn_blocking(move || {
-                    let all = running.mailboxes.collect_snapshot();
-                    drops.lock().unwrap_or_else(PoisonError::into_inner).log_new_drops(&all);
+                    let mut drops = drops.lock().unwrap_or_else(PoisonError::into_inner);
+                    drops.log_new_drops(&running.mailboxes.collect_snapshot());
                 }));
             }
         };

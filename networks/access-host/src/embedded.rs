@@ -82,9 +82,14 @@ impl RunningAaaServer {
         Ok(Some(Self(Arc::new(RunningAaaState { server, failed }))))
     }
 
-    /// Reloads its configuration.
-    pub fn reload_config(&self) {
-        self.0.server.reload_config();
+    /// Returns a function that reloads its configuration. It does not keep the server alive.
+    pub fn reloader(&self) -> impl Fn() + Send + use<> {
+        let server = Arc::downgrade(&self.0);
+        move || {
+            if let Some(running) = server.upgrade() {
+                running.server.reload_config();
+            }
+        }
     }
 
     /// True if it has ended by itself.

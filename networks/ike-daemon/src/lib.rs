@@ -254,7 +254,8 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
     };
     let keeps = !matches!(mode, IkeRunMode::Connect { reconnects: false, .. });
     let first = loaded.file.clone();
-    let (reloaded, leaving, beside) = (plane.clone(), plane.clone(), within.clone());
+    let (reloaded, leaving) = (plane.clone(), plane.clone());
+    let reload_within = within.as_ref().map(RunningAaaServer::reloader);
     let hosted = HostedMachine {
         name: "usher-ike",
         machine: gateway,
@@ -283,8 +284,8 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
                 local_address::set_local_addresses(&mut loaded, mark);
                 reloaded.apply_config(&loaded);
                 revocation.apply_config(&loaded);
-                if let Some(within) = &beside {
-                    within.reload_config();
+                if let Some(reload_within) = &reload_within {
+                    reload_within();
                 }
                 tracing::info!("the configuration was read again");
                 Some(GatewayCommand::Configure(Box::new(loaded.config)))

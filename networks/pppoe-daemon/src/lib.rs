@@ -282,7 +282,10 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
     };
     let leaving = plane.clone();
     let (sends, first) = (plane.clone(), loaded.file.clone());
-    let beside = within.clone();
+    let reload_within = within.as_ref().map(RunningAaaServer::reloader);
+    // A reload that is under way at the end keeps the data plane no longer than the end does.
+    let reloaded_plane = Arc::downgrade(&plane);
+    drop(plane);
     serve_machine(HostedMachine {
         name: "usher-pppoe",
         machine,
@@ -307,10 +310,10 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
                 log::change_logging(loaded.file.log);
                 reload_notices(&first, &loaded).iter().for_each(|notice| tracing::warn!("{notice}"));
                 loaded.config.ports = first.listen.interfaces.clone();
-                update_ppp_ports(&mut loaded, &plane);
+                update_ppp_ports(&mut loaded, &*reloaded_plane.upgrade()?);
                 tracing::info!("the configuration was read again");
-                if let Some(within) = &beside {
-                    within.reload_config();
+                if let Some(reload_within) = &reload_within {
+                    reload_within();
                 }
                 Some(AccessConcentratorCommand::Configure(Box::new(loaded.config)))
             }

@@ -141,6 +141,24 @@ impl ControlConnection {
     }
 }
 
+/// Counts an open connection until it is dropped, also by a panic or because a thread does not start.
+struct OpenConnectionCount {
+    open: Arc<AtomicUsize>,
+    others: usize,
+}
+
+impl OpenConnectionCount {
+    fn add(open: &Arc<AtomicUsize>) -> Self {
+        Self { others: open.fetch_add(1, Ordering::Relaxed), open: open.clone() }
+    }
+}
+
+impl Drop for OpenConnectionCount {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Accepts connections without end. Pauses when the system gives none, mostly for lack of descriptors.
 fn accepted_connections(listener: &UnixListener) -> impl Iterator<Item = UnixStream> {
     listener.incoming().filter_map(|came| match came {
@@ -184,9 +202,9 @@ pub fn serve_connections<Q: DeserializeOwned + 'static, A: Serialize + 'static>(
     let accept = move || {
         for stream in accepted_connections(&listener) {
             let connection = ControlConnection(stream);
-            let (answer, open) = (answer.clone(), open.clone());
-            if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-                open.fetch_sub(1, Ordering::Relaxed);
+            let answer = answer.clone();
+            let count = OpenConnectionCount::add(&open);
+            if count.others >= CONNECTIONS {
                 let said = failed(format!("{CONNECTIONS} requests are in progress; try again"));
                 // A failed write is ignored, and the write does not block: a slow reader must not delay the accept
                 // loop.
@@ -196,7 +214,7 @@ pub fn serve_connections<Q: DeserializeOwned + 'static, A: Serialize + 'static>(
             let serve = move || {
                 // An error is ignored: a peer that has disconnected needs no answer.
                 let _ = connection.serve(failed, |request, connection| answer(request, connection));
-                open.fetch_sub(1, Ordering::Relaxed);
+                drop(count);
             };
             let _ = thread::Builder::new().name("usher-control".to_owned()).spawn(serve);
         }

@@ -62,7 +62,11 @@ impl<M> ShardMailboxes<M> {
             waiting.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        self.send(shard, message)
+        let sent = self.send(shard, message);
+        if !sent {
+            self.release_request(shard);
+        }
+        sent
     }
     /// Counts a request as received.
     pub fn release_request(&self, shard: impl Into<usize>) {

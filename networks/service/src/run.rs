@@ -4,9 +4,12 @@ use crate::{ServeError, SignalEvent, SignalListener, notify};
 use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
 use usher_live::Shard;
 
 /// The source of reload and stop signals.
@@ -78,8 +81,9 @@ pub fn start_runtime() -> Result<Runtime, ServeError> {
 }
 
 /// Runs until a signal ends the service, or one of its shards ends. `started` is called once signals are received,
-/// before systemd learns that the service is ready; its error ends the service. A second signal to end stops the
-/// program at once. A reload that is under way does not delay the return.
+/// before systemd learns that the service is ready; its error ends the service. From the return on, a signal to end
+/// stops the program at once. A reload that is under way does not delay the return: it must keep nothing alive that
+/// the end needs to drop.
 ///
 /// # Errors
 /// Signals cannot be received, or the error of `started`.
@@ -91,33 +95,37 @@ pub fn run_until_stopped<E: From<ServeError>>(
     tasks: ServiceTasks,
 ) -> Result<StopReason, E> {
     let stopped = runtime.block_on(async {
-        let signals = signals()?;
-        started()?;
-        signals.notify_systemd(notify::notify_ready);
-        Ok(handle_signals(signals, shards, tasks).await)
+        let mut signals = signals()?;
+        let stopped = match started() {
+            Ok(()) => {
+                signals.notify_systemd(notify::notify_ready);
+                Ok(handle_signals(&mut signals, shards, tasks).await)
+            }
+            Err(error) => Err(error),
+        };
+        signals.notify_systemd(notify::notify_stopping);
+        if let ServiceSignals::Process(signals) = signals {
+            signals.exit_on_next_signal();
+        }
+        stopped
     });
     runtime.shutdown_background();
     stopped
 }
 
 async fn handle_signals(
-    mut signals: ServiceSignals,
+    signals: &mut ServiceSignals,
     shards: &[Shard<io::Result<()>>],
     tasks: ServiceTasks,
 ) -> StopReason {
     let ServiceTasks { reload, mut tick } = tasks;
     let reload = Arc::new(Mutex::new(reload));
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
-    let mut reloading: Option<tokio::task::JoinHandle<()>> = None;
+    // After a pause of the machine, the missed seconds are not made up for.
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut reloading: Option<oneshot::Receiver<()>> = None;
     let mut again = false;
     loop {
-        let reload_now = |signals: &ServiceSignals| {
-            signals.notify_systemd(notify::notify_reloading);
-            let reload = reload.clone();
-            Some(tokio::task::spawn_blocking(move || {
-                (reload.lock().unwrap_or_else(PoisonError::into_inner))()
-            }))
-        };
         tokio::select! {
             _ = seconds.tick() => {
                 if shards.iter().any(Shard::is_finished) {
@@ -126,24 +134,39 @@ async fn handle_signals(
                 tick();
             }
             event = signals.next() => match event {
-                SignalEvent::End => break,
+                SignalEvent::End => return StopReason::Signal,
                 SignalEvent::Reload if reloading.is_some() => again = true,
-                SignalEvent::Reload => reloading = reload_now(&signals),
+                SignalEvent::Reload => reloading = Some(start_reload(signals, &reload)),
             },
-            // A reload that panics has ended, too.
-            _ = poll_fn(|waker| reloading.as_mut().map_or(std::task::Poll::Pending, |reload| {
-                std::pin::Pin::new(reload).poll(waker).map(drop)
-            })) => {
+            ended = poll_fn(|waker| {
+                reloading.as_mut().map_or(Poll::Pending, |reload| Pin::new(reload).poll(waker))
+            }) => {
+                if ended.is_err() {
+                    tracing::error!("the reload has failed");
+                }
                 signals.notify_systemd(notify::notify_ready);
-                reloading = if std::mem::take(&mut again) { reload_now(&signals) } else { None };
+                reloading = std::mem::take(&mut again).then(|| start_reload(signals, &reload));
             }
         }
     }
-    signals.notify_systemd(notify::notify_stopping);
-    if let ServiceSignals::Process(signals) = signals {
-        signals.exit_on_next_signal();
+}
+
+/// Starts a reload on a thread of its own. The receiver gets its end, or an error if it panics or cannot start.
+fn start_reload(
+    signals: &ServiceSignals,
+    reload: &Arc<Mutex<Box<dyn FnMut() + Send>>>,
+) -> oneshot::Receiver<()> {
+    signals.notify_systemd(notify::notify_reloading);
+    let (reload, (ended, receiver)) = (reload.clone(), oneshot::channel());
+    let body = move || {
+        (reload.lock().unwrap_or_else(PoisonError::into_inner))();
+        // The receiver may have gone: the service ends.
+        let _ = ended.send(());
+    };
+    if let Err(error) = std::thread::Builder::new().name("usher-reload".to_owned()).spawn(body) {
+        tracing::error!(%error, "cannot start a thread for the reload");
     }
-    StopReason::Signal
+    receiver
 }
 
 #[cfg(test)]
@@ -182,6 +205,28 @@ mod tests {
         assert_eq!(service.join().unwrap().unwrap(), StopReason::Signal);
         drop(permit);
         assert!(begins.recv().is_err(), "no further reload has begun");
+    }
+
+    #[test]
+    fn after_a_reload_that_panics_the_next_one_runs() {
+        let (to_service, signals) = unbounded_channel();
+        let (begun, begins) = channel();
+        let mut first = true;
+        let reload = move || {
+            begun.send(()).unwrap();
+            assert!(!std::mem::take(&mut first), "the first reload panics");
+        };
+        let tasks = ServiceTasks { reload: Box::new(reload), tick: Box::new(|| ()) };
+        let signals = || Ok(ServiceSignals::Embedded(signals));
+        let service = std::thread::spawn(|| {
+            run_until_stopped::<ServeError>(start_runtime()?, signals, &[], || Ok(()), tasks)
+        });
+        to_service.send(SignalEvent::Reload).unwrap();
+        begins.recv().unwrap();
+        to_service.send(SignalEvent::Reload).unwrap();
+        begins.recv().unwrap();
+        to_service.send(SignalEvent::End).unwrap();
+        assert_eq!(service.join().unwrap().unwrap(), StopReason::Signal);
     }
 
     #[test]
