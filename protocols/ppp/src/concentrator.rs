@@ -133,6 +133,7 @@ struct PppoeSession {
     service: Vec<u8>,
     max_payload: Option<u16>,
     subscriber: SubscriberInfo,
+    started_at: Instant,
     /// True once a packet of the session has come: the host has received its SESSION_ID.
     has_received: bool,
     timer: Option<Instant>,

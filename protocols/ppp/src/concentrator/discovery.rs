@@ -18,6 +18,11 @@ use usher_core::{Duration, Instant, SecureRng};
 const UNMATCHED_PADT_BURST: u32 = 5;
 const UNMATCHED_PADT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The time after the start of a session in which a PADR with its Host-Uniq is taken for a retransmission, although
+/// packets of the session have come. Hosts retransmit after 1, 3 and 7 s. A host that has restarted within this
+/// time negotiates anew in the same session.
+const REPEATED_REQUESTS: Duration = Duration::from_secs(10);
+
 impl PppoeConcentrator {
     pub(super) fn handle_discovery(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
         self.record_work(work::DISCOVERY);
@@ -113,8 +118,8 @@ impl PppoeConcentrator {
                 (PppoeErrorTag::ServiceName, b"no such service"),
             );
         }
-        if let Some(id) = self.find_unconfirmed_session(station, &tags, service) {
-            // The PADS was lost and the host retransmits its PADR, so it gets the same session again.
+        if let Some(id) = self.find_requested_session(now, station, &tags, service) {
+            // The PADS was lost or late and the host retransmits its PADR, so it gets the same session again.
             self.counters.confirmed_again += 1;
             return self.send_pads(own, id);
         }
@@ -189,9 +194,11 @@ impl PppoeConcentrator {
         }
     }
 
-    /// Returns the station's session that it requested with these tags and has not sent a packet in.
-    fn find_unconfirmed_session(
+    /// Returns the station's session that it requested with these tags, if it has not sent a packet in it. With a
+    /// Host-Uniq, packets may have come first: a busy network with several queues reorders them.
+    fn find_requested_session(
         &self,
+        now: Instant,
         station: StationKey,
         tags: &DiscoveryTags<'_>,
         service: &[u8],
@@ -200,7 +207,8 @@ impl PppoeConcentrator {
         let mut ids = names.iter().filter_map(|name| self.names.get(name).copied());
         ids.find(|id| {
             self.sessions.get(id).is_some_and(|session| {
-                !session.has_received
+                let is_late = tags.host_uniq.is_some() && now < session.started_at + REPEATED_REQUESTS;
+                (!session.has_received || is_late)
                     && session.host_uniq.as_deref() == tags.host_uniq
                     && session.relay_session_id.as_deref() == tags.relay_session_id
                     && session.service == service
@@ -253,6 +261,7 @@ impl PppoeConcentrator {
             service: service.into(),
             max_payload: tags.max_payload.filter(|_| limit > MAX_PAYLOAD),
             subscriber: subscriber.clone(),
+            started_at: now,
             has_received: false,
             timer: None,
         };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::auth::AuthenticationProtocol;
 use crate::concentrator::{ConfigError, ExcessSessionPolicy};
-use crate::pppoe::{PppoeErrorTag, TokenBucketRate};
+use crate::pppoe::{PppoeErrorTag, PppoeStage, TokenBucketRate};
 
 fn padi_frame(from: MacAddress, tags: &DiscoveryTags<'_>) -> Vec<u8> {
     discovery_frame(from, MacAddress::BROADCAST, PppoeCode::PADI, 0, tags)
@@ -44,6 +44,39 @@ fn a_host_that_has_not_heard_its_pads_gets_the_same_again() {
     let second = run_discovery(&mut world, host_mac(1));
     assert_eq!((first, world.net[world.ac].session_count()), (second, 1));
     assert_eq!(world.net[world.ac].counters().confirmed_again, 1);
+}
+
+#[test]
+fn a_late_repeated_request_does_not_replace_its_session() {
+    let limited = ConcentratorConfig { sessions_per_station: 1, ..concentrator_config() };
+    let mut world = PppoeTestNetwork::new(limited, vec![]);
+    let session = try_for(&mut world, 1, 7);
+    // LCP: Configure-Request without options.
+    let mut packet = Vec::new();
+    PppoeFrame {
+        destination: AC,
+        source: host_mac(1),
+        stage: PppoeStage::Session,
+        code: PppoeCode::SESSION,
+        session,
+        payload: &[0xc0, 0x21, 1, 1, 0, 4],
+    }
+    .emit(&mut packet);
+    world.deliver_frame(&packet);
+    assert_eq!(try_for(&mut world, 1, 7), session);
+    assert_eq!((world.net[world.ac].session_count(), world.end_reasons()), (1, vec![]));
+    // A host that has restarted has another Host-Uniq, or comes later.
+    let restarted = try_for(&mut world, 1, 8);
+    assert_ne!(restarted, session);
+    assert_eq!(world.end_reasons(), [EndReason::Replaced]);
+    world.deliver_frame(&{
+        let mut late = packet.clone();
+        late[16..18].copy_from_slice(&restarted.to_be_bytes());
+        late
+    });
+    world.net.run_for(secs(10));
+    assert_ne!(try_for(&mut world, 1, 8), restarted);
+    assert_eq!(world.end_reasons(), [EndReason::Replaced; 2]);
 }
 
 #[test]
