@@ -19,6 +19,7 @@ def test_a_plan_says_how_many_servers_there_have_to_be(tmp_path: Path) -> None:
     demand = {"users": numpy.int64(100_000), "within": "1 min"}
     sized = usher.plan(
         profile=PROFILE,
+        any_version=True,
         mix={"ike-psk": numpy.float64(1)},
         demand=demand,
         target="99 % within 200 ms",
@@ -26,6 +27,7 @@ def test_a_plan_says_how_many_servers_there_have_to_be(tmp_path: Path) -> None:
         logins=50,
         progress=lambda *come: told.append(come),
     )
+    assert any(said.startswith("The profile is of usher 0.2.0. ") for said in sized.answer["assumptions"])
     assert sized.answer["target"] == {"share": 0.99, "within_s": 0.2}
     assert sized.answer["demand_per_s"] == pytest.approx(100_000 / 60)
     assert sized.servers is not None
@@ -37,7 +39,7 @@ def test_a_plan_says_how_many_servers_there_have_to_be(tmp_path: Path) -> None:
     (tmp_path / "profile.toml").write_text(PROFILE.read_text(encoding="utf-8"), encoding="utf-8")
     file = tmp_path / "plan.toml"
     file.write_text(
-        'profile = "profile.toml"\nmix = { ike-psk = 1 }\ndemand = { users = 100000, within = "1 min" }\n'
+        'profile = "profile.toml"\nany_version = true\nmix = { ike-psk = 1 }\ndemand = { users = 100000, within = "1 min" }\n'
         'target = { share = "99 %", within = "200 ms" }\n',
         encoding="utf-8",
     )
