@@ -161,9 +161,15 @@ fn streams_and_nodelay_show_in_the_delay_of_logins() {
     let measured = |sctp: &str, loss: f64, more: &[&str]| {
         world.impair_links(LinkImpairment { loss: 0.0, ..SLOW });
         let mut server = start_server(&world, sctp, "");
-        world.impair_links(LinkImpairment { loss, ..SLOW });
         let pace = ["--method", "eap-md5", "--rate", "60", "--duration", "5s", "--no-check"];
-        let value = run_load(&world, GuestHost::Nas, GuestHost::Aaa, SERVER, &[&pace[..], more].concat());
+        let load = || run_load(&world, GuestHost::Nas, GuestHost::Aaa, SERVER, &[&pace[..], more].concat());
+        let value = std::thread::scope(|scope| {
+            let load = scope.spawn(load);
+            // Messages are lost once the association is up: a lost INIT is repeated after 3 s, and again after 6 s.
+            server.wait_for("a Diameter peer has connected");
+            world.impair_links(LinkImpairment { loss, ..SLOW });
+            load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         world.impair_links(LinkImpairment { loss: 0.0, ..SLOW });
         assert_eq!(server.terminate(), Some(0));
         assert!(value["succeeded"].as_u64() > Some(240), "{value:#}");
