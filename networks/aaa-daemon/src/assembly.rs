@@ -1,7 +1,7 @@
 //! Assembles a server before it listens. `serve` continues from here, `check` stops here.
 
-use crate::error::{ServeError, system_error};
-use crate::installation::{self, GeneratedServerSecrets, ServerInstallation};
+use crate::error::ServeError;
+use crate::installation::{GeneratedServerSecrets, ServerInstallation};
 use std::path::Path;
 use std::sync::Arc;
 use usher_aaa::store::ClientRow;
@@ -13,7 +13,7 @@ use usher_aaa_config::{
 };
 use usher_core::SecureRng;
 use usher_crypto::tls::SharedWallClock;
-use usher_service::setup::wall_time;
+use usher_service::setup::{secure_rng, wall_time};
 
 /// The parts of a server, for all shards.
 pub(crate) struct AssembledServerParts {
@@ -99,8 +99,7 @@ pub fn check_config(config: &Path) -> Result<ServerInstallation, ServeError> {
     let place = ServerInstallation::from_config(Some(config))?;
     place.check_state_dir()?;
     let own = place.own_secrets(false)?;
-    let random = || installation::random_octets().map_err(system_error("cannot get random numbers"));
-    let mut rng = SecureRng::from_seed(random()?);
+    let mut rng = secure_rng()?;
     let clock = SharedWallClock::from_time(wall_time());
     let assembly = AssembledServerParts::from_installation(&place, (&[], &own), 1, &clock, &mut rng)
         .map_err(ServeError::Config)?;

@@ -5,7 +5,7 @@ use crate::drops::PacketDropMonitor;
 use crate::embedded::EmbeddedServerClient;
 use crate::error::{ServeError, system_error};
 use crate::homes::HomeServerHealth;
-use crate::installation::{self, InstallationError, ServerInstallation};
+use crate::installation::{InstallationError, ServerInstallation};
 use crate::mailbox::{ShardMailboxes, ShardMessage};
 use crate::ready::CachedStoreCheck;
 use crate::role::AaaRole;
@@ -25,10 +25,9 @@ use usher_aaa::InterShardKey;
 use usher_aaa::ledger::Ledger;
 use usher_aaa::store::StoreError;
 use usher_aaa_config::row_reader;
-use usher_core::SecureRng;
 use usher_crypto::tls::SharedWallClock;
 use usher_live::{Driver, DriverCounters, Shard, SystemClock};
-use usher_service::setup::wall_time;
+use usher_service::setup::{secure_rng, wall_time};
 use usher_service::{
     ServiceSignals, ServiceTasks, StopReason, log, protect_memory, run_until_stopped, start_runtime,
 };
@@ -80,7 +79,7 @@ type ShardThread = Shard<std::io::Result<()>>;
 pub(crate) struct StartedServer {
     running: Arc<RunningServer>,
     shards: Vec<ShardThread>,
-    ledger: Option<JoinHandle<()>>,
+    ledger: JoinHandle<()>,
 }
 
 impl StartedServer {
@@ -98,9 +97,7 @@ impl StartedServer {
         let count = file.shards.map_or(cores, usize::from).clamp(1, 256);
         let clock = SystemClock::start();
         let wall_clock = SharedWallClock::from_time(wall_time());
-        let mut rng = SecureRng::from_seed(
-            installation::random_octets().map_err(system_error("cannot get random numbers"))?,
-        );
+        let mut rng = secure_rng()?;
         let key = InterShardKey::new(&rng.random_array());
         let control = place.control_socket();
         usher_service::control::ensure_control_socket_unused(&control)
@@ -133,6 +130,7 @@ impl StartedServer {
         let store = place.connect_server_store(!owed).map_err(InstallationError::from)?;
         let (ledger, ledger_thread) =
             ledger::start_ledger(ledger, store, clock, mailboxes.clone()).map_err(InstallationError::from)?;
+        let ledger_thread = ledger_thread.map_err(system_error("cannot start the ledger's thread"))?;
         // Lookups of users reconnect without end: the cache serves known users while the database refuses connections.
         let stores =
             (0..file.users.threads).map(|_| place.connect_server_store(true)).collect::<Result<Vec<_>, _>>();
@@ -316,9 +314,7 @@ impl StartedServer {
             }
         }
         self.running.ledger.request_stop();
-        if let Some(ledger) = self.ledger
-            && ledger.join().is_err()
-        {
+        if self.ledger.join().is_err() {
             tracing::error!("the ledger's thread failed");
         }
         if ended.is_ok() {

@@ -10,6 +10,7 @@ use crate::stats::SharedHistogram;
 use queue::LedgerQueue;
 pub(crate) use queue::{LedgerClient, LedgerEntryOwner};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -170,7 +171,7 @@ pub(crate) fn start_ledger(
     store: Box<dyn Store>,
     clock: SystemClock,
     mailboxes: ShardMailboxes,
-) -> Result<(LedgerHandle, Option<JoinHandle<()>>), StoreError> {
+) -> Result<(LedgerHandle, io::Result<JoinHandle<()>>), StoreError> {
     let queue = Arc::new(LedgerQueue::new(WAITING));
     let stats = Arc::new(LedgerStats::default());
     let handle = LedgerHandle { queue: queue.clone(), mailboxes: mailboxes.clone(), stats: stats.clone() };
@@ -191,7 +192,7 @@ pub(crate) fn start_ledger(
         stopping: false,
     };
     keeper.load_sessions()?;
-    let thread = thread::Builder::new().name("usher-ledger".to_owned()).spawn(move || keeper.run()).ok();
+    let thread = thread::Builder::new().name("usher-ledger".to_owned()).spawn(move || keeper.run());
     Ok((handle, thread))
 }
 

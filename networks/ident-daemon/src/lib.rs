@@ -19,7 +19,7 @@ use usher_live::{DriverConfig, DriverSockets, SystemClock};
 use usher_service::setup::fault_texts;
 use usher_service::{
     HostedMachine, MachineWorkerPool, ServeError, bind_listener, log, protect_memory, run_until_event,
-    serve_machine,
+    serve_machine, system_error,
 };
 
 /// The number of concurrent name lookups. A lookup can go to a directory on the network.
@@ -88,8 +88,7 @@ pub fn check_config(path: &Path) -> Result<Vec<String>, IdentError> {
 /// # Errors
 /// The service could not start.
 pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), IdentError> {
-    let system = |what| move |error| ServeError::System { what, error };
-    protect_memory().map_err(system("cannot disable core dumps"))?;
+    protect_memory().map_err(system_error("cannot disable core dumps"))?;
     let (loaded, addresses) = prepare_server(path.as_deref(), listen_on)?;
     let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));

@@ -41,7 +41,7 @@ use usher_service::jobs::{JobQueue, JobQueueLimits};
 use usher_service::setup::{self, secure_rng};
 use usher_service::{
     CommandSender, HostedMachine, MachineWorkerPool, ServeError, WorkUnitCounters, log, protect_memory,
-    serve_sharded_machines as host,
+    serve_sharded_machines as host, system_error,
 };
 
 /// Signatures, certificate checks and EAP-TLS steps at a time.
@@ -90,10 +90,6 @@ pub enum IkeError {
     /// An error of the system.
     #[error(transparent)]
     Serve(#[from] ServeError),
-}
-
-fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
-    move |error| ServeError::System { what, error }
 }
 
 /// Reads and checks a configuration file, its keys and its certificates. Without a path, reads the file at

@@ -23,7 +23,7 @@ use usher_mobility::{
 use usher_service::line_budget::LogRateLimiter;
 use usher_service::{
     CommandSource, HostedMachine, MachineWorkerPool, SendCommand, ServeError, bind_listener, log,
-    serve_machine,
+    serve_machine, system_error,
 };
 
 /// The time limit for an interface to come up.
@@ -64,8 +64,7 @@ pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let id = own_identifier(&loaded)?;
     let Some(table) = loaded.file.handover.clone() else { return Err(MihError::NoHandover) };
-    let all = links::list_links()
-        .map_err(|error| ServeError::System { what: "cannot list this host's links", error })?;
+    let all = links::list_links().map_err(system_error("cannot list this host's links"))?;
     let address =
         |name: &str| all.iter().find(|(_, link)| link.name == name).and_then(|(_, link)| link.address);
     let config = loaded

@@ -18,7 +18,7 @@ use usher_pppoe::{AccessPortConfig, DataPlaneConfig, DataPlaneSession, PppoeData
 use usher_service::setup::secure_rng;
 use usher_service::{
     EthernetPorts, FrameInput, FrameKind, HostedMachine, MachineWorkerPool, ServeError, log, protect_memory,
-    serve_machine,
+    serve_machine, system_error,
 };
 
 /// The settings of a client.
@@ -259,8 +259,7 @@ impl ClientEventHandler {
 /// # Errors
 /// The client could not start, or the session failed.
 pub fn run_client(told: PppoeConnectConfig) -> Result<(), PppoeConnectError> {
-    let system = |what| move |error| ServeError::System { what, error };
-    protect_memory().map_err(system("cannot disable core dumps"))?;
+    protect_memory().map_err(system_error("cannot disable core dumps"))?;
     let _log = log::start_logging(LogConfig::default());
     let frames = FrameInput::default();
     let received = frames.clone();

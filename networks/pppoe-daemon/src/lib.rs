@@ -53,7 +53,7 @@ use usher_pppoe::{AccessPortConfig, DataPlaneMode, EbpfHook, PppoeDataPlane};
 use usher_service::setup::{fault_texts, secure_rng, wall_clock, wall_time};
 use usher_service::{
     CommandSender, EthernetPorts, FrameInput, FrameKind, HostedMachine, MachineWorkerPool, ServeError,
-    bind_listener, log, protect_memory, serve_machine,
+    bind_listener, log, protect_memory, serve_machine, system_error,
 };
 
 /// The limit of concurrent log writes and translation lookups. After a power loss all hosts log in at once.
@@ -89,10 +89,6 @@ pub enum PppoeError {
     /// An error of the system.
     #[error(transparent)]
     Serve(#[from] ServeError),
-}
-
-fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
-    move |error| ServeError::System { what, error }
 }
 
 /// Prepares a concentrator before it touches the system: loads the configuration, and checks that a machine accepts

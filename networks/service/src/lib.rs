@@ -34,6 +34,7 @@ pub use run::{ServiceSignals, ServiceTasks, StopReason, run_until_stopped, start
 pub use serve::{
     CommandSource, HostedMachine, MachineJobQueue, MachineWorkerPool, SendCommand, ServeError, ShardRouter,
     StopCondition, bind_listener, protect_memory, run_until_event, serve_machine, serve_sharded_machines,
+    system_error,
 };
 pub use signals::{SignalEvent, SignalListener};
 pub use tls_peers::{TlsPeer, TlsServersByAddress};

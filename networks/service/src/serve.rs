@@ -51,7 +51,8 @@ impl ServeError {
     }
 }
 
-fn system_error(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+/// Converts an error of the system in this operation.
+pub fn system_error(what: &'static str) -> impl FnOnce(io::Error) -> ServeError + Copy {
     move |error| ServeError::system(what, error)
 }
 

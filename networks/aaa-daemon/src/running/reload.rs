@@ -3,7 +3,7 @@
 use super::RunningServer;
 use crate::assembly::AssembledServerParts;
 use crate::fetched;
-use crate::installation::{self, ServerInstallation};
+use crate::installation::ServerInstallation;
 use crate::mailbox::ShardMessage;
 use crate::shards;
 use crate::status::CertificateCheckConfig;
@@ -17,7 +17,7 @@ use usher_aaa::service::{InlineUsers, UserRowReader};
 use usher_aaa::store::ClientRow;
 use usher_aaa_config::model::{ConfigFile, RealmConfig};
 use usher_aaa_config::{BuiltConfig, lists, row_reader};
-use usher_core::SecureRng;
+use usher_service::setup::secure_rng;
 
 /// Interval of attempts to load the clients of a store that was unavailable at the start.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -92,9 +92,7 @@ impl RunningServer {
         let later = changed_fixed_settings(&self.start, &place);
         retain_diameter_config(&mut place.loaded.file, &old.loaded.file);
         let own = place.own_secrets(true).map_err(|e| e.to_string())?;
-        let mut rng = SecureRng::from_seed(
-            installation::random_octets().map_err(|e| format!("cannot get random numbers: {e}"))?,
-        );
+        let mut rng = secure_rng().map_err(|e| e.to_string())?;
         let AssembledServerParts { tls, built } = AssembledServerParts::from_installation(
             &place,
             (&rows, &own),
