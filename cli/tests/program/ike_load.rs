@@ -189,37 +189,38 @@ fn calibration_prices_an_ike_sa_by_several_methods_or_refuses() {
         ]
         .concat(),
     );
-    let said = place.run_usher(&words);
-    // A debug build on a shared machine may measure badly. Then it must report that and write no profile.
-    if said.code != Some(0) {
-        assert!(said.err.contains("calibrate again") && !place.path("profile.toml").exists(), "{said:?}");
-        let each = said.err.contains("  ike-psk at ") && said.err.contains("  ike-eap-md5 at ");
-        assert!(each || said.err.contains("of the logins succeeded"), "{said:?}");
-        return;
+    let methods = ["ike-psk", "ike-eap-md5", "ike-psk-probed"];
+    let mut measurement = None;
+    // A message that is lost on a busy machine changes which kinds of work occur together, but not in each measurement.
+    for _ in 0..3 {
+        let said = place.run_usher(&words);
+        // A debug build on a shared machine may measure badly. Then it must report that and write no profile.
+        if said.code != Some(0) {
+            assert!(said.err.contains("calibrate again") && !place.path("profile.toml").exists(), "{said:?}");
+            let each = said.err.contains("  ike-psk at ") && said.err.contains("  ike-eap-md5 at ");
+            assert!(each || said.err.contains("of the logins succeeded"), "{said:?}");
+            return;
+        }
+        let profile = std::fs::read_to_string(place.path("profile.toml")).unwrap();
+        std::fs::remove_file(place.path("profile.toml")).unwrap();
+        let told = said.stdout_json();
+        let messages = methods.map(|method| told["methods"][method]["received_messages"].as_f64().unwrap());
+        let is_whole = messages == messages.map(f64::round);
+        measurement = Some((told, profile, messages));
+        if is_whole {
+            break;
+        }
     }
-    let told = said.stdout_json();
-    let messages = ["ike-psk", "ike-eap-md5", "ike-psk-probed"]
-        .map(|method| told["methods"][method]["received_messages"].as_f64().unwrap());
+    let (told, profile, messages) = measurement.unwrap();
     // IKE has three and five requests. EAP adds two replies of the AAA server, and DPD eight.
     assert_eq!(messages.map(f64::round), [3.0, 7.0, 11.0], "{told}");
-    // Kinds of work that always occur together have no separate price, whichever of them has the price of all. Where a
-    // message was lost, as on a busy machine, other kinds than these occur together.
-    let together: Vec<&str> =
-        told["not_told_apart"].as_array().unwrap().iter().filter_map(serde_json::Value::as_str).collect();
-    assert_eq!(together.len(), 3, "{told}");
-    if messages == messages.map(f64::round) {
-        assert!(
-            ["ike.open", "ike.protect", "ike.derive"].iter().all(|kind| together.contains(kind)),
-            "{told}"
-        );
-    }
-    // The others state their uncertainty.
-    for kind in ["ike.message", "ike.sa", "radius.request"].iter().filter(|kind| !together.contains(kind)) {
+    // Kinds of work that always occur together have no separate price. The others state their uncertainty.
+    let apart = |kind: &str| told["not_told_apart"].as_array().unwrap().contains(&kind.into());
+    assert_eq!(["ike.open", "ike.protect", "ike.derive"].map(apart), [true; 3], "{told}");
+    for kind in ["ike.message", "ike.sa", "radius.request"] {
         assert!(told["work"][kind]["within_us"].as_f64().is_some_and(|us| us > 0.0), "{kind}: {told}");
     }
-    let profile = std::fs::read_to_string(place.path("profile.toml")).unwrap();
-    let labels = ["ike.message", "ike.sa", "radius.request", "ike.key_exchange"];
-    for label in labels.iter().filter(|kind| !together.contains(kind)) {
+    for label in ["ike.message", "ike.sa", "radius.request", "ike.key_exchange"] {
         assert!(profile.contains(&format!("\"{label}\" = {{ user = ")), "{profile}");
     }
     assert!(!profile.contains("radius.response"), "{profile}");
