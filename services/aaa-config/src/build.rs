@@ -356,7 +356,7 @@ fn collect_clients(
 }
 
 fn diameter_config(
-    d: &model::Diameter,
+    d: &model::DiameterTable,
     realms: &[model::RealmConfig],
     sctp: &[SocketAddr],
 ) -> node::DiameterNodeConfig {

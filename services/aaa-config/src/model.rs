@@ -1,7 +1,7 @@
 //! The configuration file as types. The documentation of these items is the published schema's.
 
 pub use super::peer_tables::{
-    Diameter, DiameterPeer, DiameterSctp, HomeServer, HomeServerBalanceMode, NoHomeServerAnswerAction,
+    DiameterPeer, DiameterSctp, DiameterTable, HomeServer, HomeServerBalanceMode, NoHomeServerAnswerAction,
     RealmAccounting, RealmConfig, SctpOrder,
 };
 use super::units::Fingerprint;
@@ -60,7 +60,7 @@ pub struct ConfigFile {
     /// Accounting.
     pub accounting: AccountingConfig,
     /// The server's identity in Diameter, and its peers. Without it Diameter is off.
-    pub diameter: Option<Diameter>,
+    pub diameter: Option<DiameterTable>,
     /// Metrics for Prometheus, and a health check.
     pub metrics: MetricsConfig,
     /// Logs.

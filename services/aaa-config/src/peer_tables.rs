@@ -190,7 +190,7 @@ impl HomeServer {
 /// The server's identity in Diameter, and its peers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Diameter {
+pub struct DiameterTable {
     /// Its DiameterIdentity: a full host name.
     pub identity: String,
     /// Its realm.
@@ -200,7 +200,7 @@ pub struct Diameter {
     pub realms: Vec<String>,
     /// Agents that a request may have passed, by its Route-Record AVPs: identities, `"*.example.net"` for all of a
     /// realm, `"*"` for any. Other requests get DIAMETER_AUTHORIZATION_REJECTED.
-    #[serde(default = "Diameter::agents")]
+    #[serde(default = "DiameterTable::agents")]
     pub agents: Vec<String>,
     /// Identities of peers that may connect; their certificates must have these names. If both `peers` and `peer` are
     /// empty, any peer may connect. List a peer without TLS on another machine in `peer` instead: only its address
@@ -211,7 +211,7 @@ pub struct Diameter {
     #[serde(default)]
     pub peer: Vec<DiameterPeer>,
     /// Interval of watchdog requests (RFC 3539), at least 6 s.
-    #[serde(default = "Diameter::watchdog")]
+    #[serde(default = "DiameterTable::watchdog")]
     pub watchdog: TimeSpan,
     /// Settings of SCTP.
     #[serde(default)]
@@ -258,7 +258,7 @@ impl From<SctpOrder> for StreamPolicy {
     }
 }
 
-impl Diameter {
+impl DiameterTable {
     fn agents() -> Vec<String> {
         vec!["*".to_owned()]
     }
