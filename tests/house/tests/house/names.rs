@@ -27,7 +27,7 @@ const ONE_WORD_TYPES: &[(&str, &str)] = &[
         "a quantity",
         "Coordinate Dimension Direction Duration Instant Length Percentage Position Quantity Speed Trajectory",
     ),
-    ("plain to everybody", "Diameter Fingerprint Reauthentication Script Seed Text"),
+    ("plain to everybody", "Fingerprint Reauthentication Script Seed Text"),
     ("its name goes into a digest of plans", "Relax"),
 ];
 
