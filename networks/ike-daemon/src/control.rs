@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
+use usher_access::pool::PoolUse;
 use usher_gateway::{GatewayCommand, GatewayStatus, IkeGateway, IkeSaSelector};
 use usher_service::command_sender::parse_number_or_name;
 use usher_service::control::ControlService;
@@ -318,10 +319,10 @@ impl GatewayControlRequests {
         status.counters.extend(jobs.map(|(name, n)| (name.to_owned(), n)));
         if let Some(leases) = &self.leases {
             let leases = leases.lock().unwrap_or_else(PoisonError::into_inner);
-            let pool = |(name, used, addresses): (&str, u64, u64)| IkePoolStatus {
-                name: name.to_owned(),
-                used,
-                addresses,
+            let pool = |pool: PoolUse<'_>| IkePoolStatus {
+                name: pool.name.to_owned(),
+                used: pool.addresses.0,
+                addresses: pool.addresses.1,
             };
             status.pools = leases.pool_usage().map(pool).collect();
         }

@@ -4,7 +4,7 @@ use super::control::{self, IkeControlReply};
 use super::key_log::KeyLogs;
 use super::plane::IkeDataPlane;
 use std::sync::{Arc, Mutex, PoisonError};
-use usher_gateway::{AddressLeases, GatewayCommand, GatewayEvent, LoginFailure};
+use usher_gateway::{AddressLeases, GatewayCommand, GatewayEvent};
 use usher_ike::machine::{EndReason, IkeEvent};
 use usher_service::CommandSender;
 
@@ -52,7 +52,7 @@ impl IkeEventSink {
                 self.control.complete_request(token, IkeControlReply::Told { sas })
             }
             GatewayEvent::LoginFailed { remote, connection, identity, why } => {
-                tracing::warn!(%remote, connection, %identity, cause = refusal_text(why), "login failed");
+                tracing::warn!(%remote, connection, %identity, cause = %why, "login failed");
             }
             GatewayEvent::Dynamic { sa, end: true } => {
                 tracing::info!(sa = sa.0, "the AAA server ends this session")
@@ -173,23 +173,6 @@ impl IkeEventSink {
 /// SPIs of initiator and responder, as captures show them.
 fn spi_pair((initiator, responder): (usher_ike::Spi, usher_ike::Spi)) -> String {
     format!("{initiator}_{responder}")
-}
-
-const fn refusal_text(why: LoginFailure) -> &'static str {
-    match why {
-        LoginFailure::Rejected => "rejected",
-        LoginFailure::Unanswered => "no AAA server answers",
-        LoginFailure::Overload => "too many logins are in progress",
-        LoginFailure::BadAnswer => "the AAA server's reply is invalid",
-        LoginFailure::NoName => "no user name, or one that does not fit a request to an AAA server",
-        LoginFailure::NoAaa => "the configuration has no AAA server",
-        LoginFailure::LockedOut => "locked out after too many failed logins of this name or host",
-        LoginFailure::AddressInUse => {
-            "the AAA server assigned an address in use by another user, \
-             or by another IKE_SA of this user (unique = false)"
-        }
-        LoginFailure::NoAddress => "the address pools are exhausted",
-    }
 }
 
 /// Describes why an IKE_SA ended.

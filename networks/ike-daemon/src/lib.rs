@@ -30,8 +30,8 @@ use usher_core::{JobRequest, SecureRng, SocketId, WallTime};
 use usher_crypto::tls::SharedWallClock;
 use usher_gateway::config::{self, DEFAULT_PATH, DataPlaneKind, GatewayConfigFile, LoadedGatewayConfig};
 use usher_gateway::{
-    AddressLeases, DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, NAT_SOCKET,
-    NAT_SOCKET_V6, SOCKET, SOCKET_V6,
+    DYNAMIC_SOCKET, GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, NAT_SOCKET, NAT_SOCKET_V6, SOCKET,
+    SOCKET_V6,
 };
 use usher_ike::machine::ShardIndex;
 use usher_live::{
@@ -123,7 +123,7 @@ fn load_checked_gateway_config(
         return Err(IkeError::Nowhere);
     }
     let mut config = loaded.config.clone();
-    usher_access_host::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    usher_access_host::stand_in(loaded.file.aaa.as_ref(), config.subscribers.aaa.as_mut());
     IkeGateway::new(config, secure_rng()?)?;
     RevocationChecker::new(&loaded, &CommandSender::default()).map_err(IkeError::Revocation)?;
     key_log::check_key_log_files(&loaded.file).map_err(system_error("cannot open the key log"))?;
@@ -190,7 +190,8 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
     let command_sender = CommandSender::default();
     let base = base_folder(path.as_deref());
-    let (table, aaa, gone) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut(), command_sender.clone());
+    let (table, aaa, gone) =
+        (loaded.file.aaa.as_ref(), loaded.config.subscribers.aaa.as_mut(), command_sender.clone());
     let within = RunningAaaServer::start(table.filter(|_| serves), aaa, base, start, move || {
         gone.send_command(GatewayCommand::Leave);
     });
@@ -198,13 +199,13 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
     let mut rng = secure_rng()?;
     let plane = IkeDataPlane::start(&loaded, SecureRng::from_seed(rng.random_array()), &command_sender)?;
     let _ending = DataPlaneGuard(plane.clone());
-    loaded.config.metered = plane.is_active();
+    loaded.config.subscribers.is_metered = plane.is_active();
     if shards > 1 {
         steer_datagrams_to_shards(&all[0], shards, plane.is_active())?;
     }
     let leases = (shards > 1).then(|| {
         let rng = SecureRng::from_seed(rng.random_array());
-        Arc::new(Mutex::new(AddressLeases::new(&loaded.config.pools, rng)))
+        Arc::new(Mutex::new(loaded.config.create_leases(rng)))
     });
     let mut gateways = Vec::new();
     for (number, sockets) in (0..).zip(all.drain(..)) {
@@ -252,6 +253,7 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
     let first = loaded.file.clone();
     let (reloaded, leaving) = (plane.clone(), plane.clone());
     let reload_within = within.as_ref().map(RunningAaaServer::reloader);
+    let reloaded_leases = leases.clone();
     let hosted = HostedMachine {
         name: "usher-ike",
         machine: gateway,
@@ -269,8 +271,8 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
             _ => false,
         }),
         counted: |gateway| {
-            let (own, ike) = gateway.counters();
-            ike.iter().chain(own.iter()).collect()
+            let (own, subscribers, ike) = gateway.counters();
+            ike.iter().chain(own.iter()).chain(subscribers.iter()).collect()
         },
         work: Some(work),
         reload: Box::new(move || match load_by(path.as_deref(), &clock) {
@@ -280,6 +282,10 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
                 local_address::set_local_addresses(&mut loaded, mark);
                 reloaded.apply_config(&loaded);
                 revocation.apply_config(&loaded);
+                if let Some(leases) = &reloaded_leases {
+                    let mut leases = leases.lock().unwrap_or_else(PoisonError::into_inner);
+                    leases.set_reserved(&loaded.config.local_addresses());
+                }
                 if let Some(reload_within) = &reload_within {
                     reload_within();
                 }

@@ -7,7 +7,7 @@ use super::nat::NatRules;
 use super::track::SharedSessionLog;
 use super::{CommandSender, convert_usage};
 use std::sync::Arc;
-use usher_concentrator::{AccessConcentratorCommand, AccessConcentratorEvent, LoginFailure, SessionEntry};
+use usher_concentrator::{AccessConcentratorCommand, AccessConcentratorEvent, SessionEntry};
 use usher_ident_service::IdentServiceEvent;
 use usher_ppp::EndReason;
 use usher_pppoe::PppoeDataPlane;
@@ -88,7 +88,7 @@ impl PppoeEventSink {
             }
             AccessConcentratorEvent::LoginFailed { subscriber, user, why } => {
                 let user = user.escape_ascii().to_string();
-                tracing::warn!(station = %subscriber.address, user, cause = refusal_text(why), "login failed");
+                tracing::warn!(station = %subscriber.address, user, cause = %why, "login failed");
             }
             // Anyone can start logins and abandon them, so these are logged at debug level. A log line each minute
             // counts them.
@@ -144,22 +144,6 @@ impl PppoeEventSink {
             tracing::error!(id = entry.id, %error, "cannot install a session in the data plane; ending it");
             self.command_sender.send_command(AccessConcentratorCommand::NotInstalled { id: entry.id });
         }
-    }
-}
-
-const fn refusal_text(why: LoginFailure) -> &'static str {
-    match why {
-        LoginFailure::Rejected => "rejected",
-        LoginFailure::LockedOut => "locked out after too many failed logins of this name or station",
-        LoginFailure::Unanswered => "no AAA server answers",
-        LoginFailure::BadAnswer => "the AAA server's reply is invalid",
-        LoginFailure::NoAaa => "no AAA server is available",
-        LoginFailure::NoName => "no user name, or one that does not fit a request to an AAA server",
-        LoginFailure::BadName => "the user name is not UTF-8, or has control characters",
-        LoginFailure::NoAddress => "the address pools are exhausted",
-        LoginFailure::AddressInUse => "the AAA server assigned an address that is in use",
-        LoginFailure::TooManySessions => "the user has reached its session limit",
-        LoginFailure::NotLogged => "the session log cannot be written",
     }
 }
 

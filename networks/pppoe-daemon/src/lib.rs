@@ -99,7 +99,7 @@ fn load_checked_concentrator_config(
 ) -> Result<LoadedConcentratorConfig, PppoeError> {
     let loaded = load_by(path, clock)?;
     let mut config = loaded.config.clone();
-    usher_access_host::stand_in(loaded.file.aaa.as_ref(), config.aaa.as_mut());
+    usher_access_host::stand_in(loaded.file.aaa.as_ref(), config.subscribers.aaa.as_mut());
     AccessConcentrator::new(config, secure_rng()?).map_err(|error| PppoeError::New(error.to_string()))?;
     Ok(loaded)
 }
@@ -111,7 +111,7 @@ fn base_folder(path: Option<&Path>) -> PathBuf {
 
 /// Returns the time from which a session's end can lack an acknowledged accounting record.
 fn unacknowledged_record_start(loaded: &LoadedConcentratorConfig) -> Option<WallTime> {
-    let aaa = loaded.config.aaa.as_ref().filter(|aaa| aaa.accounting);
+    let aaa = loaded.config.subscribers.aaa.as_ref().filter(|aaa| aaa.accounting);
     aaa.map(|aaa| wall_time_before_now(aaa.record_retry.lasts))
 }
 
@@ -214,7 +214,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
     let (command_sender, frames, failed) =
         (CommandSender::default(), FrameInput::default(), Arc::new(OnceLock::new()));
     let gone = command_sender.clone();
-    let (table, aaa) = (loaded.file.aaa.as_ref(), loaded.config.aaa.as_mut());
+    let (table, aaa) = (loaded.file.aaa.as_ref(), loaded.config.subscribers.aaa.as_mut());
     let within = RunningAaaServer::start(table, aaa, &base, start, move || {
         gone.send_command(AccessConcentratorCommand::Leave);
     });
@@ -222,7 +222,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
     let known = InstalledSessionMap::default();
     let plane = Arc::new(start_plane(&loaded.file, &command_sender, (&frames, &known), &failed)?);
     let blocks = loaded.config.blocks.clone();
-    let (pools, lost) = (&loaded.config.pools, &loaded.config.lost);
+    let (pools, lost) = (&loaded.config.subscribers.pools, &loaded.config.lost);
     let nat = nat::NatRules::start(&loaded.file, pools, blocks, &plane, lost)?;
     let logs = loaded.file.tracking.as_ref().is_some_and(|table| table.translations);
     let translations = match track.as_ref().filter(|_| logs) {
@@ -230,8 +230,12 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
             let table = nat.as_ref().map(nat::NatRules::netfilter_table).unwrap_or_default();
             let least = loaded.file.tracking.as_ref().map_or(0, |table| table.keep_free.bytes());
             let gate = NewConnectionGate { table, folder: track.folder(), least };
-            let followed =
-                translations::start_translation_log(track, gate, &loaded.config.pools, ipfix.clone());
+            let followed = translations::start_translation_log(
+                track,
+                gate,
+                &loaded.config.subscribers.pools,
+                ipfix.clone(),
+            );
             Some(
                 followed
                     .map_err(|error| PppoeError::Track(format!("cannot follow translations: {error}")))?,
@@ -239,7 +243,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
         }
         None => None,
     };
-    loaded.config.metered = true;
+    loaded.config.subscribers.is_metered = true;
     update_ppp_ports(&mut loaded, &plane);
     let sockets = bind_sockets(&loaded)?;
     let machine = AccessConcentrator::new(loaded.config, secure_rng()?);
@@ -297,8 +301,8 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: AaaServerStarter) -> Result<(),
         event_handler: Box::new(move |event| teller.handle_event(event)),
         stop_condition: Box::new(|event| matches!(event, AccessConcentratorEvent::Left)),
         counted: |concentrator| {
-            let (own, ppp) = concentrator.counters();
-            ppp.iter().chain(own.iter()).collect()
+            let (own, subscribers, ppp) = concentrator.counters();
+            ppp.iter().chain(own.iter()).chain(subscribers.iter()).collect()
         },
         work: None,
         reload: Box::new(move || match load_by(path.as_deref(), &clock) {

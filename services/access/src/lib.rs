@@ -15,10 +15,13 @@
 
 extern crate alloc;
 
+mod addresses;
 mod client;
 mod dynamic;
 mod failures;
+mod grace;
 mod identity;
+mod local_users;
 mod lockout;
 pub mod pool;
 mod prefix;
@@ -26,8 +29,10 @@ mod proof;
 mod record;
 mod reply;
 mod request;
+mod subscribers;
 mod tunnel;
 
+pub use addresses::{AddressLeases, LeaseHolder, LeaseKind};
 pub use client::{
     AaaClientConfig, AaaConfig, AaaRequestFailure, AccessClient, AccessClientCommand, AccessClientEvent,
     AccountingRetryConfig, ConfigError, DIAMETER_LISTENER, DYNAMIC_SOCKET, DiameterConfig,
@@ -35,10 +40,12 @@ pub use client::{
 };
 pub use dynamic::{DynamicRequest, DynamicRequestKind, ErrorCause, SessionIdentity};
 pub use failures::{LoginFailureLimit, LoginFailureTable};
+pub use grace::AaaOutagePolicy;
 pub use identity::{
     NasIdentity, NasPort, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,
     PORT_TYPE_WIRELESS_80216,
 };
+pub use local_users::{EapStepJob, LocalUsers};
 pub use lockout::LoginLockout;
 pub use prefix::ipv6_prefix;
 pub use proof::{
@@ -49,4 +56,10 @@ pub use record::{
 };
 pub use reply::{AccessReply, FramedAddress};
 pub use request::{AccessRequest, LoginRoundState};
+pub use subscribers::{
+    AuthenticationBackend, LoginAnswer, LoginAttempt, LoginFailure, NewSubscriberSession, RateProfile,
+    ServerRecords, SubscriberAddresses, SubscriberCommand, SubscriberConfig, SubscriberCounters,
+    SubscriberEvent, SubscriberGrant, SubscriberKey, SubscriberManager, SubscriberPlace, SubscriberSession,
+    is_identity_response, is_printable_name,
+};
 pub use tunnel::{fallback_user_name, is_eap_tls_response, is_tunnelled};

@@ -411,23 +411,6 @@ impl AddressPools {
             space.release(number);
         }
     }
-    /// The holder of a lease. `None` if it is free or of no pool.
-    #[must_use]
-    pub fn holder(&self, lease: Lease) -> Option<u64> {
-        self.pools.iter().find_map(|(_, addresses, prefixes)| {
-            let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            let state = space.states.get(&space.lease_index_in_space(lease)?)?;
-            (state.used > 0).then_some(state.holder)
-        })
-    }
-    /// True if a pool contains this.
-    #[must_use]
-    pub fn contains(&self, lease: Lease) -> bool {
-        self.pools.iter().any(|(_, addresses, prefixes)| {
-            let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
-            space.lease_index_in_space(lease).is_some()
-        })
-    }
     /// The utilisation of each pool, in order.
     pub fn pool_usage(&self) -> impl Iterator<Item = PoolUse<'_>> {
         self.pools.iter().map(|(name, a, p)| PoolUse {

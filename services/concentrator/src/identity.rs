@@ -28,10 +28,10 @@ pub(crate) struct PendingTranslation {
 impl AccessConcentrator {
     /// Returns the user of the session that has an address.
     pub(crate) fn user_at(&self, address: IpAddr) -> Option<ConnectionOwner> {
-        let session = self.sessions.get(&self.assigned_addresses.holder_of_address(address)?)?;
+        let session = self.subscribers.session(self.subscribers.leases()?.owner_of_address(address)?)?;
         // An outer identity is not disclosed: a client that cuts the name at the first blank would take it for the
         // user.
-        let name = Some(session.granted.user.clone()).filter(|_| !session.granted.nameless);
+        let name = Some(session.grant.user.clone()).filter(|_| !session.grant.is_nameless);
         Some(ConnectionOwner { name, uid: None })
     }
 

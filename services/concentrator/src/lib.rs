@@ -30,7 +30,6 @@ mod accounting;
 mod addresses;
 pub mod config;
 pub mod fuzz;
-mod grace;
 mod identity;
 mod import;
 mod login;
@@ -40,18 +39,15 @@ mod status;
 #[cfg(all(test, feature = "tls"))]
 mod tests;
 pub mod track;
-mod users;
 
 pub use addresses::AddressingConfig;
-pub use grace::AaaOutagePolicy;
 pub use identity::NatAddressConfig;
 pub use import::{ImportedConfig, import_config};
 pub use service::{
     AAA_SLOT, AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig,
-    AccessConcentratorCounters, AccessConcentratorEvent, AuthenticationBackend, ConcentratorConfigError,
-    ConcentratorJob, DYNAMIC_SOCKET, IDENT_LISTENER, IDENT_SLOT, LoginFailure, PPP_SLOT,
-    PppoeSessionSelector,
+    AccessConcentratorCounters, AccessConcentratorEvent, ConcentratorConfigError, ConcentratorJob,
+    DYNAMIC_SOCKET, IDENT_LISTENER, IDENT_SLOT, PPP_SLOT, PppoeSessionSelector,
 };
-pub use session::{RateProfile, SessionEntry, SessionLimits, SessionUsage};
+pub use session::{SessionEntry, SessionLimits, SessionUsage};
 pub use status::{ConcentratorStatus, PoolStatus, SessionStatus};
-pub use users::LocalUsers;
+pub use usher_access::LoginFailure;

@@ -1,25 +1,25 @@
 //! The machine of the service, its configuration, commands and events.
 
-use crate::addresses::{AddressingConfig, AssignedAddresses};
-use crate::grace::{AaaOutagePolicy, AuthorizationCache};
+use crate::addresses::AddressingConfig;
 use crate::identity::{NatAddressConfig, PendingTranslation};
-use crate::login::PendingLogin;
-use crate::session::{RateProfile, SessionEntry, SessionLimits, SessionUsage, UserSession};
+use crate::login::AttachedHost;
+use crate::session::{HostSession, SessionEntry, SessionLimits, SessionUsage};
 use crate::status::ConcentratorStatus;
 use crate::track::{PortBlockMapping, SessionLogRecord, SessionLostByRestart, UnacknowledgedStop};
-use crate::users::LocalUsers;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use usher_access::pool::{AddressPools, PoolConfig};
-use usher_access::{AaaClientConfig, AccessClient, AccountingRecordKind, LoginLockout, TerminateCause};
-use usher_core::collections::{SeededHashState, hash_state};
-use usher_core::timer::{TimerQueue, earliest_deadline};
+use usher_access::{
+    AuthenticationBackend, LoginFailure, ServerRecords, SubscriberCommand, SubscriberConfig,
+    SubscriberCounters, SubscriberEvent, SubscriberManager, TerminateCause,
+};
+use usher_core::collections::hash_state;
+use usher_core::timer::earliest_deadline;
 use usher_core::{
-    ChildMachine, ChildOutput, CommandError, Duration, Instant, JobRequest, ListenerId, Machine,
-    MachineInput, MachineOutputOf, MachineOwnerPath, OutputQueue, SecureRng, SocketId, WallTime,
+    ChildMachine, ChildOutput, CommandError, Instant, JobRequest, ListenerId, Machine, MachineInput,
+    MachineOutputOf, MachineOwnerPath, OutputQueue, SecureRng, SocketId, WallTime,
 };
 use usher_ident::QueriedConnection;
 use usher_ident_service::{self as ident, IdentService};
@@ -40,15 +40,6 @@ pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slo
 /// The listener for IDENT queries.
 pub const IDENT_LISTENER: ListenerId = ListenerId { owner: MachineOwnerPath::from_slot(IDENT_SLOT), n: 0 };
 
-/// The verifier of proofs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AuthenticationBackend {
-    /// The AAA server ([`AccessConcentratorConfig::aaa`]).
-    Aaa,
-    /// The concentrator itself ([`AccessConcentratorConfig::users`]).
-    Local,
-}
-
 /// The configuration of an [`AccessConcentrator`].
 #[derive(Clone, Debug)]
 pub struct AccessConcentratorConfig {
@@ -58,20 +49,14 @@ pub struct AccessConcentratorConfig {
     pub ports: Vec<String>,
     /// The verifier of proofs.
     pub judge: AuthenticationBackend,
-    /// The AAA servers, if any.
-    pub aaa: Option<AaaClientConfig>,
-    /// Local users.
-    pub users: LocalUsers,
     /// True if the AAA server accepts EAP-TLS only for certificates that contain the host's outer identity.
-    pub trust_certificate_names: bool,
-    /// The policy while no AAA server answers.
-    pub without_aaa: AaaOutagePolicy,
+    pub trusts_certificate_names: bool,
+    /// The users, AAA servers, address pools and rates. If it is metered, the host carries packets and reports usage. It
+    /// must then give [`AccessConcentratorCommand::UsageReport`] periodically, and
+    /// [`AccessConcentratorCommand::Removed`] for each removed session. The Stop record waits for the latter.
+    pub subscribers: SubscriberConfig,
     /// The addresses for hosts.
     pub addressing: AddressingConfig,
-    /// Address pools, consistent by [`usher_access::pool::check_pools`].
-    pub pools: Vec<PoolConfig>,
-    /// Rates that an AAA server names by Filter-Id. The one named `default` applies to sessions without a name.
-    pub rates: Vec<RateProfile>,
     /// The limits of sessions.
     pub limits: SessionLimits,
     /// True if sessions are logged and a host is accepted only after that. Otherwise no [`ConcentratorJob::Log`] is given.
@@ -82,14 +67,23 @@ pub struct AccessConcentratorConfig {
     pub ident: Option<ident::IdentServiceConfig>,
     /// The external addresses that several hosts share.
     pub translation: NatAddressConfig,
-    /// True if the host carries packets and reports usage. It must then give [`AccessConcentratorCommand::UsageReport`]
-    /// periodically, and [`AccessConcentratorCommand::Removed`] for each removed session. The Stop record waits for the
-    /// latter.
-    pub metered: bool,
     /// Sessions that are open in the log although the concentrator has restarted: it was killed.
     pub lost: Vec<SessionLostByRestart>,
     /// Ended sessions of earlier starts whose Stop record no AAA server has acknowledged.
     pub unacknowledged_stops: Vec<UnacknowledgedStop>,
+}
+
+impl AccessConcentratorConfig {
+    /// Returns the configuration of the subscribers, with the concentrator's own address.
+    fn subscriber_config(&self) -> SubscriberConfig {
+        SubscriberConfig {
+            needs_keys: false,
+            logs_stops: self.logged,
+            reserved_addresses: self.addressing.local.map(Into::into).into_iter().collect(),
+            server_records: ServerRecords::OnAndOff,
+            ..self.subscribers.clone()
+        }
+    }
 }
 
 /// A job of a concentrator.
@@ -161,33 +155,6 @@ pub enum AccessConcentratorCommand {
     Configure(Box<AccessConcentratorConfig>),
     /// Shuts down: all sessions end, and new logins are refused.
     Leave,
-}
-
-/// The reason why a login failed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LoginFailure {
-    /// The AAA server, or the concentrator itself, rejects the user.
-    Rejected,
-    /// The name or the station is locked out after failed attempts.
-    LockedOut,
-    /// No AAA server answers.
-    Unanswered,
-    /// The AAA server's reply is invalid.
-    BadAnswer,
-    /// No AAA server is configured.
-    NoAaa,
-    /// The host sends no user name, or one that does not fit a request.
-    NoName,
-    /// The user name is not UTF-8 (RFC 2865 §5.1) or has control characters, so that records of it would be ambiguous.
-    BadName,
-    /// The pools are exhausted.
-    NoAddress,
-    /// Another session has the address that the AAA server assigns.
-    AddressInUse,
-    /// The user has the maximum of sessions.
-    TooManySessions,
-    /// The session log cannot be written.
-    NotLogged,
 }
 
 /// An event of a concentrator.
@@ -277,16 +244,6 @@ usher_core::counters! {
     pub struct AccessConcentratorCounters {
         /// Logins accepted.
         logins_accepted,
-        /// Logins rejected.
-        logins_rejected,
-        /// Logins rejected without a check because of a lockout of the name or the station.
-        logins_locked_out,
-        /// Logins that no AAA server decided.
-        logins_unanswered,
-        /// Logins accepted by the grace policy while no AAA server answered.
-        logins_in_grace,
-        /// Sessions continued beyond their session timeout because no AAA server answered.
-        sessions_in_grace,
         /// Logins rejected: the address pools are exhausted.
         addresses_exhausted,
         /// Logins rejected: the address from the AAA server is in use.
@@ -301,27 +258,10 @@ usher_core::counters! {
         not_logged,
         /// Sessions ended: the data plane could not install them.
         not_installed,
-        /// Accounting records sent.
-        records,
-        /// Accounting records lost: no server acknowledged them in time.
-        records_lost,
-        /// Accounting Stops without an acknowledgment at the end of this program. The session log keeps them for the
-        /// next start.
-        stops_left,
         /// Accounting Stops of earlier starts sent again.
         stops_resent,
         /// Sessions of an earlier start that accounting now ends.
         sessions_lost,
-        /// Sessions ended by their session timeout.
-        sessions_timed_out,
-        /// Sessions ended by their idle timeout.
-        sessions_idle,
-        /// Sessions ended by an AAA server.
-        sessions_disconnected,
-        /// Sessions changed by an AAA server.
-        sessions_changed,
-        /// Requests of AAA servers refused.
-        dynamic_refused,
         /// Octets of packets from hosts.
         octets_in,
         /// Octets of packets to hosts.
@@ -345,89 +285,27 @@ usher_core::counters! {
     }
 }
 
-/// A timer of the concentrator.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum ConcentratorTimer {
-    /// A session's maximum time is over.
-    SessionEnd(u64),
-    /// An Interim-Update is due.
-    Interim(u64),
-    /// A session may have been idle too long.
-    Idle(u64),
-    /// A removed session no longer waits for its usage.
-    Close(u64),
-    /// The shutdown no longer waits for AAA servers.
-    Farewell,
-}
-
-/// Maximum wait of a shutdown for acknowledgements: once for the records of sessions, once for Accounting-Off.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// An accounting record without an acknowledgement.
-#[derive(Debug)]
-pub(crate) struct UnacknowledgedRecord {
-    /// Acct-Session-Id.
-    pub(crate) session: String,
-    /// True if it is a Stop that the session log marks as unacknowledged.
-    pub(crate) logged: bool,
-}
-
-/// The phase of a shutdown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ShutdownPhase {
-    /// Waits for acknowledgements of the sessions' records.
-    Sessions,
-    /// Waits for the acknowledgement of Accounting-Off.
-    Off,
-    /// Finished.
-    Finished,
-}
-
 /// A PPPoE access concentrator: a [`Machine`]. See the [crate](crate).
 #[derive(Debug)]
 pub struct AccessConcentrator {
     pub(crate) config: AccessConcentratorConfig,
     pub(crate) ppp: ChildMachine<PppoeConcentrator>,
-    pub(crate) aaa: Option<ChildMachine<AccessClient>>,
+    /// The users, by PPPoE session.
+    pub(crate) subscribers: ChildMachine<SubscriberManager<PppoeSessionId, HostSession>>,
     pub(crate) ident: Option<ChildMachine<IdentService>>,
     pub(crate) epoch: WallTime,
-    pub(crate) rng: SecureRng,
-    /// PPPoE sessions.
-    pub(crate) attached: BTreeMap<PppoeSessionId, SubscriberInfo>,
-    /// Logins in progress.
-    pub(crate) logins: BTreeMap<PppoeSessionId, PendingLogin>,
-    /// Requests to AAA servers, by token.
-    pub(crate) aaa_requests: BTreeMap<u64, PppoeSessionId>,
-    /// Sessions of users, by number.
-    pub(crate) sessions: BTreeMap<u64, UserSession>,
+    /// Hosts of PPPoE sessions.
+    pub(crate) attached: BTreeMap<PppoeSessionId, AttachedHost>,
     /// The numbers of users' sessions, by PPPoE session.
     pub(crate) current: BTreeMap<PppoeSessionId, u64>,
     /// The numbers of users' sessions, by SESSION_ID.
     pub(crate) numbers: BTreeMap<u16, u64>,
-    /// Ended sessions that wait for their usage or for the log.
-    pub(crate) closing: BTreeMap<u64, UserSession>,
-    /// Sessions by user.
-    pub(crate) users: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// The sessions of assigned addresses.
-    pub(crate) assigned_addresses: AssignedAddresses,
-    pub(crate) pools: AddressPools,
-    pub(crate) hash: SeededHashState,
-    pub(crate) grace: AuthorizationCache,
-    pub(crate) lockout: LoginLockout,
     /// Sessions that wait for the log, by the job's token.
     pub(crate) writing: BTreeMap<u64, u64>,
     /// IDENT queries that wait for a translation, by the job's token.
     pub(crate) pending_translations: BTreeMap<u64, PendingTranslation>,
-    pub(crate) timers: TimerQueue<ConcentratorTimer>,
-    /// Records without an acknowledgement.
-    pub(crate) records: BTreeMap<u64, UnacknowledgedRecord>,
-    pub(crate) next_token: u64,
-    /// Distinguishes Acct-Session-Ids of this start from those of others.
-    pub(crate) start: u32,
-    pub(crate) next_session: u64,
+    last_token: u64,
     started: bool,
-    pub(crate) leaving: bool,
-    farewell: Option<ShutdownPhase>,
     pub(crate) counters: AccessConcentratorCounters,
     pub(crate) outputs: OutputQueue<AccessConcentratorEvent, ConcentratorJob>,
 }
@@ -461,71 +339,50 @@ impl AccessConcentrator {
         config: AccessConcentratorConfig,
         mut rng: SecureRng,
     ) -> Result<Self, ConcentratorConfigError> {
-        let aaa = config.aaa.as_ref().map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
-        let aaa = aaa
-            .transpose()
-            .map_err(ConcentratorConfigError::Aaa)?
-            .map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
+        let client = config.subscribers.aaa.as_ref();
+        let client = client.map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
+        let client = client.transpose().map_err(ConcentratorConfigError::Aaa)?;
         let ident = config.ident.clone().map(|ident| ChildMachine::new(IDENT_SLOT, IdentService::new(ident)));
         let ppp = PppoeConcentrator::new(config.ppp.clone(), SecureRng::from_seed(rng.random_array()));
         let ppp = ChildMachine::new(PPP_SLOT, ppp.map_err(ConcentratorConfigError::Ppp)?);
         let hash = hash_state(&mut rng);
-        let (start, secret) = (rng.next_u32(), rng.random_array());
-        let mut this = Self {
+        let subscribers = SubscriberManager::new(config.subscriber_config(), client, hash, rng);
+        Ok(Self {
             ppp,
-            aaa,
+            subscribers: ChildMachine::new(AAA_SLOT, subscribers),
             ident,
             epoch: WallTime::UNIX_EPOCH,
             attached: BTreeMap::new(),
-            logins: BTreeMap::new(),
-            aaa_requests: BTreeMap::new(),
-            sessions: BTreeMap::new(),
             current: BTreeMap::new(),
             numbers: BTreeMap::new(),
-            closing: BTreeMap::new(),
-            users: BTreeMap::new(),
-            assigned_addresses: AssignedAddresses::default(),
-            pools: AddressPools::new(&config.pools, &hash),
-            grace: AuthorizationCache::new(secret),
-            lockout: LoginLockout::new(config.users.failures, &hash),
-            hash,
             writing: BTreeMap::new(),
             pending_translations: BTreeMap::new(),
-            timers: TimerQueue::new(),
-            records: BTreeMap::new(),
-            next_token: 0,
-            start,
-            next_session: 0,
+            last_token: 0,
             started: false,
-            leaving: false,
-            farewell: None,
             counters: AccessConcentratorCounters::default(),
             outputs: OutputQueue::default(),
-            rng,
             config,
-        };
-        this.claim_local_address();
-        Ok(this)
+        })
     }
-    /// Returns the counters of the service and of PPPoE.
+    /// Returns the counters of the service, of its subscribers and of PPPoE.
     #[must_use]
-    pub fn counters(&self) -> (&AccessConcentratorCounters, &ConcentratorCounters) {
-        (&self.counters, self.ppp.counters())
+    pub fn counters(&self) -> (&AccessConcentratorCounters, &SubscriberCounters, &ConcentratorCounters) {
+        (&self.counters, self.subscribers.counters(), self.ppp.counters())
     }
     /// Returns the counters of the RADIUS client, if the AAA servers use RADIUS.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
-        self.aaa.as_ref().and_then(|aaa| aaa.radius_counters())
+        self.subscribers.radius_counters()
     }
     /// Returns the number of users' sessions.
     #[must_use]
     pub fn session_count(&self) -> usize {
-        self.sessions.len()
+        self.subscribers.sessions().len()
     }
 
     pub(crate) fn allocate_token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
+        self.last_token += 1;
+        self.last_token
     }
     /// Gives PPPoE a command. Ignores a session that has ended.
     pub(crate) fn send_ppp_command(&mut self, now: Instant, command: ConcentratorCommand) {
@@ -546,10 +403,9 @@ impl AccessConcentrator {
             .collect();
         if self.config.logged {
             let at = now.to_wall_time(self.epoch);
-            self.outputs
-                .push_event(AccessConcentratorEvent::Log(Box::new(SessionLogRecord::service_started(at))));
+            self.log(SessionLogRecord::service_started(at));
         }
-        self.send_server_accounting(now, AccountingRecordKind::On);
+        self.subscribers.account_server_start(now);
         for one in owed {
             self.counters.stops_resent += 1;
             self.account_unacknowledged_stop(now, &one);
@@ -560,43 +416,70 @@ impl AccessConcentrator {
         self.drain_children(now);
     }
 
-    fn expire_timers(&mut self, now: Instant) {
-        self.start_service(now);
-        while let Some((_, timer)) = self.timers.pop_due(now) {
-            match timer {
-                ConcentratorTimer::SessionEnd(id) => self.session_end(now, id),
-                ConcentratorTimer::Interim(id) => self.send_interim(now, id),
-                ConcentratorTimer::Idle(id) => self.check_idle(now, id),
-                ConcentratorTimer::Close(id) => {
-                    if let Some(session) = self.closing.get_mut(&id) {
-                        session.silent = true;
-                    }
-                    self.close_session(now, id);
-                }
-                ConcentratorTimer::Farewell => self.finish_shutdown(now, true),
-            }
-        }
-    }
-
     /// Applies the outputs of the contained machines until none has any.
     pub(crate) fn drain_children(&mut self, now: Instant) {
         loop {
             if let Some(event) = self.outputs.next_event(&mut self.ppp) {
-                self.take_up(now, event);
+                self.handle_ppp_event(now, event);
                 continue;
             }
-            let said = match &mut self.aaa {
-                Some(aaa) => self.outputs.next_event(aaa),
-                None => None,
-            };
-            if let Some(event) = said {
-                self.handle_aaa_event(now, event);
-                continue;
+            match self.outputs.next_event_or_job(&mut self.subscribers) {
+                Some(ChildOutput::Event(event)) => {
+                    self.handle_subscriber_event(now, event);
+                    continue;
+                }
+                // The configuration offers no EAP method whose steps need a worker.
+                Some(ChildOutput::Job(JobRequest { job, .. })) => {
+                    let step = SubscriberCommand::StepDone(Box::new(job).run_eap_step());
+                    // The result is always accepted.
+                    let _ = self.subscribers.handle_command(now, step);
+                    continue;
+                }
+                None => {}
             }
             if !self.apply_next_ident_output(now) {
                 return;
             }
         }
+    }
+
+    fn handle_subscriber_event(&mut self, now: Instant, event: SubscriberEvent<PppoeSessionId>) {
+        match event {
+            SubscriberEvent::Login { access, answer } => self.answer_login(now, access, answer),
+            SubscriberEvent::End { id, cause } => {
+                let reason =
+                    if cause == TerminateCause::IdleTimeout { "idle-timeout" } else { "session-timeout" };
+                self.terminate_session(now, id, cause, reason);
+            }
+            SubscriberEvent::Disconnect { id } => {
+                self.outputs.push_event(AccessConcentratorEvent::Dynamic { id, end: true });
+                self.terminate_session(now, id, TerminateCause::AdminReset, "disconnected-by-aaa");
+            }
+            SubscriberEvent::Change { id, changes_rates } => {
+                if changes_rates {
+                    self.update_data_plane(id);
+                }
+                self.outputs.push_event(AccessConcentratorEvent::Dynamic { id, end: false });
+            }
+            SubscriberEvent::CloseDue { id } => self.close_session(now, id),
+            SubscriberEvent::Unaccounted { session, is_logged: logged } => {
+                self.outputs.push_event(AccessConcentratorEvent::Unaccounted { session, logged });
+            }
+            SubscriberEvent::StopAcknowledged { session } => {
+                let acknowledged_at = now.to_wall_time(self.epoch);
+                self.log(SessionLogRecord::StopAcknowledged { acknowledged_at, session });
+            }
+            // No other shard shares the pools.
+            SubscriberEvent::Released(_) => {}
+            SubscriberEvent::Server { server, up } => {
+                self.outputs.push_event(AccessConcentratorEvent::Server { server, up });
+            }
+            SubscriberEvent::Left => self.outputs.push_event(AccessConcentratorEvent::Left),
+        }
+    }
+    /// Appends a record to the session log, without an immediate sync.
+    pub(crate) fn log(&mut self, record: SessionLogRecord) {
+        self.outputs.push_event(AccessConcentratorEvent::Log(Box::new(record)));
     }
 
     /// Applies the next output of the IDENT service; false if it has none.
@@ -613,14 +496,15 @@ impl AccessConcentrator {
         true
     }
 
-    fn take_up(&mut self, now: Instant, event: ConcentratorEvent) {
+    fn handle_ppp_event(&mut self, now: Instant, event: ConcentratorEvent) {
         use ConcentratorEvent;
         match event {
             ConcentratorEvent::SessionStarted { session, subscriber } => {
-                drop(self.attached.insert(session, subscriber))
+                let host = AttachedHost { subscriber, place: None };
+                drop(self.attached.insert(session, host))
             }
             ConcentratorEvent::Authenticate { session, user, proof, mtu } => {
-                self.authenticate_host(now, (session, mtu), user, &proof);
+                self.authenticate_host(now, (session, mtu), &user, &proof);
             }
             ConcentratorEvent::Install { session, mtu, network, .. } => {
                 self.handle_network_up(now, session, mtu, network)
@@ -633,8 +517,8 @@ impl AccessConcentrator {
 
     /// Handles the end of a PPPoE session.
     fn handle_ppp_session_end(&mut self, now: Instant, session: PppoeSessionId, reason: EndReason) {
-        self.drop_login(now, session);
-        let subscriber = self.attached.remove(&session);
+        self.subscribers.abort_login(now, session);
+        let subscriber = self.attached.remove(&session).map(|host| host.subscriber);
         match (self.current.get(&session).copied(), subscriber) {
             (Some(id), _) => {
                 self.finish_session(now, id, crate::session::terminate_cause(reason), reason.name())
@@ -648,56 +532,23 @@ impl AccessConcentrator {
     }
 
     fn shut_down(&mut self, now: Instant) {
-        self.leaving = true;
+        self.subscribers.refuse_logins();
         self.send_ppp_command(now, ConcentratorCommand::CloseAll);
         self.drain_children(now);
         // Do not wait for the hosts' Terminate-Acks: send the Stop records now.
-        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+        for id in self.subscribers.sessions().keys().copied().collect::<Vec<_>>() {
             self.finish_session(now, id, TerminateCause::AdminReboot, "leaving");
         }
-        for (id, session) in &mut self.closing {
-            session.silent = true;
-            self.timers.insert(now, ConcentratorTimer::Close(*id));
-        }
-        self.expire_timers(now);
-        if self.config.logged {
-            let at = now.to_wall_time(self.epoch);
-            self.outputs
-                .push_event(AccessConcentratorEvent::Log(Box::new(SessionLogRecord::service_stopped(at))));
-        }
-        if self.farewell.is_none() {
-            self.farewell = Some(ShutdownPhase::Sessions);
-            self.timers.insert(now + FAREWELL, ConcentratorTimer::Farewell);
+        for id in self.subscribers.stop_waiting_for_all_traffic() {
+            self.close_session(now, id);
         }
         self.drain_children(now);
-        self.finish_shutdown(now, false);
-    }
-
-    /// Continues the shutdown once all records are acknowledged or the wait is `over`. Accounting-Off follows the
-    /// records of sessions, because it ends all sessions that the AAA server knows (RFC 2866 §5.1).
-    pub(crate) fn finish_shutdown(&mut self, now: Instant, over: bool) {
-        let Some(farewell) = self.farewell.filter(|_| over || self.records.is_empty()) else { return };
-        if farewell == ShutdownPhase::Sessions {
-            self.farewell = Some(ShutdownPhase::Off);
-            self.give_up();
-            self.send_server_accounting(now, AccountingRecordKind::Off);
-            if !self.records.is_empty() {
-                self.timers.insert(now + FAREWELL, ConcentratorTimer::Farewell);
-                return;
-            }
+        if self.config.logged {
+            let at = now.to_wall_time(self.epoch);
+            self.log(SessionLogRecord::service_stopped(at));
         }
-        if farewell != ShutdownPhase::Finished {
-            self.farewell = Some(ShutdownPhase::Finished);
-            self.give_up();
-            self.outputs.push_event(AccessConcentratorEvent::Left);
-        }
-    }
-    /// Gives up the records without an acknowledgement at shutdown.
-    fn give_up(&mut self) {
-        for UnacknowledgedRecord { session, logged } in core::mem::take(&mut self.records).into_values() {
-            *(if logged { &mut self.counters.stops_left } else { &mut self.counters.records_lost }) += 1;
-            self.outputs.push_event(AccessConcentratorEvent::Unaccounted { session, logged });
-        }
+        self.subscribers.shut_down(now);
+        self.drain_children(now);
     }
 
     /// Closes an accepted connection that has no owner.
@@ -716,9 +567,7 @@ impl Machine for AccessConcentrator {
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.epoch = epoch;
         self.ppp.set_epoch(now, epoch);
-        if let Some(aaa) = &mut self.aaa {
-            aaa.set_epoch(now, epoch);
-        }
+        self.subscribers.set_epoch(now, epoch);
         if let Some(ident) = &mut self.ident {
             ident.set_epoch(now, epoch);
         }
@@ -731,18 +580,12 @@ impl Machine for AccessConcentrator {
             (None, MachineInput::Frame { .. }) => self.ppp.handle_input(now, input),
             (None, MachineInput::Timeout) => {
                 self.ppp.handle_input(now, MachineInput::Timeout);
-                if let Some(aaa) = &mut self.aaa {
-                    aaa.handle_input(now, MachineInput::Timeout);
-                }
+                self.subscribers.handle_input(now, MachineInput::Timeout);
                 if let Some(ident) = &mut self.ident {
                     ident.handle_input(now, MachineInput::Timeout);
                 }
-                self.expire_timers(now);
             }
-            (Some((AAA_SLOT, inner)), _) => match &mut self.aaa {
-                Some(aaa) => aaa.handle_input(now, inner),
-                None => self.refuse_input(&input),
-            },
+            (Some((AAA_SLOT, inner)), _) => self.subscribers.handle_input(now, inner),
             (Some((IDENT_SLOT, inner)), _) => match &mut self.ident {
                 Some(ident) => ident.handle_input(now, inner),
                 None => self.refuse_input(&input),
@@ -767,9 +610,10 @@ impl Machine for AccessConcentrator {
             AccessConcentratorCommand::UsageReport(all) => {
                 // Usage of a SESSION_ID belongs to the session that is being removed, even if a new session already has
                 // the same ID.
-                let ending = self.closing.iter().rev().filter(|(_, session)| !session.silent);
+                let ending = self.subscribers.closing_sessions().iter().rev();
+                let ending = ending.filter(|(_, session)| session.awaits_traffic);
                 let ending: BTreeMap<u16, u64> =
-                    ending.map(|(id, session)| (session.subscriber.number, *id)).collect();
+                    ending.map(|(id, session)| (session.access.subscriber.number, *id)).collect();
                 for (number, usage) in all {
                     if let Some(id) = ending.get(&number).or_else(|| self.numbers.get(&number)).copied() {
                         self.record_usage(now, id, &usage);
@@ -801,9 +645,8 @@ impl Machine for AccessConcentrator {
 
     fn poll_timeout(&mut self) -> Option<Instant> {
         let begin = (!self.started).then_some(Instant::ZERO);
-        let aaa = self.aaa.as_mut().and_then(|aaa| aaa.poll_timeout());
         let ident = self.ident.as_mut().and_then(|ident| ident.poll_timeout());
-        earliest_deadline([begin, self.ppp.poll_timeout(), aaa, ident, self.timers.next_deadline()])
+        earliest_deadline([begin, self.ppp.poll_timeout(), self.subscribers.poll_timeout(), ident])
     }
 }
 
@@ -813,37 +656,22 @@ impl AccessConcentrator {
         if let (Some(ident), Some(config)) = (&mut self.ident, config.ident.clone()) {
             ident.handle_command(now, ident::IdentServiceCommand::Configure(config))?;
         }
-        self.release_local_address();
+        let mut subscribers = config.subscriber_config();
         // A running concentrator keeps the verifier with which it started. A file that selects another has no local
         // users, so the earlier ones stay.
-        let users = if config.judge == self.config.judge {
-            config.users
-        } else {
-            core::mem::take(&mut self.config.users)
-        };
-        self.lockout.set_limit(users.failures);
-        let AccessConcentratorConfig { ppp, ports, trust_certificate_names, without_aaa, addressing, .. } =
-            config;
-        let AccessConcentratorConfig { rates, limits, translation, .. } = config;
+        if config.judge != self.config.judge {
+            subscribers.users = self.subscribers.config().users.clone();
+        }
+        self.subscribers.apply_config(now, subscribers);
         self.config = AccessConcentratorConfig {
-            ppp,
-            ports,
-            users,
-            trust_certificate_names,
-            without_aaa,
-            addressing,
-            rates,
-            limits,
-            translation,
-            aaa: self.config.aaa.take(),
-            pools: core::mem::take(&mut self.config.pools),
+            judge: self.config.judge,
+            logged: self.config.logged,
             blocks: self.config.blocks.take(),
             ident: self.config.ident.take(),
             lost: Vec::new(),
             unacknowledged_stops: Vec::new(),
-            ..self.config
+            ..config
         };
-        self.claim_local_address();
         Ok(())
     }
 }

@@ -1,31 +1,24 @@
-//! Sessions of users: their limits, their usage, and their end.
+//! Sessions of users: their limits, their networks, their usage, and their end.
 
 use crate::addresses::assigned_prefixes;
-use crate::grace::AaaOutagePolicy;
-use crate::login::{UserAuthorization, accept_reply};
-use crate::service::{
-    AccessConcentrator, AccessConcentratorEvent, ConcentratorJob, ConcentratorTimer, LoginFailure,
-    PppoeSessionSelector,
-};
+use crate::login::accept_reply;
+use crate::service::{AccessConcentrator, AccessConcentratorEvent, ConcentratorJob, PppoeSessionSelector};
 use crate::track::{AccountingStop, SessionEnd, SessionLogRecord, SessionStart};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use usher_access::pool::Lease;
-use usher_access::{AccountingRecordKind, TerminateCause};
-use usher_core::{Duration, Instant, JobRequest, LinkLayerPortId, Machine};
+use usher_access::{
+    LoginFailure, NewSubscriberSession, SessionTraffic, SubscriberAddresses, SubscriberGrant,
+    SubscriberSession, TerminateCause,
+};
+use usher_core::{Instant, JobRequest, LinkLayerPortId};
 use usher_ppp::concentrator::{
     AuthenticationReply, ConcentratorCommand, ExcessSessionPolicy, PppoeSessionId, SubscriberInfo,
 };
 use usher_ppp::pppoe::MacAddress;
 use usher_ppp::{AddressAssignment, AddressFamily, EndReason, NegotiatedAddresses};
-
-/// Maximum wait for the usage of a removed session.
-const LAST_WORD: Duration = Duration::from_secs(5);
-/// The name of the rates of sessions without a named rate.
-const DEFAULT_RATE: &str = "default";
 
 /// The limits of sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,23 +27,8 @@ pub struct SessionLimits {
     pub sessions_per_user: usize,
     /// Policy for a session beyond the maximum.
     pub excess: ExcessSessionPolicy,
-    /// Default of Session-Timeout; `None`: unlimited.
-    pub session_timeout: Option<Duration>,
-    /// Default of Idle-Timeout; `None`: unlimited.
-    pub idle_timeout: Option<Duration>,
     /// True to clamp the TCP MSS of hosts to the session's MTU.
     pub clamp_mss: bool,
-}
-
-/// A named pair of rates.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RateProfile {
-    /// The name that AAA servers send as Filter-Id.
-    pub name: String,
-    /// From hosts, bit/s; `None`: unlimited.
-    pub up: Option<u64>,
-    /// To hosts, bit/s; `None`: unlimited.
-    pub down: Option<u64>,
 }
 
 /// The usage of a session.
@@ -112,61 +90,47 @@ pub struct SessionEntry {
     pub clamp_mss: bool,
 }
 
-/// The state of a session's log record.
-#[derive(Clone, PartialEq, Debug)]
-enum SessionLogState {
-    /// The record is being written. Then the host gets this reply.
-    Writing(Option<AuthenticationReply>),
-    /// The record was written, failed, or is not needed.
-    Done,
-}
-
-/// A session of a user.
+/// The host of a user's session.
 #[derive(Debug)]
-pub(crate) struct UserSession {
-    pub(crate) wire: PppoeSessionId,
+pub(crate) struct HostSession {
+    wire: PppoeSessionId,
     pub(crate) subscriber: SubscriberInfo,
-    pub(crate) granted: UserAuthorization,
-    pub(crate) assignment: AddressAssignment,
-    pub(crate) leases: Vec<Lease>,
-    logged: SessionLogState,
+    assignment: AddressAssignment,
+    /// The reply that the host gets once the log has stored the session.
+    reply: Option<AuthenticationReply>,
     networks: BTreeMap<AddressFamily, NegotiatedAddresses>,
     pub(crate) mtu: u16,
-    installed: bool,
-    /// True once an accounting Start was sent.
-    pub(crate) has_sent_start: bool,
-    /// Acct-Session-Id.
-    pub(crate) acct: String,
-    pub(crate) since: Instant,
+    is_installed: bool,
     pub(crate) usage: SessionUsage,
     /// The usage at the last installation. A data plane counts from zero.
-    before: SessionUsage,
-    /// The number of accounting records so far.
-    pub(crate) records: u32,
-    pub(crate) ends: Option<Instant>,
-    pub(crate) interim: Option<(Duration, Instant)>,
-    pub(crate) idle: Option<Duration>,
-    /// The time of the last traffic.
-    pub(crate) busy: Instant,
-    pub(crate) rates: (Option<u64>, Option<u64>),
-    pub(crate) cause: Option<TerminateCause>,
-    /// The time and reason of the end.
-    ending: Option<(Instant, String)>,
-    /// True if the final usage is known or no longer awaited.
-    pub(crate) silent: bool,
+    usage_before: SessionUsage,
+    /// The reason of the end.
+    end_reason: String,
 }
 
-impl UserSession {
-    pub(crate) fn duration(&self, now: Instant) -> Duration {
-        self.ending.as_ref().map_or(now, |(at, _)| *at).duration_since(self.since)
-    }
+impl HostSession {
     pub(crate) fn ipv4_address(&self) -> Option<Ipv4Addr> {
         self.assignment.ipv4.as_ref().map(|ipv4| ipv4.remote)
     }
     pub(crate) fn ipv6_prefixes(&self) -> Vec<(Ipv6Addr, u8)> {
         assigned_prefixes(&self.assignment).map(|prefix| (prefix.address(), prefix.prefix_length())).collect()
     }
-    fn to_data_plane_entry(&self, id: u64, clamp_mss: bool) -> SessionEntry {
+    /// Returns the addresses in records.
+    fn subscriber_addresses(assignment: &AddressAssignment) -> SubscriberAddresses {
+        let ipv6 = assignment.ipv6.as_ref();
+        let pair = |prefix: usher_ppp::Ipv6Prefix| (prefix.address(), prefix.prefix_length());
+        SubscriberAddresses {
+            ipv4: assignment.ipv4.as_ref().map(|ipv4| ipv4.remote),
+            ipv6: ipv6.and_then(|ipv6| ipv6.prefix).map(pair),
+            delegated: ipv6.and_then(|ipv6| ipv6.delegated).map(pair),
+        }
+    }
+    fn to_data_plane_entry(
+        &self,
+        id: u64,
+        (rate_up, rate_down): (Option<u64>, Option<u64>),
+        clamp_mss: bool,
+    ) -> SessionEntry {
         let (mut ipv4, mut gateway, mut ipv6, mut link_local) = (None, None, Vec::new(), None);
         for network in self.networks.values() {
             match network {
@@ -189,25 +153,27 @@ impl UserSession {
             gateway,
             ipv6,
             link_local,
-            rate_up: self.rates.0,
-            rate_down: self.rates.1,
+            rate_up,
+            rate_down,
             clamp_mss,
         }
     }
-    /// True if `name` is the session's user, station, Acct-Session-Id or address.
-    fn is_called(&self, name: &str) -> bool {
-        let has = |address: IpAddr| match address {
-            IpAddr::V4(v4) => self.ipv4_address() == Some(v4),
-            IpAddr::V6(v6) => self.ipv6_prefixes().iter().any(|(prefix, bits)| {
-                let shift = 128 - u32::from(*bits);
-                (prefix.to_bits() ^ v6.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-            }),
-        };
-        self.granted.user == name.as_bytes()
-            || self.acct == name
-            || self.subscriber.address.to_string().eq_ignore_ascii_case(name)
-            || name.parse().is_ok_and(has)
-    }
+}
+
+/// True if `name` is the session's user, station, Acct-Session-Id or address.
+fn is_called(session: &SubscriberSession<HostSession>, name: &str) -> bool {
+    let host = &session.access;
+    let has = |address: IpAddr| match address {
+        IpAddr::V4(v4) => host.ipv4_address() == Some(v4),
+        IpAddr::V6(v6) => host.ipv6_prefixes().iter().any(|(prefix, bits)| {
+            let shift = 128 - u32::from(*bits);
+            (prefix.to_bits() ^ v6.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }),
+    };
+    session.grant.user == name.as_bytes()
+        || session.acct_session_id() == name
+        || host.subscriber.address.to_string().eq_ignore_ascii_case(name)
+        || name.parse().is_ok_and(has)
 }
 
 /// Shows octets as text, with `\xNN` for invalid UTF-8, so that different octets never look the same.
@@ -248,93 +214,66 @@ pub(crate) const fn terminate_cause(reason: EndReason) -> TerminateCause {
 }
 
 impl AccessConcentrator {
-    /// Returns the rates of a user: those that the AAA server sends, those that it names, or the default.
-    pub(crate) fn select_rates(
-        &self,
-        filters: &[String],
-        said: (Option<u64>, Option<u64>),
-    ) -> (Option<u64>, Option<u64>) {
-        let named = |name: &str| self.config.rates.iter().find(|rate| rate.name == name);
-        let profile = filters.iter().find_map(|filter| named(filter)).or_else(|| named(DEFAULT_RATE));
-        let (up, down) = profile.map_or((None, None), |rate| (rate.up, rate.down));
-        (said.0.or(up), said.1.or(down))
-    }
-
-    /// Opens a session of a user: assigns its addresses and logs it.
+    /// Opens a session of a user: assigns its addresses and logs it. Returns the grant if that fails.
     pub(crate) fn open_session(
         &mut self,
         now: Instant,
         wire: PppoeSessionId,
-        mut granted: UserAuthorization,
+        mut grant: Box<SubscriberGrant>,
         message: Vec<u8>,
-    ) -> Result<(), LoginFailure> {
-        let Some(subscriber) = self.attached.get(&wire).cloned() else { return Ok(()) };
-        self.next_session += 1;
-        let id = self.next_session;
-        let acct = usher_access::session_id(self.start, id as u32);
-        if granted.nameless {
-            granted.user =
-                usher_access::fallback_user_name(&granted.login, &fallback_session_user_name(&acct));
+    ) -> Result<(), (LoginFailure, Box<SubscriberGrant>)> {
+        let Some(host) = self.attached.get_mut(&wire) else { return Ok(()) };
+        let (subscriber, place) = (host.subscriber.clone(), host.place.clone().unwrap_or_default());
+        let (id, acct) = self.subscribers.allocate_session();
+        if grant.is_nameless {
+            grant.user = usher_access::fallback_user_name(&grant.login, &fallback_session_user_name(&acct));
         }
-        self.enforce_session_limit(now, &subscriber, &granted.user)?;
-        self.take_back(now, &subscriber, &granted);
-        let (assignment, leases) = self.assign_addresses(&granted)?;
-        self.record_assigned_addresses(id, &assignment);
-        let limits = self.config.limits;
-        let accounting = self.config.aaa.as_ref().filter(|aaa| aaa.accounting);
-        let interim = accounting.and_then(|aaa| granted.interim.or(aaa.interim));
-        let interim = interim.filter(|every| !every.is_zero()).map(|every| (every, now + every));
-        let session = UserSession {
-            wire,
-            rates: self.select_rates(&granted.filters, granted.bandwidth),
-            ends: granted.lasts.or(limits.session_timeout).map(|lasts| now + lasts),
-            idle: granted.idle.or(limits.idle_timeout).filter(|_| self.config.metered),
-            interim,
-            subscriber: subscriber.clone(),
-            leases,
-            logged: SessionLogState::Done,
-            networks: BTreeMap::new(),
-            mtu: 0,
-            installed: false,
-            has_sent_start: false,
-            acct,
-            since: now,
-            usage: SessionUsage::default(),
-            before: SessionUsage::default(),
-            records: 0,
-            busy: now,
-            cause: None,
-            ending: None,
-            silent: true,
-            assignment: assignment.clone(),
-            granted,
+        if let Err(why) = self.enforce_session_limit(now, &subscriber, &grant.user) {
+            return Err((why, grant));
+        }
+        self.take_back(now, &subscriber, &grant);
+        let (assignment, leases) = match self.assign_addresses(id, &grant) {
+            Ok(assigned) => assigned,
+            Err(why) => return Err((why, grant)),
         };
-        if let Some(at) = session.ends {
-            self.timers.insert(at, ConcentratorTimer::SessionEnd(id));
-        }
-        if let Some((_, at)) = session.interim {
-            self.timers.insert(at, ConcentratorTimer::Interim(id));
-        }
-        if let Some(idle) = session.idle {
-            self.timers.insert(now + idle, ConcentratorTimer::Idle(id));
-        }
         self.current.insert(wire, id);
         self.numbers.insert(subscriber.number, id);
-        self.users.entry(session.granted.user.clone()).or_default().insert(id);
-        let answer = accept_reply(message, assignment);
-        let begin = self.config.logged.then(|| self.begin_record(now, &session));
-        self.sessions.insert(id, session);
-        match begin {
-            Some(begin) => {
-                let token = self.allocate_token();
-                self.writing.insert(token, id);
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.logged = SessionLogState::Writing(Some(answer));
-                }
-                let what = ConcentratorJob::Log(Box::new(SessionLogRecord::session_started(begin)));
-                self.outputs.push_job(JobRequest::new(token, what));
-            }
-            None => self.let_in(now, id, answer),
+        let reply = accept_reply(message, assignment.clone());
+        let session = HostSession {
+            wire,
+            subscriber,
+            reply: None,
+            networks: BTreeMap::new(),
+            mtu: 0,
+            is_installed: false,
+            usage: SessionUsage::default(),
+            usage_before: SessionUsage::default(),
+            end_reason: String::new(),
+            assignment,
+        };
+        let addresses = HostSession::subscriber_addresses(&session.assignment);
+        let new = NewSubscriberSession {
+            grant: *grant,
+            place,
+            addresses,
+            leases,
+            is_accounted: true,
+            access: session,
+        };
+        self.subscribers.open_session(now, id, new);
+        if !self.config.logged {
+            self.let_in(now, id, reply);
+            return Ok(());
+        }
+        let token = self.allocate_token();
+        self.writing.insert(token, id);
+        if let Some(session) = self.subscribers.session_mut(id) {
+            session.awaits_log = true;
+            session.access.reply = Some(reply);
+        }
+        if let Some(session) = self.subscribers.session(id) {
+            let record = SessionLogRecord::session_started(self.begin_record(session));
+            self.outputs.push_job(JobRequest::new(token, ConcentratorJob::Log(Box::new(record))));
         }
         Ok(())
     }
@@ -347,100 +286,101 @@ impl AccessConcentrator {
         user: &[u8],
     ) -> Result<(), LoginFailure> {
         let limits = self.config.limits;
-        while let Some(ids) = self.users.get(user)
-            && limits.sessions_per_user > 0
-            && ids.len() >= limits.sessions_per_user
-        {
-            let own = |id: &&u64| {
-                self.sessions.get(*id).is_some_and(|old| {
-                    subscriber_station_key(&old.subscriber) == subscriber_station_key(subscriber)
-                })
-            };
+        if limits.sessions_per_user == 0 {
+            return Ok(());
+        }
+        let station = subscriber_station_key(subscriber);
+        loop {
+            let ids = self.subscribers.sessions_of_user(user);
+            if ids.len() < limits.sessions_per_user {
+                return Ok(());
+            }
             // After a power loss, a host returns before its dead session is detected. So its own session is replaced,
             // even if the policy is to refuse.
-            match (limits.excess, ids.first().copied(), ids.iter().find(own).copied()) {
-                (ExcessSessionPolicy::Replace, Some(oldest), _) => {
+            match limits.excess {
+                ExcessSessionPolicy::Replace => {
+                    let Some(oldest) = ids.first().copied() else { return Ok(()) };
                     self.counters.users_replaced += 1;
                     self.terminate_session(now, oldest, TerminateCause::UserRequest, "replaced");
                 }
-                (ExcessSessionPolicy::Refuse, _, Some(own)) => {
+                ExcessSessionPolicy::Refuse => {
+                    let own = ids.into_iter().find(|id| self.station_of_session(*id) == Some(station));
+                    let own = own.ok_or(LoginFailure::TooManySessions)?;
                     self.counters.hosts_replaced += 1;
                     self.terminate_session(now, own, TerminateCause::LostCarrier, "replaced");
                 }
-                _ => return Err(LoginFailure::TooManySessions),
             }
         }
-        Ok(())
+    }
+    fn station_of_session(&self, id: u64) -> Option<(LinkLayerPortId, MacAddress)> {
+        self.subscribers.session(id).map(|session| subscriber_station_key(&session.access.subscriber))
     }
 
     /// Ends the host's own old session if it has the addresses that the AAA server assigns. After a power loss a host
     /// returns before its dead session is detected.
-    fn take_back(&mut self, now: Instant, subscriber: &SubscriberInfo, granted: &UserAuthorization) {
-        for id in self.conflicting_sessions(granted) {
-            if self.sessions.get(&id).is_some_and(|old| {
-                subscriber_station_key(&old.subscriber) == subscriber_station_key(subscriber)
-            }) {
+    fn take_back(&mut self, now: Instant, subscriber: &SubscriberInfo, grant: &SubscriberGrant) {
+        for id in self.conflicting_sessions(grant) {
+            if self.station_of_session(id) == Some(subscriber_station_key(subscriber)) {
                 self.counters.hosts_replaced += 1;
                 self.terminate_session(now, id, TerminateCause::LostCarrier, "replaced");
             }
         }
     }
 
-    fn begin_record(&self, now: Instant, session: &UserSession) -> SessionStart {
-        let place = self.nas_port_info(&session.subscriber);
+    fn begin_record(&self, session: &SubscriberSession<HostSession>) -> SessionStart {
+        let host = &session.access;
+        let ipv4 = host.ipv4_address();
         SessionStart {
-            started_at: now.to_wall_time(self.epoch),
-            session: session.acct.clone(),
-            user: display_octets(&session.granted.user),
-            station: session.subscriber.address.to_string(),
-            port: place.port_name().to_string(),
-            number: session.subscriber.number,
-            circuit: session.subscriber.circuit_id.as_deref().map(display_octets),
-            ipv4: session.ipv4_address(),
-            block: session
-                .ipv4_address()
-                .and_then(|inner| self.config.blocks.as_ref()?.port_block_of_host(inner)),
-            ipv6: session.ipv6_prefixes(),
-            classes: session.granted.classes.clone(),
+            started_at: session.since().to_wall_time(self.epoch),
+            session: session.acct_session_id().into(),
+            user: display_octets(&session.grant.user),
+            station: host.subscriber.address.to_string(),
+            port: session.place().port.clone(),
+            number: host.subscriber.number,
+            circuit: host.subscriber.circuit_id.as_deref().map(display_octets),
+            ipv4,
+            block: ipv4.and_then(|inner| self.config.blocks.as_ref()?.port_block_of_host(inner)),
+            ipv6: host.ipv6_prefixes(),
+            classes: session.grant.classes.clone(),
         }
     }
 
     /// Handles the result of a session's log record.
     pub(crate) fn handle_session_log_result(&mut self, now: Instant, token: u64, kept: bool) {
         let Some(id) = self.writing.remove(&token) else { return };
-        if let Some(session) = self.closing.get_mut(&id) {
-            session.logged = SessionLogState::Done;
+        let Some(session) = self.subscribers.any_session_mut(id) else { return };
+        session.awaits_log = false;
+        if session.ended_at().is_some() {
             return self.close_session(now, id);
         }
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let SessionLogState::Writing(answer) = core::mem::replace(&mut session.logged, SessionLogState::Done)
-        else {
-            return;
-        };
-        match answer.filter(|_| kept) {
-            Some(answer) => self.let_in(now, id, answer),
+        match session.access.reply.take().filter(|_| kept) {
+            Some(reply) => self.let_in(now, id, reply),
             None => {
-                let (wire, subscriber) = (session.wire, session.subscriber.clone());
-                let user = session.granted.user.clone();
+                let (session_id, subscriber) = (session.access.wire, session.access.subscriber.clone());
+                let user = session.grant.user.clone();
                 self.counters.not_logged += 1;
                 self.finish_session(now, id, TerminateCause::NasError, "not-logged");
                 let why = LoginFailure::NotLogged;
                 self.outputs.push_event(AccessConcentratorEvent::LoginFailed { subscriber, user, why });
-                self.send_ppp_command(
-                    now,
-                    ConcentratorCommand::Answer { session: wire, answer: AuthenticationReply::Unanswered },
-                );
+                let answer = AuthenticationReply::Unanswered;
+                self.send_ppp_command(now, ConcentratorCommand::Answer { session: session_id, answer });
             }
         }
     }
 
     fn let_in(&mut self, now: Instant, id: u64, answer: AuthenticationReply) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let wire = session.wire;
+        let Some(session) = self.subscribers.session(id) else { return };
+        let wire = session.access.wire;
         self.counters.logins_accepted += 1;
         let status = Box::new(self.session_status(now, id, session));
         self.outputs.push_event(AccessConcentratorEvent::LoginAccepted(status));
         self.send_ppp_command(now, ConcentratorCommand::Answer { session: wire, answer });
+    }
+
+    /// Returns the host of a PPPoE session's user, and its session's number.
+    fn host_mut(&mut self, wire: PppoeSessionId) -> Option<(u64, &mut HostSession)> {
+        let id = self.current.get(&wire).copied()?;
+        self.subscribers.session_mut(id).map(|session| (id, &mut session.access))
     }
 
     /// Handles a network of a session that has come up.
@@ -451,37 +391,32 @@ impl AccessConcentrator {
         mtu: u16,
         network: NegotiatedAddresses,
     ) {
-        let Some(id) = self.current.get(&wire).copied() else { return };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.networks.insert(network.family(), network);
-        session.mtu = mtu;
+        let Some((id, host)) = self.host_mut(wire) else { return };
+        host.networks.insert(network.family(), network);
+        host.mtu = mtu;
         self.update_data_plane(id);
-        let begins = self
-            .sessions
-            .get_mut(&id)
-            .is_some_and(|session| !core::mem::replace(&mut session.has_sent_start, true));
-        if begins {
-            self.account_session(now, id, AccountingRecordKind::Start);
-        }
+        self.subscribers.start_accounting(now, id);
     }
 
     /// Sends the session's entry to the data plane.
     pub(crate) fn update_data_plane(&mut self, id: u64) {
         let clamp = self.config.limits.clamp_mss;
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.networks.is_empty()) else {
+        let Some(session) = self.subscribers.session_mut(id) else { return };
+        let rates = session.rates;
+        let host = &mut session.access;
+        if host.networks.is_empty() {
             return;
-        };
-        session.installed = true;
-        let entry = Box::new(session.to_data_plane_entry(id, clamp));
+        }
+        host.is_installed = true;
+        let entry = Box::new(host.to_data_plane_entry(id, rates, clamp));
         self.outputs.push_event(AccessConcentratorEvent::Install(entry));
     }
 
     /// Handles a network of a session that has gone down.
     pub(crate) fn remove_network(&mut self, wire: PppoeSessionId, family: AddressFamily) {
-        let Some(id) = self.current.get(&wire).copied() else { return };
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.networks.remove(&family);
-        if session.networks.is_empty() {
+        let Some((id, host)) = self.host_mut(wire) else { return };
+        host.networks.remove(&family);
+        if host.networks.is_empty() {
             self.remove_from_data_plane(id);
         } else {
             self.update_data_plane(id);
@@ -489,38 +424,38 @@ impl AccessConcentrator {
     }
 
     fn remove_from_data_plane(&mut self, id: u64) {
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| session.installed) else { return };
-        session.installed = false;
-        session.networks.clear();
-        session.silent = !self.config.metered;
-        let number = session.subscriber.number;
+        let is_metered = self.subscribers.config().is_metered;
+        let Some(session) = self.subscribers.session_mut(id) else { return };
+        let host = &mut session.access;
+        if !core::mem::replace(&mut host.is_installed, false) {
+            return;
+        }
+        host.networks.clear();
+        session.awaits_traffic = is_metered;
+        let number = host.subscriber.number;
         self.outputs.push_event(AccessConcentratorEvent::Remove { id, number });
     }
 
     /// Raises the MTU after a long test packet has passed.
     pub(crate) fn raise_mtu(&mut self, wire: PppoeSessionId, mtu: u16) {
-        let Some(id) = self.current.get(&wire).copied() else { return };
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.mtu = mtu;
-        }
+        let Some((id, host)) = self.host_mut(wire) else { return };
+        host.mtu = mtu;
         self.update_data_plane(id);
-    }
-
-    fn session_mut(&mut self, id: u64) -> Option<&mut UserSession> {
-        match self.sessions.get_mut(&id) {
-            Some(session) => Some(session),
-            None => self.closing.get_mut(&id),
-        }
     }
 
     /// Records the usage of a session since its installation.
     pub(crate) fn record_usage(&mut self, now: Instant, id: u64, usage: &SessionUsage) {
-        let Some(session) = self.session_mut(id) else { return };
-        let usage = session.before.combine_counters(*usage, u64::saturating_add);
-        let new = usage.combine_counters(core::mem::replace(&mut session.usage, usage), u64::saturating_sub);
-        if new.packets_in > 0 || new.packets_out > 0 {
-            session.busy = now;
-        }
+        let Some(session) = self.subscribers.any_session_mut(id) else { return };
+        let host = &mut session.access;
+        let usage = host.usage_before.combine_counters(*usage, u64::saturating_add);
+        let new = usage.combine_counters(core::mem::replace(&mut host.usage, usage), u64::saturating_sub);
+        let traffic = SessionTraffic {
+            input_octets: new.octets_in,
+            output_octets: new.octets_out,
+            input_packets: new.packets_in,
+            output_packets: new.packets_out,
+        };
+        self.subscribers.add_traffic(now, id, traffic);
         let counters = &mut self.counters;
         counters.octets_in += new.octets_in;
         counters.octets_out += new.octets_out;
@@ -535,82 +470,36 @@ impl AccessConcentrator {
         if let Some(usage) = usage {
             self.record_usage(now, id, usage);
         }
-        let Some(session) = self.session_mut(id) else { return };
-        session.before = session.usage;
-        session.silent = true;
+        let Some(session) = self.subscribers.any_session_mut(id) else { return };
+        session.access.usage_before = session.access.usage;
+        session.awaits_traffic = false;
         self.close_session(now, id);
     }
 
     /// Handles a session that the data plane could not install.
     pub(crate) fn not_installed(&mut self, now: Instant, id: u64) {
-        if self.sessions.contains_key(&id) {
+        if self.subscribers.session(id).is_some() {
             self.counters.not_installed += 1;
             self.terminate_session(now, id, TerminateCause::NasError, "not-installed");
         }
     }
 
-    pub(crate) fn session_end(&mut self, now: Instant, id: u64) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        session.ends = None;
-        if let (AaaOutagePolicy::Grace(lasts), Some(since)) =
-            (self.config.without_aaa, self.grace.aaa_unavailable_since())
-            && since + lasts > now
-        {
-            // The session end is checked again when a server answers, and at the end of the grace time.
-            session.ends = Some(since + lasts);
-            self.timers.insert(since + lasts, ConcentratorTimer::SessionEnd(id));
-            self.counters.sessions_in_grace += 1;
-            session.cause = Some(TerminateCause::SessionTimeout);
-            return;
-        }
-        self.counters.sessions_timed_out += 1;
-        self.terminate_session(now, id, TerminateCause::SessionTimeout, "session-timeout");
-    }
-
-    /// Ends overdue sessions once a server answers again.
-    pub(crate) fn end_overdue_sessions(&mut self, now: Instant) {
-        if !matches!(self.config.without_aaa, AaaOutagePolicy::Grace(_)) {
-            return;
-        }
-        let over = |(id, session): (&u64, &UserSession)| {
-            (session.cause == Some(TerminateCause::SessionTimeout)).then_some((*id, session.ends))
-        };
-        for (id, ends) in self.sessions.iter().filter_map(over).collect::<Vec<_>>() {
-            if let Some(at) = ends {
-                self.timers.remove(at, ConcentratorTimer::SessionEnd(id));
-            }
-            self.timers.insert(now, ConcentratorTimer::SessionEnd(id));
-        }
-    }
-
-    pub(crate) fn check_idle(&mut self, now: Instant, id: u64) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let Some(idle) = session.idle else { return };
-        let due = session.busy + idle;
-        if due > now {
-            self.timers.insert(due, ConcentratorTimer::Idle(id));
-            return;
-        }
-        self.counters.sessions_idle += 1;
-        self.terminate_session(now, id, TerminateCause::IdleTimeout, "idle-timeout");
-    }
-
     /// Ends a session from this side.
     pub(crate) fn terminate_session(&mut self, now: Instant, id: u64, cause: TerminateCause, reason: &str) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let wire = session.wire;
+        let Some(session) = self.subscribers.session(id) else { return };
+        let wire = session.access.wire;
         self.finish_session(now, id, cause, reason);
         self.send_ppp_command(now, ConcentratorCommand::Close(wire));
     }
 
     /// Ends the selected sessions. Returns their number.
     pub(crate) fn close_all(&mut self, now: Instant, which: &PppoeSessionSelector) -> usize {
-        let meant = |(id, session): (&u64, &UserSession)| match which {
+        let meant = |(id, session): (&u64, &SubscriberSession<HostSession>)| match which {
             PppoeSessionSelector::All => Some(*id),
             PppoeSessionSelector::Session(n) => (id == n).then_some(*id),
-            PppoeSessionSelector::Named(name) => session.is_called(name).then_some(*id),
+            PppoeSessionSelector::Named(name) => is_called(session, name).then_some(*id),
         };
-        let meant: Vec<u64> = self.sessions.iter().filter_map(meant).collect();
+        let meant: Vec<u64> = self.subscribers.sessions().iter().filter_map(meant).collect();
         for id in &meant {
             self.terminate_session(now, *id, TerminateCause::AdminReset, "disconnected");
         }
@@ -620,75 +509,40 @@ impl AccessConcentrator {
     /// Finishes a session: removes it from the data plane and frees its addresses.
     pub(crate) fn finish_session(&mut self, now: Instant, id: u64, cause: TerminateCause, reason: &str) {
         self.remove_from_data_plane(id);
-        let Some(mut session) = self.sessions.remove(&id) else { return };
-        if let Some(at) = session.ends {
-            self.timers.remove(at, ConcentratorTimer::SessionEnd(id));
+        let Some(session) = self.subscribers.session_mut(id) else { return };
+        let host = &mut session.access;
+        host.end_reason = reason.to_string();
+        self.current.remove(&host.wire);
+        if self.numbers.get(&host.subscriber.number) == Some(&id) {
+            self.numbers.remove(&host.subscriber.number);
         }
-        if let Some((_, at)) = session.interim {
-            self.timers.remove(at, ConcentratorTimer::Interim(id));
-        }
-        if let Some(idle) = session.idle {
-            self.timers.remove(session.busy + idle, ConcentratorTimer::Idle(id));
-        }
-        self.current.remove(&session.wire);
-        if self.numbers.get(&session.subscriber.number) == Some(&id) {
-            self.numbers.remove(&session.subscriber.number);
-        }
-        if let Some(ids) = self.users.get_mut(&session.granted.user) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.users.remove(&session.granted.user);
-            }
-        }
-        self.assigned_addresses.release(id, &session.assignment);
-        for lease in core::mem::take(&mut session.leases) {
-            self.pools.release(lease);
-        }
-        session.cause = Some(cause);
-        session.ending = Some((now, reason.to_string()));
-        if !session.silent {
-            self.timers.insert(now + LAST_WORD, ConcentratorTimer::Close(id));
-        }
-        self.closing.insert(id, session);
+        self.subscribers.end_session(now, id, cause);
         self.close_session(now, id);
     }
 
     /// Reports the end of a session, once its usage is known and its begin is logged.
     pub(crate) fn close_session(&mut self, now: Instant, id: u64) {
-        let ready =
-            |session: &UserSession| session.silent && !matches!(session.logged, SessionLogState::Writing(_));
-        if !self.closing.get(&id).is_some_and(ready) {
-            return;
-        }
-        let Some(mut session) = self.closing.remove(&id) else { return };
-        let (at, reason) = session.ending.clone().unwrap_or((now, String::new()));
-        let cause = session.cause.unwrap_or_default();
+        let Some(mut session) = self.subscribers.take_closed_session(id) else { return };
         // The log marks the Stop as unacknowledged before it is sent. This is done even if the write of the begin
         // failed, since the begin may be on disk.
         if self.config.logged {
-            let SessionUsage { octets_in, octets_out, packets_in, packets_out, .. } = session.usage;
-            let packets = self.config.metered.then_some((packets_in, packets_out));
-            let stop = AccountingStop { cause: cause.radius_code(), record: session.records, packets };
-            let stop = (session.has_sent_start && self.is_accounting_enabled()).then_some(stop);
-            let (at, session, reason) = (at.to_wall_time(self.epoch), session.acct.clone(), reason.clone());
-            let end = SessionLogRecord::session_ended(SessionEnd {
-                ended_at: at,
-                session,
-                reason,
+            let SessionUsage { octets_in, octets_out, packets_in, packets_out, .. } = session.access.usage;
+            let packets = self.subscribers.config().is_metered.then_some((packets_in, packets_out));
+            let (cause, record) = (session.cause().radius_code(), session.next_record_number());
+            let stop = AccountingStop { cause, record, packets };
+            let is_accounted = session.has_sent_start() && self.subscribers.is_accounting_enabled();
+            self.log(SessionLogRecord::session_ended(SessionEnd {
+                ended_at: session.ended_at().unwrap_or(now).to_wall_time(self.epoch),
+                session: session.acct_session_id().into(),
+                reason: session.access.end_reason.clone(),
                 octets_in,
                 octets_out,
-                stop,
-            });
-            self.outputs.push_event(AccessConcentratorEvent::Log(Box::new(end)));
+                stop: is_accounted.then_some(stop),
+            }));
         }
-        if session.has_sent_start {
-            session = self.account_detached_session(now, session, AccountingRecordKind::Stop);
-        }
-        if let (Some(token), Some(aaa)) = (session.granted.token, &mut self.aaa) {
-            // The session ends here whatever the server replies.
-            let _ = aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
-        }
+        self.subscribers.stop_accounting(now, &mut session);
         let status = Box::new(self.session_status(now, id, &session));
+        let reason = session.access.end_reason;
         self.outputs.push_event(AccessConcentratorEvent::Ended { status, reason });
     }
 }

@@ -1,10 +1,11 @@
 //! The status of a concentrator and its sessions.
 
 use crate::service::AccessConcentrator;
-use crate::session::{SessionUsage, UserSession, display_octets};
+use crate::session::{HostSession, SessionUsage, display_octets};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use usher_access::{AddressLeases, SubscriberSession};
 use usher_core::{Duration, Instant};
 
 /// The status of a concentrator.
@@ -64,21 +65,27 @@ pub struct SessionStatus {
 }
 
 impl AccessConcentrator {
-    pub(crate) fn session_status(&self, now: Instant, id: u64, session: &UserSession) -> SessionStatus {
+    pub(crate) fn session_status(
+        &self,
+        now: Instant,
+        id: u64,
+        session: &SubscriberSession<HostSession>,
+    ) -> SessionStatus {
+        let host = &session.access;
         SessionStatus {
             id,
-            user: display_octets(&session.granted.user),
-            session: session.acct.clone(),
-            port: self.nas_port_info(&session.subscriber).port_name().to_string(),
-            station: session.subscriber.address.to_string(),
-            number: session.subscriber.number,
+            user: display_octets(&session.grant.user),
+            session: session.acct_session_id().into(),
+            port: session.place().port.clone(),
+            station: host.subscriber.address.to_string(),
+            number: host.subscriber.number,
             lasted: session.duration(now),
-            mtu: session.mtu,
-            ipv4: session.ipv4_address(),
-            ipv6: session.ipv6_prefixes(),
+            mtu: host.mtu,
+            ipv4: host.ipv4_address(),
+            ipv6: host.ipv6_prefixes(),
             rate_up: session.rates.0,
             rate_down: session.rates.1,
-            usage: session.usage,
+            usage: host.usage,
         }
     }
 
@@ -90,15 +97,15 @@ impl AccessConcentrator {
     /// Returns the number of logins in progress.
     #[must_use]
     pub fn login_count(&self) -> usize {
-        self.logins.len()
+        self.subscribers.login_count()
     }
     /// Returns the status.
     pub(crate) fn status(&self, now: Instant) -> ConcentratorStatus {
         let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {
             all.into_iter().map(|(name, n)| (alloc::format!("{prefix}{name}"), n)).collect::<Vec<_>>()
         };
-        let (own, ppp) = self.counters();
-        let mut counters = counted("", own.iter().collect());
+        let (own, subscribers, ppp) = self.counters();
+        let mut counters = counted("", own.iter().chain(subscribers.iter()).collect());
         counters.extend(counted("ppp_", ppp.iter().collect()));
         counters.extend(
             self.radius_counters().into_iter().flat_map(|radius| counted("radius_", radius.iter().collect())),
@@ -109,14 +116,17 @@ impl AccessConcentrator {
         }
         ConcentratorStatus {
             sessions: self
-                .sessions
+                .subscribers
+                .sessions()
                 .iter()
                 .map(|(id, session)| self.session_status(now, *id, session))
                 .collect(),
             outside: self.unauthenticated_count(),
             pools: self
-                .pools
-                .pool_usage()
+                .subscribers
+                .leases()
+                .into_iter()
+                .flat_map(AddressLeases::pool_usage)
                 .map(|pool| PoolStatus {
                     name: pool.name.into(),
                     used: pool.addresses.0 + pool.prefixes.0,

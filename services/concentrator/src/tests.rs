@@ -227,8 +227,8 @@ impl ConcentratorTestNetwork {
         reasons.collect()
     }
     pub(super) fn counter_value(&self, name: &str) -> u64 {
-        let (own, ppp) = self.net[self.ac].counters();
-        let all = own.iter().chain(ppp.iter());
+        let (own, subscribers, ppp) = self.net[self.ac].counters();
+        let all = own.iter().chain(subscribers.iter()).chain(ppp.iter());
         all.filter(|(known, _)| *known == name).map(|(_, n)| n).sum()
     }
     pub(super) fn client_networks(&self, n: usize) -> Vec<NegotiatedAddresses> {

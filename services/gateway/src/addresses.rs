@@ -1,29 +1,17 @@
 //! Assignment of virtual addresses, name servers and domains to initiators (RFC 7296 §2.19, RFC 8598). Addresses come
 //! from the AAA server or from pools.
 
-use crate::login::EapLogin;
-use crate::service::{GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, LoginFailure};
+use crate::login::InitiatorLogin;
+use crate::service::{GatewayCommand, GatewayJob, IkeGateway};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use usher_access::pool::{AddressPools, Lease, PoolConfig};
-use usher_core::collections::{HashMap, SeededHashState, hash_state};
-use usher_core::{Instant, JobRequest, SecureRng};
+use usher_access::pool::Lease;
+use usher_access::{AddressLeases, LeaseHolder, LeaseKind, LoginFailure};
+use usher_core::{Instant, JobRequest};
 use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{self as ike, IkeSaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
-
-/// The address pools and their leases, of one gateway or of all its shards. It also tracks addresses that an AAA
-/// server assigns outside of the pools.
-#[derive(Debug)]
-pub struct AddressLeases {
-    pools: AddressPools,
-    /// Addresses outside of the pools: the holder, and the number of its IKE_SAs that have it.
-    unpooled_leases: HashMap<IpAddr, (u64, u32)>,
-    hash: SeededHashState,
-    begin: u64,
-}
 
 /// A request for addresses of the pools.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,89 +35,24 @@ impl AddressLeaseRequest {
     /// Leases addresses of the shared pools. The result of [`GatewayJob::Lease`].
     #[must_use]
     pub fn answer_from(self, by: &mut AddressLeases) -> GatewayCommand {
-        let leases = by.allocate_requested_leases(&self);
+        let leases = self.allocate(by);
         GatewayCommand::Leased { sa: self.sa, leases }
     }
-}
-
-impl AddressLeases {
-    /// Creates pools without leases.
-    #[must_use]
-    pub fn new(pools: &[PoolConfig], mut rng: SecureRng) -> Self {
-        let hash = hash_state(&mut rng);
-        Self::with_hash(pools, hash, rng.next_u32())
-    }
-    /// Creates pools without leases, with a given hash and start.
-    pub(crate) fn with_hash(pools: &[PoolConfig], hash: SeededHashState, begin: u32) -> Self {
-        let others = HashMap::with_hasher(hash.clone());
-        Self { pools: AddressPools::new(pools, &hash), unpooled_leases: others, hash, begin: begin.into() }
-    }
-    fn lease_holder(&self, address: IpAddr) -> Option<u64> {
-        self.pools.holder(Lease::Address(address)).or_else(|| Some(self.unpooled_leases.get(&address)?.0))
-    }
-    fn claim_address(&mut self, address: IpAddr, holder: u64) {
-        let lease = Lease::Address(address);
-        if self.pools.contains(lease) {
-            self.pools.claim(lease, holder);
-        } else {
-            self.unpooled_leases.entry(address).or_insert((holder, 0)).1 += 1;
-        }
-    }
-    fn allocate_requested_leases(&mut self, wish: &AddressLeaseRequest) -> Vec<Lease> {
-        let holder = self.hash.hash_one(&wish.holder);
-        let mut granted = Vec::new();
-        for address in &wish.granted {
-            // An address of another holder is never leased, even from the AAA server: packets would reach the wrong
-            // user.
-            if self.lease_holder(*address).is_none_or(|other| other == holder && !wish.is_exclusive) {
-                self.claim_address(*address, holder);
-                granted.push(Lease::Address(*address));
-            }
-        }
-        let taken = wish.addresses.iter().filter_map(|wanted| self.take_lease(wish, holder, *wanted));
-        granted.into_iter().chain(taken).collect()
-    }
-    fn take_lease(&mut self, wish: &AddressLeaseRequest, holder: u64, wanted: IpAddr) -> Option<Lease> {
-        if !wanted.is_unspecified() {
-            let this = Lease::Address(wanted);
-            let pools = wish.pools.iter().filter_map(|name| self.pools.find_pool(name));
-            let pools: Vec<usize> = pools.collect();
-            let another = wish.is_exclusive && self.lease_holder(wanted).is_some();
-            if !another && pools.into_iter().any(|pool| self.pools.claim_specific_lease(pool, this, holder)) {
-                return Some(this);
-            }
-        }
-        for name in &wish.pools {
-            let Some(pool) = self.pools.find_pool(name) else { continue };
-            // A holder may return before its old IKE_SA has ended. If only one IKE_SA is allowed, it keeps its address.
-            let Some(lease) = self.pools.take_lease(pool, false, holder, !wish.is_exclusive, self.begin)
-            else {
+    pub(crate) fn allocate(&self, by: &mut AddressLeases) -> Vec<Lease> {
+        let identity = by.hash_holder(&self.holder);
+        let holder = LeaseHolder { identity, owner: identity, is_exclusive: self.is_exclusive };
+        let pools: Vec<&str> = self.pools.iter().map(String::as_str).collect();
+        let granted = self.granted.iter().map(|address| Lease::Address(*address));
+        let mut leases: Vec<Lease> = granted.filter(|lease| by.claim_lease(*lease, &holder)).collect();
+        for wanted in &self.addresses {
+            if !wanted.is_unspecified() && by.take_specific_lease(&pools, *wanted, &holder) {
+                leases.push(Lease::Address(*wanted));
                 continue;
-            };
-            match lease {
-                Lease::Address(address) if address.is_ipv4() == wanted.is_ipv4() => return Some(lease),
-                other => self.pools.release(other),
             }
+            let kind = if wanted.is_ipv4() { LeaseKind::Ipv4 } else { LeaseKind::Ipv6 };
+            leases.extend(by.take_lease(&pools, kind, &holder));
         }
-        None
-    }
-    /// Releases a lease.
-    pub fn release_lease(&mut self, lease: Lease) {
-        match lease {
-            Lease::Address(address) if !self.pools.contains(lease) => {
-                if let Some((_, times)) = self.unpooled_leases.get_mut(&address) {
-                    *times -= 1;
-                    if *times == 0 {
-                        self.unpooled_leases.remove(&address);
-                    }
-                }
-            }
-            lease => self.pools.release(lease),
-        }
-    }
-    /// The usage of each pool: name, addresses in use, addresses in all.
-    pub fn pool_usage(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        self.pools.pool_usage().map(|pool| (pool.name, pool.addresses.0, pool.addresses.1))
+        leases
     }
 }
 
@@ -162,8 +85,9 @@ impl IkeGateway {
         let renewing = wishes.iter().filter_map(ConfigurationAttribute::internal_address).any(|a| renews(&a));
         let several = self.find_peer(&connection).is_some_and(|peer| !peer.connection.unique);
         let alone = several && !renewing;
-        let login = self.logins.entry(sa).or_insert_with(|| EapLogin::new(identity, connection, remote));
-        let granted = |is_v4| login.granted.addresses.iter().any(|address| address.is_ipv4() == is_v4);
+        let login =
+            self.logins.entry(sa).or_insert_with(|| InitiatorLogin::new(identity, connection, remote));
+        let granted = |is_v4| login.grant.addresses().any(|address| address.is_ipv4() == is_v4);
         let open = FAMILIES.iter().filter(|(_, is_v4)| !granted(*is_v4));
         let addresses: Vec<IpAddr> = open
             .filter_map(|(kind, is_v4)| {
@@ -174,22 +98,21 @@ impl IkeGateway {
             })
             .collect();
         let peer = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
-        let pools = match &login.granted.pool {
+        let pools = match &login.grant.pool {
             Some(named) => alloc::vec![named.clone()],
             None => peer.map(|peer| peer.pools.clone()).unwrap_or_default(),
         };
         login.requested_attributes = wishes;
-        let granted = login.granted.addresses.clone();
+        let granted = login.grant.addresses().collect();
         let wish = AddressLeaseRequest { sa, holder, granted, pools, is_exclusive: alone, addresses };
-        match &mut self.leases {
+        match self.subscribers.leases_mut() {
             Some(own) => {
-                let leases = own.allocate_requested_leases(&wish);
+                let leases = wish.allocate(own);
                 self.apply_leases(now, sa, leases);
             }
             None => {
-                let job =
-                    JobRequest::new(sa.0, GatewayJob::Lease(wish)).with_origin(login.login_job_origin());
-                self.outputs.push_job(job);
+                let job = JobRequest::new(sa.0, GatewayJob::Lease(wish));
+                self.outputs.push_job(job.with_origin(login.job_requester()));
             }
         }
     }
@@ -198,7 +121,7 @@ impl IkeGateway {
     pub(crate) fn apply_leases(&mut self, now: Instant, sa: IkeSaId, leases: Vec<Lease>) {
         let Some(login) = self.logins.get_mut(&sa) else {
             // The initiator has gone while its leases were requested, so they are released.
-            return leases.into_iter().for_each(|lease| self.release_lease(lease));
+            return leases.into_iter().for_each(|lease| self.subscribers.release_lease(lease));
         };
         login.leases.extend(leases);
         let wishes = core::mem::take(&mut login.requested_attributes);
@@ -219,7 +142,7 @@ impl IkeGateway {
         }
         if attributes.is_empty() {
             self.counters.addresses_exhausted += 1;
-            let why = match login.granted.addresses.is_empty() {
+            let why = match login.grant.addresses().next().is_none() {
                 true => LoginFailure::NoAddress,
                 false => LoginFailure::AddressInUse,
             };
@@ -228,7 +151,7 @@ impl IkeGateway {
             self.counters.addresses_given += attributes.len() as u64;
             let peer = self.config.peers.iter().find(|peer| peer.connection.name == login.connection);
             let configured = peer.iter().flat_map(|peer| peer.dns.iter().copied());
-            let all = login.granted.dns.iter().copied().chain(configured);
+            let all = login.grant.dns.iter().copied().chain(configured);
             let dns = all.filter(|dns| {
                 let kind = if dns.is_ipv4() {
                     ConfigurationType::INTERNAL_IP4_DNS
@@ -247,13 +170,5 @@ impl IkeGateway {
             }
         }
         self.send_ike_command(now, ike::IkeCommand::Address { sa, attributes });
-    }
-
-    /// Releases an address of a pool.
-    pub(crate) fn release_lease(&mut self, lease: Lease) {
-        match &mut self.leases {
-            Some(own) => own.release_lease(lease),
-            None => self.outputs.push_event(GatewayEvent::Released(lease)),
-        }
     }
 }

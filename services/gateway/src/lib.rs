@@ -25,7 +25,6 @@
 
 extern crate alloc;
 
-mod accounting;
 mod acquire;
 mod addresses;
 pub mod config;
@@ -40,15 +39,13 @@ mod swanctl;
 #[cfg(all(test, feature = "tls"))]
 mod tests;
 mod traffic;
-mod users;
 
-pub use addresses::{AddressLeaseRequest, AddressLeases};
+pub use addresses::AddressLeaseRequest;
 pub use service::{
-    AAA_SLOT, DYNAMIC_SOCKET, EapServerLocation, GatewayCommand, GatewayConfig, GatewayConnectionConfig,
-    GatewayCounters, GatewayEvent, GatewayJob, IKE_SLOT, IkeGateway, IkeSaSelector, LoginFailure, NAT_SOCKET,
-    NAT_SOCKET_V6, SOCKET, SOCKET_V6,
+    AAA_SLOT, DYNAMIC_SOCKET, GatewayCommand, GatewayConfig, GatewayConnectionConfig, GatewayCounters,
+    GatewayEvent, GatewayJob, IKE_SLOT, IkeGateway, IkeSaSelector, NAT_SOCKET, NAT_SOCKET_V6, SOCKET,
+    SOCKET_V6,
 };
 pub use status::{ChildSaStatus, GatewayStatus, IkeSaStatus};
 pub use swanctl::{IncludeLoader, SwanctlError, SwanctlImport, import_swanctl};
-pub use users::{EapStepJob, LocalUsers};
-pub use usher_access::{AaaClientConfig, AccountingRetryConfig};
+pub use usher_access::{AaaClientConfig, AccountingRetryConfig, AddressLeases, LoginFailure};

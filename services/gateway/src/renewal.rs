@@ -10,7 +10,9 @@ use usher_ike::machine::{self as ike, ChildSa, IkeSaId};
 impl IkeGateway {
     /// Shortens a time by up to a tenth, so that SAs of the same begin do not expire together.
     fn with_jitter(&mut self, time: Duration) -> Duration {
-        let less = (time.as_nanos() / 10).saturating_mul(u64::from(self.rng.next_u32() >> 16)) >> 16;
+        let less = (time.as_nanos() / 10)
+            .saturating_mul(u64::from(self.subscribers.rng_mut().next_u32() >> 16))
+            >> 16;
         time - Duration::from_nanos(less)
     }
 

@@ -5,19 +5,22 @@ mod timer;
 
 pub(crate) use timer::GatewayTimer;
 
-use crate::addresses::{AddressLeaseRequest, AddressLeases};
-use crate::login::EapLogin;
+use crate::addresses::AddressLeaseRequest;
+use crate::login::InitiatorLogin;
 use crate::session::IkeSession;
 use crate::status::GatewayStatus;
-use crate::users::{EapStepJob, LocalUsers};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_access::pool::{Lease, PoolConfig};
-use usher_access::{AaaClientConfig, AccessClient, ConfigError, LoginLockout, TerminateCause};
+use usher_access::pool::{Lease, PoolUse};
+use usher_access::{
+    AddressLeases, AuthenticationBackend, ConfigError, EapStepJob, LoginFailure, ServerRecords,
+    SubscriberCommand, SubscriberConfig, SubscriberCounters, SubscriberEvent, SubscriberManager,
+    TerminateCause,
+};
 use usher_core::collections::hash_state;
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
@@ -44,22 +47,16 @@ pub const NAT_SOCKET_V6: SocketId = ike::NAT_SOCKET_V6.with_outer_slot(IKE_SLOT)
 /// The socket for RADIUS dynamic authorization (RFC 5176).
 pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slot(AAA_SLOT);
 
-/// Where the EAP of initiators is answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EapServerLocation {
-    /// At an AAA server ([`GatewayConfig::aaa`]).
-    Aaa,
-    /// At the gateway itself ([`GatewayConfig::users`]).
-    Local,
-}
-
 /// A connection of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConnectionConfig {
     /// The endpoint's part of it.
     pub connection: Arc<IkeConnectionConfig>,
-    /// Where EAP is answered, if initiators authenticate by it.
-    pub judge: EapServerLocation,
+    /// The verifier of EAP, if initiators authenticate by it.
+    pub judge: AuthenticationBackend,
+    /// True if the AAA server accepts EAP-TLS only for certificates that contain the user's name. Otherwise only the
+    /// server's reply names the user.
+    pub trusts_certificate_names: bool,
     /// The names of its address pools. An initiator gets an address of the first with a free one of the requested
     /// family.
     pub pools: Vec<String>,
@@ -95,7 +92,8 @@ impl GatewayConnectionConfig {
     pub fn responder_only(connection: IkeConnectionConfig, local: SocketAddr) -> Self {
         Self {
             connection: Arc::new(connection),
-            judge: EapServerLocation::Aaa,
+            judge: AuthenticationBackend::Aaa,
+            trusts_certificate_names: true,
             pools: Vec::new(),
             dns: Vec::new(),
             domains: Vec::new(),
@@ -119,19 +117,10 @@ pub struct GatewayConfig {
     pub endpoint: ike::IkeEndpointConfig,
     /// The connections, the preferred first.
     pub peers: Vec<Arc<GatewayConnectionConfig>>,
-    /// The address pools. They must be consistent ([`usher_access::pool::check_pools`]).
-    pub pools: Vec<PoolConfig>,
-    /// True if other shards share the pools. Addresses are then requested by [`GatewayJob::Lease`] and returned by
-    /// [`GatewayEvent::Released`].
-    pub pools_shared: bool,
-    /// The AAA servers, if any.
-    pub aaa: Option<AaaClientConfig>,
-    /// The local users.
-    pub users: LocalUsers,
-    /// True if the host carries packets of CHILD_SAs and reports their traffic. It sends
-    /// [`GatewayCommand::UsageReport`] from time to time, and [`GatewayCommand::Removed`] for each removed CHILD_SA.
-    /// The accounting stop waits for that.
-    pub metered: bool,
+    /// The users, AAA servers and address pools of initiators. If it is metered, the host carries packets of CHILD_SAs.
+    /// It then sends [`GatewayCommand::UsageReport`] from time to time, and [`GatewayCommand::Removed`] for each removed
+    /// CHILD_SA. The accounting stop waits for that.
+    pub subscribers: SubscriberConfig,
 }
 
 impl GatewayConfig {
@@ -141,11 +130,29 @@ impl GatewayConfig {
         Self {
             endpoint,
             peers: alloc::vec![Arc::new(peer)],
-            pools: Vec::new(),
-            pools_shared: false,
-            aaa: None,
-            users: LocalUsers::default(),
-            metered: false,
+            subscribers: SubscriberConfig { server_records: ServerRecords::OnAndOff, ..Default::default() },
+        }
+    }
+    /// Creates the pools that all shards share, without leases.
+    #[must_use]
+    pub fn create_leases(&self, rng: SecureRng) -> AddressLeases {
+        let mut leases = AddressLeases::new(&self.subscribers.pools, rng);
+        leases.set_reserved(&self.local_addresses());
+        leases
+    }
+    /// Returns the gateway's own addresses. No initiator may have one of them.
+    #[must_use]
+    pub fn local_addresses(&self) -> Vec<IpAddr> {
+        let all = self.peers.iter().map(|peer| peer.local.ip());
+        all.filter(|address| !address.is_unspecified()).collect()
+    }
+    /// Returns the configuration of the initiators' users, addresses and accounting.
+    fn subscriber_config(&self) -> SubscriberConfig {
+        SubscriberConfig {
+            needs_keys: true,
+            reserved_addresses: self.local_addresses(),
+            rates: None,
+            ..self.subscribers.clone()
         }
     }
 }
@@ -156,7 +163,7 @@ pub enum GatewayJob {
     /// A signature, or a certificate chain. The result is [`GatewayCommand::Done`].
     Ike(IkeJob),
     /// A step of an EAP-TLS handshake with a local user. The result is [`GatewayCommand::Judged`].
-    Judge(Box<EapStepJob>),
+    Judge(Box<EapStepJob<IkeSaId>>),
     /// Addresses of the pools that all shards share. The result is [`GatewayCommand::Leased`].
     Lease(AddressLeaseRequest),
 }
@@ -167,7 +174,7 @@ impl GatewayJob {
     pub fn dropped_job_command(self, token: u64) -> GatewayCommand {
         match self {
             Self::Ike(_) => GatewayCommand::Done(ike::IkeCommand::Unable { token }),
-            Self::Judge(judgement) => GatewayCommand::Unjudged(judgement.sa),
+            Self::Judge(judgement) => GatewayCommand::Unjudged { sa: judgement.access, token },
             Self::Lease(wish) => GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() },
         }
     }
@@ -190,9 +197,14 @@ pub enum GatewayCommand {
     /// The result of [`GatewayJob::Ike`].
     Done(ike::IkeCommand),
     /// The result of [`GatewayJob::Judge`]: the same value, [done](EapStepJob::run_eap_step).
-    Judged(Box<EapStepJob>),
-    /// The result of [`GatewayJob::Judge`] for this IKE_SA if the job was dropped under load.
-    Unjudged(IkeSaId),
+    Judged(Box<EapStepJob<IkeSaId>>),
+    /// The result of [`GatewayJob::Judge`] if the job was dropped under load.
+    Unjudged {
+        /// The IKE_SA.
+        sa: IkeSaId,
+        /// The token of the job.
+        token: u64,
+    },
     /// The result of [`GatewayJob::Lease`].
     Leased {
         /// The IKE_SA.
@@ -281,30 +293,6 @@ pub enum GatewayCommand {
     Leave,
 }
 
-/// The reason why an initiator's login failed, as far as the gateway knows.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LoginFailure {
-    /// The AAA server or the gateway rejected the user.
-    Rejected,
-    /// The user name or the host is locked out after failed attempts.
-    LockedOut,
-    /// No AAA server replies.
-    Unanswered,
-    /// Too many logins are in progress.
-    Overload,
-    /// The AAA server's reply is invalid.
-    BadAnswer,
-    /// The connection needs an AAA server, and none is configured.
-    NoAaa,
-    /// The initiator names no user, or a name that does not fit a request.
-    NoName,
-    /// No pool has a free address.
-    NoAddress,
-    /// The AAA server assigns the address of another user, or of another IKE_SA of the same user with `unique =
-    /// false`.
-    AddressInUse,
-}
-
 /// An event of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GatewayEvent {
@@ -385,30 +373,12 @@ usher_core::counters! {
     pub struct GatewayCounters {
         /// Logins accepted by EAP.
         logins_accepted,
-        /// Logins rejected by EAP.
-        logins_rejected,
-        /// Logins of the gateway's own users that a lockout rejected unchecked.
-        logins_locked_out,
-        /// Logins that no AAA server decided.
-        logins_unanswered,
         /// Addresses assigned to initiators.
         addresses_given,
         /// Initiators without an address: no pool had a free one.
         addresses_exhausted,
         /// Sessions begun: established IKE_SAs that peers initiated.
         sessions,
-        /// Accounting records sent.
-        records,
-        /// Accounting records that no server accepted.
-        records_lost,
-        /// Sessions ended by their timeout.
-        sessions_timed_out,
-        /// Sessions ended by an AAA server.
-        sessions_disconnected,
-        /// Sessions changed by an AAA server.
-        sessions_changed,
-        /// Dynamic authorization requests refused.
-        dynamic_refused,
         /// Connections that this side initiated.
         initiated,
         /// IKE_SAs that this side reauthenticated.
@@ -435,26 +405,13 @@ usher_core::counters! {
 pub struct IkeGateway {
     pub(crate) config: GatewayConfig,
     pub(crate) ike: ChildMachine<IkeEndpoint>,
-    pub(crate) aaa: Option<ChildMachine<AccessClient>>,
-    pub(crate) epoch: WallTime,
-    pub(crate) rng: SecureRng,
+    /// The initiators' users, by IKE_SA. A session has the id of its current IKE_SA.
+    pub(crate) subscribers: ChildMachine<SubscriberManager<IkeSaId, IkeSaId>>,
     /// Initiators that authenticate by EAP or wait for an address.
-    pub(crate) logins: BTreeMap<IkeSaId, EapLogin>,
-    /// IKE_SAs by the tokens of pending AAA requests.
-    pub(crate) aaa_requests: BTreeMap<u64, IkeSaId>,
-    /// Lockout of the gateway's local users.
-    pub(crate) lockout: LoginLockout,
+    pub(crate) logins: BTreeMap<IkeSaId, InitiatorLogin>,
     /// Established IKE_SAs.
     pub(crate) sessions: BTreeMap<IkeSaId, IkeSession>,
-    /// The pools, unless they are shared.
-    pub(crate) leases: Option<AddressLeases>,
     pub(crate) timers: TimerQueue<GatewayTimer>,
-    /// The session ids of pending accounting records.
-    pub(crate) records: BTreeMap<u64, String>,
-    pub(crate) next_token: u64,
-    /// Distinguishes the session ids of this start from those of others.
-    pub(crate) start: u32,
-    pub(crate) next_session: u32,
     /// IKE_SAs that this side initiated, with the names of their connections.
     pub(crate) initiated_connections: BTreeMap<IkeSaId, String>,
     /// Connections that are not initiated again, because a command ended them.
@@ -475,8 +432,6 @@ pub struct IkeGateway {
     initiating: Option<IkeSaId>,
     started: bool,
     pub(crate) leaving: bool,
-    /// All IKE_SAs have ended, and the shutdown is not yet reported.
-    pub(crate) parting: bool,
     pub(crate) counters: GatewayCounters,
     pub(crate) outputs: OutputQueue<GatewayEvent, GatewayJob>,
 }
@@ -487,28 +442,21 @@ impl IkeGateway {
     /// # Errors
     /// The configuration of the AAA client is contradictory.
     pub fn new(config: GatewayConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
-        let aaa = config.aaa.as_ref().map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
-        let aaa = aaa.transpose()?.map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
+        let client = config.subscribers.aaa.as_ref();
+        let client =
+            client.map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array()))).transpose()?;
         let hash = hash_state(&mut rng);
         let mut endpoint = IkeEndpoint::new(config.endpoint, SecureRng::from_seed(rng.random_array()));
         let served = served_connections(&config);
         // The endpoint always accepts this command, so the result does not matter.
         let _ = endpoint.handle_command(Instant::ZERO, ike::IkeCommand::Serve(served));
-        let start = rng.next_u32();
+        let subscribers = SubscriberManager::new(config.subscriber_config(), client, hash, rng);
         Ok(Self {
             ike: ChildMachine::new(IKE_SLOT, endpoint),
-            aaa,
-            epoch: WallTime::UNIX_EPOCH,
+            subscribers: ChildMachine::new(AAA_SLOT, subscribers),
             logins: BTreeMap::new(),
-            aaa_requests: BTreeMap::new(),
-            lockout: LoginLockout::new(config.users.failures, &hash),
-            leases: (!config.pools_shared).then(|| AddressLeases::with_hash(&config.pools, hash, start)),
             sessions: BTreeMap::new(),
             timers: TimerQueue::new(),
-            records: BTreeMap::new(),
-            next_token: 0,
-            start,
-            next_session: 0,
             initiated_connections: BTreeMap::new(),
             stopped: BTreeSet::new(),
             closing: BTreeMap::new(),
@@ -520,22 +468,20 @@ impl IkeGateway {
             initiating: None,
             started: false,
             leaving: false,
-            parting: false,
             counters: GatewayCounters::default(),
             outputs: OutputQueue::default(),
-            rng,
             config,
         })
     }
-    /// The counters of the gateway and of its endpoint.
+    /// The counters of the gateway, of its subscribers and of its endpoint.
     #[must_use]
-    pub fn counters(&self) -> (&GatewayCounters, &ike::IkeCounters) {
-        (&self.counters, self.ike.counters())
+    pub fn counters(&self) -> (&GatewayCounters, &SubscriberCounters, &ike::IkeCounters) {
+        (&self.counters, self.subscribers.counters(), self.ike.counters())
     }
     /// The counters of its RADIUS client, if it has one.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
-        self.aaa.as_ref().and_then(|aaa| aaa.radius_counters())
+        self.subscribers.radius_counters()
     }
     /// Number of established IKE_SAs.
     #[must_use]
@@ -547,15 +493,11 @@ impl IkeGateway {
     pub fn half_open(&self) -> usize {
         self.ike.half_open()
     }
-    /// The usage of each of its own pools: name, addresses in use, addresses in all.
-    pub fn pool_usage(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        self.leases.iter().flat_map(AddressLeases::pool_usage)
+    /// The usage of each of its own pools.
+    pub fn pool_usage(&self) -> impl Iterator<Item = PoolUse<'_>> {
+        self.subscribers.leases().into_iter().flat_map(AddressLeases::pool_usage)
     }
 
-    pub(crate) fn next_token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
-    }
     pub(crate) fn find_peer(&self, connection: &str) -> Option<Arc<GatewayConnectionConfig>> {
         self.config.peers.iter().find(|peer| peer.connection.name == connection).cloned()
     }
@@ -602,7 +544,7 @@ impl IkeGateway {
 
     fn start_connections(&mut self, now: Instant) {
         if !core::mem::replace(&mut self.started, true) {
-            self.send_accounting_on(now);
+            self.subscribers.account_server_start(now);
             (0..self.config.peers.len()).for_each(|n| self.start_connection(now, n));
         }
     }
@@ -611,32 +553,21 @@ impl IkeGateway {
         self.start_connections(now);
         while let Some((_, timer)) = self.timers.pop_due(now) {
             match timer {
-                GatewayTimer::SessionEnd(sa) => {
-                    if let Some(session) = self.sessions.get_mut(&sa) {
-                        session.cause = TerminateCause::SessionTimeout;
-                        session.ends = None;
-                        self.counters.sessions_timed_out += 1;
-                        self.send_ike_command(now, ike::IkeCommand::Delete(sa));
-                    }
-                }
-                GatewayTimer::Interim(sa) => self.send_interim(now, sa),
                 GatewayTimer::Reconnect(n) => self.start_connection(now, n),
-                GatewayTimer::Close(sa) => self.close_session(now, sa),
                 GatewayTimer::Renew(n) => self.reinitiate_connection(now, n),
                 GatewayTimer::Reauthenticate(sa) => self.reauthenticate_sa(now, sa),
                 GatewayTimer::Expire(sa) => self.expire_sa(now, sa),
                 GatewayTimer::ExpireChild(inbound) => self.expire_child(now, inbound),
-                GatewayTimer::Farewell => self.finish_shutdown(true),
             }
         }
     }
 
-    /// Drains the outputs of the endpoint and the AAA client.
+    /// Drains the outputs of the endpoint and of the subscribers.
     pub(crate) fn drain_outputs(&mut self, now: Instant) {
         loop {
             match self.outputs.next_event_or_job(&mut self.ike) {
                 Some(ChildOutput::Event(event)) => {
-                    self.take_up(now, event);
+                    self.handle_ike_event(now, event);
                     continue;
                 }
                 Some(ChildOutput::Job(job)) => {
@@ -645,18 +576,46 @@ impl IkeGateway {
                 }
                 None => {}
             }
-            let said = match &mut self.aaa {
-                Some(aaa) => self.outputs.next_event(aaa),
-                None => None,
-            };
-            match said {
-                Some(event) => self.handle_aaa_event(now, event),
+            match self.outputs.next_event_or_job(&mut self.subscribers) {
+                Some(ChildOutput::Event(event)) => self.handle_subscriber_event(now, event),
+                Some(ChildOutput::Job(job)) => {
+                    self.outputs.push_job(job.map(|step| GatewayJob::Judge(Box::new(step))));
+                }
                 None => return,
             }
         }
     }
 
-    fn take_up(&mut self, now: Instant, event: ike::IkeEvent) {
+    fn handle_subscriber_event(&mut self, now: Instant, event: SubscriberEvent<IkeSaId>) {
+        match event {
+            SubscriberEvent::Login { access, answer } => self.answer_login(now, access, answer),
+            SubscriberEvent::End { id, cause } => self.delete_session(now, id, cause),
+            SubscriberEvent::Disconnect { id } => {
+                if let Some(sa) = self.sa_of_session(id) {
+                    self.outputs.push_event(GatewayEvent::Dynamic { sa, end: true });
+                }
+                self.delete_session(now, id, TerminateCause::AdminReset);
+            }
+            SubscriberEvent::Change { id, .. } => {
+                if let Some(sa) = self.sa_of_session(id) {
+                    self.outputs.push_event(GatewayEvent::Dynamic { sa, end: false });
+                }
+            }
+            SubscriberEvent::CloseDue { id } => self.close_session(now, id),
+            SubscriberEvent::Unaccounted { session, .. } => {
+                self.outputs.push_event(GatewayEvent::Unaccounted { session });
+            }
+            // The gateway keeps no log of sessions.
+            SubscriberEvent::StopAcknowledged { .. } => {}
+            SubscriberEvent::Released(lease) => self.outputs.push_event(GatewayEvent::Released(lease)),
+            SubscriberEvent::Server { server, up } => {
+                self.outputs.push_event(GatewayEvent::Server { server, up });
+            }
+            SubscriberEvent::Left => self.outputs.push_event(GatewayEvent::Left),
+        }
+    }
+
+    fn handle_ike_event(&mut self, now: Instant, event: ike::IkeEvent) {
         match event {
             ike::IkeEvent::Eap { sa, identity, connection, remote, packet } => {
                 return self.handle_eap(now, (sa, identity, connection, remote), &packet);
@@ -710,29 +669,21 @@ impl Machine for IkeGateway {
     type Job = GatewayJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
-        self.epoch = epoch;
-        self.config.users.set_tls_clock(now.to_wall_time(epoch));
         self.ike.set_epoch(now, epoch);
-        if let Some(aaa) = &mut self.aaa {
-            aaa.set_epoch(now, epoch);
-        }
+        self.subscribers.set_epoch(now, epoch);
         self.drain_outputs(now);
     }
 
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
-        self.config.users.set_tls_clock(now.to_wall_time(self.epoch));
+        // Certificates of IKE and of EAP share a clock.
+        self.subscribers.set_certificate_clock(now);
         match input.split_outer_slot() {
             Some((IKE_SLOT, input)) => self.ike.handle_input(now, input),
-            Some((AAA_SLOT, inner)) => match &mut self.aaa {
-                Some(aaa) => aaa.handle_input(now, inner),
-                None => self.refuse_input(&input),
-            },
+            Some((AAA_SLOT, input)) => self.subscribers.handle_input(now, input),
             Some(_) => self.refuse_input(&input),
             None if matches!(input, MachineInput::Timeout) => {
                 self.ike.handle_input(now, MachineInput::Timeout);
-                if let Some(aaa) = &mut self.aaa {
-                    aaa.handle_input(now, MachineInput::Timeout);
-                }
+                self.subscribers.handle_input(now, MachineInput::Timeout);
                 self.handle_timeout(now);
             }
             None => self.refuse_input(&input),
@@ -743,8 +694,12 @@ impl Machine for IkeGateway {
     fn handle_command(&mut self, now: Instant, command: GatewayCommand) -> Result<(), CommandError> {
         match command {
             GatewayCommand::Done(command) => self.ike.handle_command(now, command)?,
-            GatewayCommand::Judged(judgement) => self.apply_eap_step_result(now, *judgement),
-            GatewayCommand::Unjudged(sa) => self.fail_login_unanswered(now, sa, LoginFailure::Overload),
+            GatewayCommand::Judged(step) => {
+                self.subscribers.handle_command(now, SubscriberCommand::StepDone(step))?;
+            }
+            GatewayCommand::Unjudged { sa: access, token } => {
+                self.subscribers.handle_command(now, SubscriberCommand::StepDropped { access, token })?;
+            }
             GatewayCommand::VoidTickets => self.ike.handle_command(now, ike::IkeCommand::VoidTickets)?,
             GatewayCommand::Revoked(names) => {
                 self.ike.handle_command(now, ike::IkeCommand::Revoked(names))?
@@ -778,10 +733,8 @@ impl Machine for IkeGateway {
                 self.outputs.push_event(GatewayEvent::SasNotified { token, sas });
             }
             GatewayCommand::Configure(config) => {
+                self.subscribers.apply_config(now, config.subscriber_config());
                 self.config.peers = config.peers;
-                self.lockout.set_limit(config.users.failures);
-                self.config.users = config.users;
-                self.config.users.set_tls_clock(now.to_wall_time(self.epoch));
                 let served = served_connections(&self.config);
                 self.ike.handle_command(now, ike::IkeCommand::Serve(served))?;
             }
@@ -793,7 +746,10 @@ impl Machine for IkeGateway {
                 self.record_final_child_usage(now, inbound, usage.as_ref())
             }
             GatewayCommand::Expired { inbound, hard } => self.handle_child_traffic_limit(now, inbound, hard),
-            GatewayCommand::Addresses(own) => self.apply_local_address_changes(now, &own),
+            GatewayCommand::Addresses(own) => {
+                self.apply_local_address_changes(now, &own);
+                self.subscribers.set_reserved_addresses(self.config.local_addresses());
+            }
             GatewayCommand::Leave => self.start_shutdown(now),
         }
         self.drain_outputs(now);
@@ -807,10 +763,10 @@ impl Machine for IkeGateway {
     fn poll_timeout(&mut self) -> Option<Instant> {
         // The AAA server must learn of the start before the first login. A later record would end the sessions that
         // have begun meanwhile.
-        let begins = || self.aaa.is_some() || self.config.peers.iter().any(|peer| peer.start);
+        let begins = || self.subscribers.has_aaa_client() || self.config.peers.iter().any(|peer| peer.start);
         let start = (!self.started && begins()).then_some(Instant::ZERO);
-        let aaa = self.aaa.as_mut().and_then(|aaa| aaa.poll_timeout());
-        earliest_deadline([start, self.ike.poll_timeout(), aaa, self.timers.next_deadline()])
+        let deadlines = [self.ike.poll_timeout(), self.subscribers.poll_timeout()];
+        earliest_deadline([start, deadlines[0], deadlines[1], self.timers.next_deadline()])
     }
 }
 

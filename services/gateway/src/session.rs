@@ -1,22 +1,19 @@
 //! Sessions: the established IKE_SAs of a gateway.
 
-use crate::login::{LoginGrant, calling_station_id};
+use crate::login::place_of_initiator;
 use crate::service::{GatewayTimer, IkeGateway};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use usher_access::pool::Lease;
-use usher_access::{AccountingRecordKind, TerminateCause};
-use usher_core::{DatagramPath, Duration, Instant, Machine};
+use usher_access::{NewSubscriberSession, SubscriberAddresses, TerminateCause};
+use usher_core::{DatagramPath, Instant};
 use usher_esp::plane::SaUsage;
 use usher_ike::Spi;
 use usher_ike::code::ConfigurationType;
-use usher_ike::machine::{ChildSa, EndReason, IkeEvent, IkeSaId, IpsecMode};
+use usher_ike::machine::{self as ike, ChildSa, EndReason, IkeEvent, IkeSaId, IpsecMode};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
-
-/// The longest wait for the last traffic reports of removed CHILD_SAs.
-const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// A CHILD_SA.
 #[derive(Debug)]
@@ -43,46 +40,22 @@ pub(crate) struct IkeSession {
     pub(crate) initiator: bool,
     pub(crate) spis: (Spi, Spi),
     pub(crate) path: DatagramPath,
-    pub(crate) since: Instant,
+    /// The number of its subscriber's session.
+    pub(crate) subscriber: u64,
     pub(crate) addresses: Vec<IpAddr>,
-    leases: Vec<Lease>,
     /// The name servers assigned to this side, and their domains.
     pub(crate) dns: Vec<IpAddr>,
     pub(crate) domains: Vec<String>,
     pub(crate) children: BTreeMap<u32, ChildSaRecord>,
     /// Removed CHILD_SAs that await their last traffic report.
     pub(crate) leaving: BTreeMap<u32, SaUsage>,
-    /// The traffic of CHILD_SAs with a last report.
-    pub(crate) usage: SaUsage,
-    /// Acct-Session-Id.
-    pub(crate) id: String,
-    /// Number of accounting records so far.
-    pub(crate) records: u32,
-    /// The AAA server's authorization of the user.
-    pub(crate) granted: LoginGrant,
-    pub(crate) station: String,
-    pub(crate) ends: Option<Instant>,
-    pub(crate) interim: Option<(Duration, Instant)>,
     pub(crate) cause: TerminateCause,
-    /// Its duration, once it has ended.
-    pub(crate) lasted: Option<Duration>,
     /// The time of its reauthentication.
     pub(crate) reauth: Option<Instant>,
     /// The time when it expires unless it is replaced.
     pub(crate) expires: Option<Instant>,
     /// True if a command has ended it; it is then not renewed.
     pub(crate) is_ended_by_command: bool,
-}
-
-impl IkeSession {
-    /// True if a name is its connection, its peer's identity, its user or its virtual address.
-    pub(crate) fn is_called(&self, name: &str) -> bool {
-        self.connection == name
-            || self.identity.to_string() == name
-            || self.granted.user == name.as_bytes()
-            || self.id == name
-            || name.parse().is_ok_and(|address| self.addresses.contains(&address))
-    }
 }
 
 /// Returns the Acct-Terminate-Cause of an end (RFC 2866 §5.10).
@@ -103,6 +76,21 @@ const fn terminate_cause(reason: EndReason) -> Option<TerminateCause> {
 }
 
 impl IkeGateway {
+    /// True if a name is the session's connection, its peer's identity, its user, its Acct-Session-Id or its virtual
+    /// address.
+    pub(crate) fn is_called(&self, session: &IkeSession, name: &str) -> bool {
+        session.connection == name
+            || session.identity.to_string() == name
+            || self.subscribers.session(session.subscriber).is_some_and(|subscriber| {
+                subscriber.grant.user == name.as_bytes() || subscriber.acct_session_id() == name
+            })
+            || name.parse().is_ok_and(|address| session.addresses.contains(&address))
+    }
+    /// Returns the IKE_SA of a subscriber's session.
+    pub(crate) fn sa_of_session(&self, id: u64) -> Option<IkeSaId> {
+        self.subscribers.session(id).map(|session| session.access)
+    }
+
     /// Updates the sessions by an event of the endpoint.
     pub(crate) fn track_ike_event(&mut self, now: Instant, event: &IkeEvent) {
         match event {
@@ -129,7 +117,7 @@ impl IkeGateway {
             IkeEvent::Remove { sa, inbound, .. } => {
                 let gone = self.sessions.get_mut(sa).and_then(|session| {
                     let child = session.children.remove(inbound)?;
-                    if self.config.metered {
+                    if self.subscribers.config().is_metered {
                         session.leaving.insert(*inbound, child.usage);
                     }
                     Some(child)
@@ -137,7 +125,7 @@ impl IkeGateway {
                 if let Some(at) = gone.as_ref().and_then(|child| child.expires) {
                     self.timers.remove(at, GatewayTimer::ExpireChild(*inbound));
                 }
-                if gone.is_some() && !self.config.metered {
+                if gone.is_some() && !self.subscribers.config().is_metered {
                     self.owners.remove(inbound);
                 }
             }
@@ -170,61 +158,50 @@ impl IkeGateway {
         path: DatagramPath,
     ) {
         let initiator = self.is_locally_initiated(sa);
-        let login = self.logins.remove(&sa);
-        // The session has the same peer address as its AAA request.
-        let from = login.as_ref().map_or(path.remote, |login| login.remote);
-        let (mut granted, leases, addresses) = match login {
-            Some(login) => (login.granted, login.leases, login.addresses),
-            None => Default::default(),
+        let (mut grant, place, leases, addresses) = match self.logins.remove(&sa) {
+            // The session has the same peer address as its AAA request.
+            Some(login) => (login.grant, login.place, login.leases, login.addresses),
+            None => {
+                let place = Arc::new(place_of_initiator(connection, path.remote));
+                (Default::default(), place, Vec::new(), Vec::new())
+            }
         };
-        if granted.user.is_empty() {
-            granted.user = remote.to_canonical().to_string().into_bytes();
+        if grant.user.is_empty() {
+            grant.user = remote.to_canonical().to_string().into_bytes();
         }
-        self.next_session = self.next_session.wrapping_add(1);
-        let id = usher_access::session_id(self.start, self.next_session);
-        // RFC 2865, 5.27: the session ends at Session-Timeout.
-        let ends = granted.lasts.map(|lasts| now + lasts);
-        let accounting = self.config.aaa.as_ref().filter(|aaa| aaa.accounting && !initiator);
-        let interim = accounting.and_then(|aaa| granted.interim.or(aaa.interim));
-        let interim = interim.filter(|every| !every.is_zero()).map(|every| (every, now + every));
+        let (id, _) = self.subscribers.allocate_session();
+        let new = NewSubscriberSession {
+            grant,
+            place,
+            addresses: subscriber_addresses(&addresses),
+            leases,
+            is_accounted: !initiator,
+            access: sa,
+        };
+        self.subscribers.open_session(now, id, new);
         let session = IkeSession {
             connection: connection.into(),
             identity: remote.clone(),
             initiator,
             spis,
             path,
-            since: now,
+            subscriber: id,
             addresses,
-            leases,
             dns: Vec::new(),
             domains: Vec::new(),
             children: BTreeMap::new(),
             leaving: BTreeMap::new(),
-            usage: SaUsage::default(),
-            id,
-            records: 0,
-            granted,
-            station: calling_station_id(from),
-            ends,
-            interim,
             cause: TerminateCause::UserRequest,
-            lasted: None,
             reauth: None,
             expires: None,
             is_ended_by_command: false,
         };
-        if let Some(at) = session.ends {
-            self.timers.insert(at, GatewayTimer::SessionEnd(sa));
-        }
-        if let Some((_, at)) = session.interim {
-            self.timers.insert(at, GatewayTimer::Interim(sa));
-        }
         self.sessions.insert(sa, session);
         self.schedule_renewal(now, sa);
         if !initiator {
             self.counters.sessions += 1;
         }
-        self.account_session(now, sa, AccountingRecordKind::Start);
+        self.subscribers.start_accounting(now, id);
     }
 
     /// Continues a session under the id of a rekeyed IKE_SA.
@@ -234,62 +211,62 @@ impl IkeGateway {
         for inbound in session.children.keys().chain(session.leaving.keys()) {
             self.owners.insert(*inbound, new);
         }
-        if let Some(at) = session.ends {
-            self.timers.remove(at, GatewayTimer::SessionEnd(old));
-            self.timers.insert(at, GatewayTimer::SessionEnd(new));
-        }
-        if let Some((_, at)) = session.interim {
-            self.timers.remove(at, GatewayTimer::Interim(old));
-            self.timers.insert(at, GatewayTimer::Interim(new));
+        if let Some(subscriber) = self.subscribers.session_mut(session.subscriber) {
+            subscriber.access = new;
         }
         self.remove_lifetime_timers(old, &session);
         self.sessions.insert(new, session);
         self.schedule_renewal(now, new);
     }
 
-    /// Ends a session.
-    pub(crate) fn end_session(&mut self, now: Instant, sa: IkeSaId, reason: EndReason) {
-        self.drop_login(now, sa);
-        let Some(session) = self.sessions.get_mut(&sa) else { return };
-        if let Some(cause) = terminate_cause(reason).filter(|_| session.cause == TerminateCause::UserRequest)
+    /// Deletes the IKE_SA of a subscriber's session for this cause.
+    pub(crate) fn delete_session(&mut self, now: Instant, id: u64, cause: TerminateCause) {
+        let Some(sa) = self.sa_of_session(id) else { return };
+        if let Some(session) = self.sessions.get_mut(&sa)
+            && session.cause == TerminateCause::UserRequest
         {
             session.cause = cause;
         }
-        let Some(mut session) = self.sessions.remove(&sa) else { return };
-        if let Some(at) = session.ends {
-            self.timers.remove(at, GatewayTimer::SessionEnd(sa));
-        }
-        if let Some((_, at)) = session.interim {
-            self.timers.remove(at, GatewayTimer::Interim(sa));
-        }
-        self.remove_lifetime_timers(sa, &session);
-        for lease in core::mem::take(&mut session.leases) {
-            self.release_lease(lease);
-        }
-        session.lasted = Some(now.duration_since(session.since));
-        let waits = !session.leaving.is_empty();
-        self.closing.insert(sa, session);
-        if waits {
-            self.timers.insert(now + LAST_WORD, GatewayTimer::Close(sa));
-        } else {
-            self.close_session(now, sa);
-        }
+        self.send_ike_command(now, ike::IkeCommand::Delete(sa));
     }
 
-    /// Closes an ended session: its traffic is known, or the wait for it is over.
-    pub(crate) fn close_session(&mut self, now: Instant, sa: IkeSaId) {
-        let Some(session) = self.closing.remove(&sa) else { return };
-        for inbound in session.leaving.keys() {
+    /// Ends a session.
+    pub(crate) fn end_session(&mut self, now: Instant, sa: IkeSaId, reason: EndReason) {
+        self.drop_login(now, sa);
+        let Some(session) = self.sessions.remove(&sa) else { return };
+        let id = session.subscriber;
+        let cause = terminate_cause(reason).filter(|_| session.cause == TerminateCause::UserRequest);
+        let cause = cause.unwrap_or(session.cause);
+        self.remove_lifetime_timers(sa, &session);
+        if let Some(subscriber) = self.subscribers.session_mut(id) {
+            subscriber.awaits_traffic = !session.leaving.is_empty();
+        }
+        self.closing.insert(sa, session);
+        self.subscribers.end_session(now, id, cause);
+        self.close_session(now, id);
+    }
+
+    /// Closes an ended session if its traffic is known or the wait for it is over.
+    pub(crate) fn close_session(&mut self, now: Instant, id: u64) {
+        let Some(mut subscriber) = self.subscribers.take_closed_session(id) else { return };
+        let closed = self.closing.remove(&subscriber.access);
+        for inbound in closed.iter().flat_map(|session| session.leaving.keys()) {
             self.owners.remove(inbound);
         }
-        let token = session.granted.token;
-        let cause = session.cause;
-        self.send_record(now, session, AccountingRecordKind::Stop);
-        if let (Some(token), Some(aaa)) = (token, &mut self.aaa) {
-            // The session ends here whatever the server replies.
-            let _ = aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
+        self.subscribers.stop_accounting(now, &mut subscriber);
+    }
+}
+
+/// Returns the first address of each family.
+fn subscriber_addresses(all: &[IpAddr]) -> SubscriberAddresses {
+    let mut addresses = SubscriberAddresses::default();
+    for address in all.iter().rev() {
+        match address {
+            IpAddr::V4(v4) => addresses.ipv4 = Some(*v4),
+            IpAddr::V6(v6) => addresses.ipv6 = Some((*v6, 128)),
         }
     }
+    addresses
 }
 
 /// Returns a domain of the peer in printable form: other characters, such as line ends, become question marks.

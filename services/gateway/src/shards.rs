@@ -4,6 +4,7 @@ use crate::service::{GatewayCommand, GatewayConfig};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use usher_access::ServerRecords;
 use usher_ike::machine::ShardIndex;
 
 impl GatewayConfig {
@@ -31,10 +32,15 @@ impl GatewayConfig {
         }
         endpoint.failed_proofs_per_minute =
             endpoint.failed_proofs_per_minute.div_ceil(shard.shard_count.into());
-        if let Some(failures) = &mut config.users.failures {
+        let subscribers = &mut config.subscribers;
+        if let Some(failures) = &mut subscribers.users.failures {
             failures.count = failures.count.div_ceil(shard.shard_count.into());
         }
-        config.pools_shared = true;
+        subscribers.shares_pools = true;
+        subscribers.server_records = match shard.number {
+            0 => ServerRecords::On,
+            _ => ServerRecords::Never,
+        };
         if shard.number > 0 {
             for peer in &mut config.peers {
                 let peer = Arc::make_mut(peer);
@@ -59,7 +65,7 @@ impl GatewayCommand {
             Self::Done(_) | Self::Judged(_) | Self::Connect { .. } | Self::Acquire { .. } => {
                 alloc::vec![(0, self)]
             }
-            Self::Leased { sa, .. } | Self::Unjudged(sa) => alloc::vec![(sa.shard_number(), self)],
+            Self::Leased { sa, .. } | Self::Unjudged { sa, .. } => alloc::vec![(sa.shard_number(), self)],
             Self::Removed { inbound, .. } | Self::Expired { inbound, .. } => {
                 alloc::vec![(owner(inbound), self)]
             }

@@ -164,7 +164,7 @@ fn add_gateway(
     of: Option<(ShardIndex, SharedLeases)>,
 ) -> NetworkHostHandle<IkeGateway> {
     let LoadedGatewayConfig { mut config, credentials, .. } = load_config(text);
-    config.metered = metered;
+    config.subscribers.is_metered = metered;
     let shared = of.map(|(shard, shared)| {
         config = config.config_for_shard(shard);
         shared

@@ -3,15 +3,11 @@
 use crate::service::IkeGateway;
 use crate::session::IkeSession;
 use core::net::SocketAddr;
+use usher_access::SessionTraffic;
 use usher_core::Instant;
 use usher_esp::plane::SaUsage;
 use usher_esp::sa::TrafficVolume;
 use usher_ike::machine::{self as ike, IkeSaId};
-
-fn add_volume(to: &mut TrafficVolume, more: TrafficVolume) {
-    to.packets += more.packets;
-    to.octets += more.octets;
-}
 
 /// The traffic since an earlier report.
 const fn volume_since(before: TrafficVolume, now: TrafficVolume) -> TrafficVolume {
@@ -22,15 +18,6 @@ const fn volume_since(before: TrafficVolume, now: TrafficVolume) -> TrafficVolum
 }
 
 impl IkeSession {
-    /// The traffic of all its CHILD_SAs, with former ones.
-    pub(crate) fn total_usage(&self) -> SaUsage {
-        let mut total = self.usage;
-        for usage in self.children.values().map(|child| &child.usage).chain(self.leaving.values()) {
-            add_volume(&mut total.received, usage.received);
-            add_volume(&mut total.sent, usage.sent);
-        }
-        total
-    }
     /// The traffic of one of its CHILD_SAs.
     fn child_usage(&mut self, inbound: u32) -> Option<&mut SaUsage> {
         match self.children.get_mut(&inbound) {
@@ -51,9 +38,9 @@ impl IkeGateway {
     /// Records the total traffic of a CHILD_SA.
     pub(crate) fn record_usage(&mut self, now: Instant, inbound: u32, usage: &SaUsage) {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
-        let Some(known) = self.find_session(sa).and_then(|session| session.child_usage(inbound)) else {
-            return;
-        };
+        let Some(session) = self.find_session(sa) else { return };
+        let id = session.subscriber;
+        let Some(known) = session.child_usage(inbound) else { return };
         let (received, sent) =
             (volume_since(known.received, usage.received), volume_since(known.sent, usage.sent));
         (known.received, known.sent) = (usage.received, usage.sent);
@@ -61,6 +48,13 @@ impl IkeGateway {
         self.counters.received_packets += received.packets;
         self.counters.sent_octets += sent.octets;
         self.counters.sent_packets += sent.packets;
+        let new = SessionTraffic {
+            input_octets: received.octets,
+            output_octets: sent.octets,
+            input_packets: received.packets,
+            output_packets: sent.packets,
+        };
+        self.subscribers.add_traffic(now, id, new);
         let (received, sent) = (received.packets > 0, sent.packets > 0);
         if received || sent {
             self.send_ike_command(now, ike::IkeCommand::Traffic { sa, received, sent });
@@ -75,13 +69,14 @@ impl IkeGateway {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
         let Some(session) = self.find_session(sa) else { return };
         // A CHILD_SA that is not leaving is still installed and will report its traffic again.
-        let Some(last) = session.leaving.remove(&inbound) else { return };
-        add_volume(&mut session.usage.received, last.received);
-        add_volume(&mut session.usage.sent, last.sent);
-        let silent = session.leaving.is_empty();
+        if session.leaving.remove(&inbound).is_none() {
+            return;
+        }
+        let (id, has_all_traffic) = (session.subscriber, session.leaving.is_empty());
         self.owners.remove(&inbound);
-        if silent && self.closing.contains_key(&sa) {
-            self.close_session(now, sa);
+        if has_all_traffic && let Some(subscriber) = self.subscribers.any_session_mut(id) {
+            subscriber.awaits_traffic = false;
+            self.close_session(now, id);
         }
     }
 

@@ -4,12 +4,10 @@ use super::model::{
     AaaOutagePolicyName, ConcentratorConfigFile, EapMethod, IdentTable, NatModeName, PortBlocksTable,
 };
 use crate::addresses::AddressingConfig;
-use crate::grace::AaaOutagePolicy;
 use crate::identity::NatAddressConfig;
-use crate::service::{AccessConcentratorConfig, AuthenticationBackend};
-use crate::session::{RateProfile, SessionLimits};
+use crate::service::AccessConcentratorConfig;
+use crate::session::SessionLimits;
 use crate::track::PortBlockMapping;
-use crate::users::LocalUsers;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,7 +16,10 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use usher_access::pool::{PoolConfig, PoolRange};
-use usher_access::{LoginFailureLimit, PORT_TYPE_ETHERNET};
+use usher_access::{
+    AaaOutagePolicy, AuthenticationBackend, LocalUsers, LoginFailureLimit, PORT_TYPE_ETHERNET, RateProfile,
+    SubscriberConfig,
+};
 use usher_access_config::{AccessConfigBuilder, NasKind};
 use usher_config::units::{PositiveCount, TimeSpan};
 use usher_config::{ConfigEnvironment, KeyPathError, Prefix, name_hint};
@@ -86,6 +87,7 @@ fn build_machine_config(
         failures: Some(&file.authentication).filter(|table| table.failures > 0).map(|table| {
             LoginFailureLimit::new(table.failures, table.failure_window.get(), table.lockout_time.get())
         }),
+        ..LocalUsers::default()
     };
     let without_aaa = match file.authentication.without_aaa {
         AaaOutagePolicyName::Refuse => AaaOutagePolicy::Refuse,
@@ -120,21 +122,24 @@ fn build_machine_config(
         ppp,
         ports: file.listen.interfaces.clone(),
         judge,
-        aaa: match aaa {
-            Some(made) => Some(made?),
-            None => None,
+        trusts_certificate_names: file.authentication.trust_certificate_names,
+        subscribers: SubscriberConfig {
+            aaa: match aaa {
+                Some(made) => Some(made?),
+                None => None,
+            },
+            users,
+            without_aaa,
+            pools,
+            rates: Some(rates),
+            session_timeout: nonzero_duration(limits.session_timeout),
+            idle_timeout: nonzero_duration(limits.idle_timeout),
+            ..SubscriberConfig::default()
         },
-        users,
-        trust_certificate_names: file.authentication.trust_certificate_names,
-        without_aaa,
         addressing,
-        pools,
-        rates,
         limits: SessionLimits {
             sessions_per_user: usize::try_from(limits.sessions_per_user).unwrap_or(usize::MAX),
             excess: limits.excess,
-            session_timeout: nonzero_duration(limits.session_timeout),
-            idle_timeout: nonzero_duration(limits.idle_timeout),
             clamp_mss: file.data.clamp_mss,
         },
         logged: file.tracking.is_some(),
@@ -145,7 +150,6 @@ fn build_machine_config(
         },
         translation: translation.unwrap_or_default(),
         // The host sets this field and the next two, from its data plane and from the log.
-        metered: false,
         lost: Vec::new(),
         unacknowledged_stops: Vec::new(),
     })

@@ -29,8 +29,11 @@ fn a_whole_file_is_read() {
         (config.ports[0].as_str(), config.ppp.name.as_str(), config.ppp.ports.len()),
         ("eth1", "campus", 1)
     );
-    assert_eq!((config.addressing.ipv6, config.logged, config.rates.len()), (true, true, 1));
-    assert_eq!(config.users.passwords.len(), 2);
+    assert_eq!(
+        (config.addressing.ipv6, config.logged, config.subscribers.rates.as_ref().map(Vec::len)),
+        (true, true, Some(1))
+    );
+    assert_eq!(config.subscribers.users.passwords.len(), 2);
     assert_eq!(loaded.file.tracking.unwrap().keep_days, 90);
 }
 

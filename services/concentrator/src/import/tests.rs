@@ -26,10 +26,10 @@ fn an_accel_ppp_file_is_imported_and_its_leftovers_are_named() {
     let loaded = read_config(&imported.text);
     assert_eq!(loaded.config.ports, ["eth1", "eth2"]);
     assert_eq!(loaded.config.ppp.name, "campus");
-    assert_eq!(loaded.config.pools.len(), 5);
+    assert_eq!(loaded.config.subscribers.pools.len(), 5);
     assert_eq!(loaded.config.limits.sessions_per_user, 1);
     assert_eq!(loaded.file.authentication.protocols.len(), 2);
-    assert!(loaded.config.aaa.is_some_and(|aaa| aaa.accounting && aaa.nas.identifier == "accel"));
+    assert!(loaded.config.subscribers.aaa.is_some_and(|aaa| aaa.accounting && aaa.nas.identifier == "accel"));
     let left: Vec<usize> = imported.left.iter().map(|(line, _)| *line).collect();
     assert_eq!(left, [7, 13, 18, 24, 25, 33], "{:?}", imported.left);
     assert_eq!(imported.left[0].1, "not imported: l2tp of [modules]");

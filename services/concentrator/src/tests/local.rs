@@ -62,7 +62,7 @@ fn who_is_not_known_or_does_not_know_the_password_stays_outside() {
 #[test]
 fn octets_of_a_session_count_once_though_its_number_is_reused() {
     let mut loaded = load_config(LOCAL);
-    loaded.config.metered = true;
+    loaded.config.subscribers.is_metered = true;
     let mut world = ConcentratorTestNetwork::on_one_ethernet(loaded, vec![ann_client(1)]);
     world.connect_and_wait(0);
     let first = world.session_statuses().remove(0);
@@ -360,7 +360,7 @@ fn sessions_end_at_their_time_and_when_they_carry_nothing() {
 
     let text = format!("{LOCAL}[limits]\nidle_timeout = \"60 s\"\n");
     let mut loaded = load_config(&text);
-    loaded.config.metered = true;
+    loaded.config.subscribers.is_metered = true;
     let mut world = ConcentratorTestNetwork::on_one_ethernet(loaded, vec![ann_client(1)]);
     world.connect_and_wait(0);
     let number = world.session_statuses()[0].number;
@@ -384,7 +384,7 @@ fn sessions_end_at_their_time_and_when_they_carry_nothing() {
 #[test]
 fn what_was_carried_is_whole_when_a_session_is_installed_again() {
     let mut loaded = load_config(LOCAL);
-    loaded.config.metered = true;
+    loaded.config.subscribers.is_metered = true;
     let mut world = ConcentratorTestNetwork::on_one_ethernet(loaded, vec![ann_client(1)]);
     world.connect_and_wait(0);
     let (id, number) = (world.session_statuses()[0].id, world.session_statuses()[0].number);

@@ -63,7 +63,7 @@ struct RadiusFixture {
 impl RadiusFixture {
     fn new(clients: Vec<ClientConfig>, reply: impl FnOnce(&mut AttributeList)) -> Self {
         let mut loaded = load_config(AAA);
-        loaded.config.metered = true;
+        loaded.config.subscribers.is_metered = true;
         Self::from_loaded(loaded, clients, reply)
     }
     fn from_loaded(

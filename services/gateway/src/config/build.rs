@@ -6,8 +6,7 @@ use super::model::{
     GatewayEapTable, ListenTable, LocalAuth as LocalAuthWord, ModeWord, Reauthentication,
     RemoteAuth as RemoteAuthWord,
 };
-use crate::service::{EapServerLocation, GatewayConfig, GatewayConnectionConfig};
-use crate::users::LocalUsers;
+use crate::service::{GatewayConfig, GatewayConnectionConfig};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -17,7 +16,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use usher_access::pool::{PoolConfig, PoolRange};
-use usher_access::{LoginFailureLimit, PORT_TYPE_VIRTUAL};
+use usher_access::{
+    AuthenticationBackend, LocalUsers, LoginFailureLimit, PORT_TYPE_VIRTUAL, ServerRecords, SubscriberConfig,
+};
 use usher_access_config::{AccessConfigBuilder, NasKind, SecretSources};
 use usher_config::units::TimeSpan;
 use usher_config::{ConfigEnvironment, KeyPathError, Prefix, name_hint};
@@ -199,7 +200,14 @@ impl<'a> GatewayConfigBuilder<'a> {
         super::revocation::check_revocation(self, &file.revocation, certified, certifies);
         // The host sets `metered`: it knows whether it carries the packets.
         let aaa = aaa.flatten();
-        Some(GatewayConfig { endpoint, peers, pools, pools_shared: false, aaa, users, metered: false })
+        let subscribers = SubscriberConfig {
+            aaa,
+            users,
+            pools,
+            server_records: ServerRecords::OnAndOff,
+            ..SubscriberConfig::default()
+        };
+        Some(GatewayConfig { endpoint, peers, subscribers })
     }
 
     fn check_shards(&mut self, file: &GatewayConfigFile) {
@@ -520,10 +528,11 @@ impl<'a> GatewayConfigBuilder<'a> {
         Some(GatewayConnectionConfig {
             connection: Arc::new(connection),
             judge: if table.remote_auth == RemoteAuthWord::EapLocal {
-                EapServerLocation::Local
+                AuthenticationBackend::Local
             } else {
-                EapServerLocation::Aaa
+                AuthenticationBackend::Aaa
             },
+            trusts_certificate_names: table.trust_certificate_names,
             pools: table.pools.clone(),
             dns: table.dns.clone(),
             domains: table.domains.clone(),

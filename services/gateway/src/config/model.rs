@@ -273,6 +273,11 @@ pub struct ConnectionTable {
     /// each with its own address.
     #[serde(default = "yes")]
     pub unique: bool,
+    /// With `remote_auth = "eap"`: whether the AAA server rejects EAP-TLS logins whose certificate lacks the user's name.
+    /// `usher aaa` does so; FreeRADIUS and others need `check_cert_cn` or a similar setting. With `false`, such users get
+    /// their names only from the server's replies.
+    #[serde(default = "yes")]
+    pub trust_certificate_names: bool,
     /// Names of the pools from which the peer gets an address. An address or pool from the AAA server takes precedence.
     #[serde(default)]
     pub pools: Vec<String>,

@@ -22,7 +22,7 @@ fn without_settings_it_listens_everywhere_and_lets_nobody_in() {
     let loaded = read_config("").unwrap();
     assert_eq!((loaded.file.listen.port, loaded.file.listen.nat_port), (500, 4500));
     assert_eq!(loaded.file.listen.addresses.len(), 2);
-    assert!(loaded.config.peers.is_empty() && loaded.config.aaa.is_none());
+    assert!(loaded.config.peers.is_empty() && loaded.config.subscribers.aaa.is_none());
     assert_eq!(loaded.config.endpoint, usher_ike::machine::IkeEndpointConfig::default());
 }
 
@@ -66,8 +66,8 @@ fn a_whole_file_is_read() {
     let volume = file.connection[0].child[0].volume_lifetime();
     assert_eq!((volume.soft_octets, volume.hard_octets), (Some(20_000), Some(22_000)));
     assert_eq!((volume.soft_packets, volume.hard_packets), (Some(5), Some(6)));
-    assert_eq!(config.pools[0].ranges.len(), 2);
-    let aaa = config.aaa.unwrap();
+    assert_eq!(config.subscribers.pools[0].ranges.len(), 2);
+    let aaa = config.subscribers.aaa.unwrap();
     assert!(aaa.accounting && aaa.interim == Some(Duration::from_secs(300)));
     let usher_access::AaaConfig::Radius(radius) = aaa.servers else { panic!("it is RADIUS") };
     let ports: Vec<u16> = radius.client.servers.iter().map(|server| server.address.port()).collect();
@@ -160,7 +160,7 @@ fn every_fault_has_its_place_and_says_what_to_do() {
 fn diameter_servers_are_asked_by_their_realm() {
     let text = "[aaa]\naccounting = true\n[aaa.diameter]\nidentity = \"gw.example.org\"\nrealm = \"example.org\"\nstateful = true\n\
                 [[aaa.diameter.peer]]\nidentity = \"aaa.example.org\"\naddress = \"192.0.2.2:3868\"\n";
-    let aaa = read_config(text).unwrap().config.aaa.unwrap();
+    let aaa = read_config(text).unwrap().config.subscribers.aaa.unwrap();
     let usher_access::AaaConfig::Diameter(diameter) = aaa.servers else { panic!("it is Diameter") };
     assert_eq!(
         (diameter.realm.as_str(), diameter.node.peers.len(), diameter.stateful),
@@ -193,7 +193,7 @@ fn what_carries_packets_is_checked() {
             .contains("write start = true")
     );
     let loaded = read_config("[data]\nudp_encapsulation = true\nqueued_packets = 3\n").unwrap();
-    assert!(loaded.config.endpoint.encapsulate && !loaded.config.metered);
+    assert!(loaded.config.endpoint.encapsulate && !loaded.config.subscribers.is_metered);
 }
 
 #[test]
@@ -335,6 +335,7 @@ fn guesses_are_held_back_unless_somebody_says_otherwise() {
         read_config(&text)
             .unwrap()
             .config
+            .subscribers
             .users
             .failures
             .map(|limit| (limit.count, limit.window, limit.lockout_time))

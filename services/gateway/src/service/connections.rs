@@ -41,7 +41,7 @@ impl IkeGateway {
         let meant = |(sa, session): (&IkeSaId, &IkeSession)| match which {
             IkeSaSelector::All => Some(*sa),
             IkeSaSelector::Sa(n) => (sa.0 == *n).then_some(*sa),
-            IkeSaSelector::Named(name) => session.is_called(name).then_some(*sa),
+            IkeSaSelector::Named(name) => self.is_called(session, name).then_some(*sa),
         };
         let meant: Vec<IkeSaId> = self.sessions.iter().filter_map(meant).collect();
         let mut told = 0;
@@ -49,6 +49,7 @@ impl IkeGateway {
             let spis: Vec<u32> = match self.sessions.get_mut(&sa) {
                 Some(session) if end => {
                     (session.cause, session.is_ended_by_command) = (TerminateCause::AdminReset, true);
+                    self.subscribers.mark_ending(session.subscriber);
                     self.renewing.remove(&sa);
                     Vec::new()
                 }

@@ -74,7 +74,7 @@ fn what_is_taken_is_a_configuration_and_what_is_not_is_named() {
     assert_eq!((volume.soft_octets, volume.soft_packets), (Some(1_000_000), None));
     assert_eq!(site.connection.liveness, Some(usher_core::Duration::from_secs(20)));
     assert!(matches!(users.connection.remote_auth, RemoteAuth::Eap { .. }) && users.pools == ["inner"]);
-    assert_eq!(loaded.config.users.passwords.len(), 1);
+    assert_eq!(loaded.config.subscribers.users.passwords.len(), 1);
     let left: Vec<String> = left.iter().map(|(line, what)| alloc::format!("{line}: {what}")).collect();
     for (line, what) in [
         (6, "the proposal aes128-sha256-modp4096 is not imported: \"modp4096\" is not an algorithm"),

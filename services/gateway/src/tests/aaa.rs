@@ -229,7 +229,10 @@ fn a_users_aaa_attributes_apply_and_its_session_is_accounted() {
     }
     // Session-Timeout (RFC 2866 section 5.10).
     assert_eq!(told[3].terminate_cause, Some(5));
-    assert_eq!(site.world.net[site.world.gateway].pool_usage().nth(1), Some(("guests", 0, 254)));
+    assert_eq!(
+        site.world.net[site.world.gateway].pool_usage().nth(1).map(|pool| (pool.name, pool.addresses)),
+        Some(("guests", (0, 254)))
+    );
 }
 
 /// The second user gets the address of the first, and a third one gets an address that no host can have.
@@ -300,7 +303,7 @@ fn the_server_ends_a_session_and_changes_another() {
     assert_eq!(site.world.sa_statuses(host).len(), 1);
     site.world.run_for(secs(10));
     assert_eq!(site.world.sa_statuses(host).len(), 0);
-    let counters = *site.world.net[site.world.gateway].counters().0;
+    let counters = *site.world.net[site.world.gateway].counters().1;
     assert_eq!((counters.sessions_disconnected, counters.sessions_changed), (1, 2));
     assert_eq!((counters.sessions_timed_out, counters.dynamic_refused), (1, 2));
 }

@@ -49,7 +49,7 @@ fn a_dual_stack_client_gets_an_address_and_dns_of_each_family() {
     assert!(status.addresses[0].is_ipv4() && status.addresses[1].is_ipv6());
     let counters = world.net[world.gateway].counters().0;
     assert_eq!((counters.addresses_given, counters.addresses_exhausted), (2, 0));
-    let used: Vec<_> = world.net[world.gateway].pool_usage().map(|(_, used, _)| used).collect();
+    let used: Vec<_> = world.net[world.gateway].pool_usage().map(|pool| pool.addresses.0).collect();
     assert_eq!(used, [1, 1]);
     // A family without free addresses gives none; the other still does.
     let mut given = Vec::new();

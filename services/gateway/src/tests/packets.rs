@@ -2,7 +2,6 @@
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY};
 use super::*;
-use crate::GatewayConfig;
 use usher_esp::plane::SaUsage;
 use usher_esp::sa::TrafficVolume;
 
@@ -73,7 +72,7 @@ fn packets_that_come_are_a_sign_of_life() {
     world.run_for(secs(1));
     let gateway = world.gateway;
     let spi = *world.installed_children(gateway).keys().next().unwrap();
-    let requests = |world: &GatewayTestNetwork| world.net[gateway].counters().1.requests;
+    let requests = |world: &GatewayTestNetwork| world.net[gateway].counters().2.requests;
     let before = requests(&world);
     for n in 1..12 {
         world.run_for(secs(5));
@@ -267,7 +266,10 @@ fn a_client_proves_anew_who_it_is_before_its_old_sa_ends() {
         world.run_for(secs(300));
         assert!(world.net[client].counters().0.reauthentications >= 3);
         assert_eq!(
-            (world.sa_statuses(client).len(), world.net[world.gateway].pool_usage().next().unwrap().1),
+            (
+                world.sa_statuses(client).len(),
+                world.net[world.gateway].pool_usage().next().unwrap().addresses.0
+            ),
             (1, 1)
         );
     }
@@ -328,7 +330,7 @@ fn a_failed_reauthentication_keeps_the_sa_and_is_retried() {
     world.run_for(secs(1));
     let first = installed_spis(&world, client);
     let other = PSK_GATEWAY.replace("a shared secret", "another secret");
-    let config = |text: &str| Box::new(GatewayConfig { metered: true, ..load_config(text).config });
+    let config = |text: &str| Box::new(load_config(text).config);
     let gateway = world.gateway;
     world.net.send_command(gateway, GatewayCommand::Configure(config(&other))).unwrap();
     world.run_for(secs(110));

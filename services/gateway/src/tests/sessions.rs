@@ -22,7 +22,7 @@ fn push_ann_name(a: &mut AttributeList) {
     a.push_text(kind::USER_NAME, "ann").unwrap();
 }
 fn used_addresses(site: &AaaTestNetwork) -> Vec<u64> {
-    site.world.net[site.world.gateway].pool_usage().map(|(_, used, _)| used).collect()
+    site.world.net[site.world.gateway].pool_usage().map(|pool| pool.addresses.0).collect()
 }
 
 #[test]
@@ -245,9 +245,11 @@ fn the_server_is_told_why_a_session_has_ended() {
     {
         let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |_| {}));
         let told = if by_client { host } else { site.world.gateway };
+        let leaves = matches!(command, GatewayCommand::Leave);
         site.world.net.send_command(told, command).unwrap();
         site.world.run_for(secs(1));
-        assert_eq!(site.record_kinds(), ["Start", "Stop"]);
+        let kinds: &[&str] = if leaves { &["Start", "Stop", "Off"] } else { &["Start", "Stop"] };
+        assert_eq!(site.record_kinds(), kinds);
         assert_eq!(site.received_records.borrow()[1].terminate_cause, cause);
         assert_eq!((site.world.sa_statuses(host).len(), used_addresses(&site)), (0, vec![0, 0]));
     }
@@ -305,7 +307,7 @@ fn who_goes_away_amid_a_login_is_forgotten() {
     site.world.run_for(millis(500));
     let gateway = site.world.gateway;
     let waiting = |site: &AaaTestNetwork| {
-        (site.world.net[gateway].logins.len(), site.world.net[gateway].aaa_requests.len())
+        (site.world.net[gateway].logins.len(), site.world.net[gateway].subscribers.pending_request_count())
     };
     assert_eq!(waiting(&site), (1, 1));
     site.world.net.set_silent(host, true);

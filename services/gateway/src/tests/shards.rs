@@ -2,6 +2,8 @@
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY};
 use super::*;
+use crate::GatewayConfig;
+use usher_access::ServerRecords;
 
 const FIRST: &str = "192.0.2.1";
 const SECOND: &str = "192.0.2.2";
@@ -18,8 +20,7 @@ impl ShardPair {
     fn new(text: &str) -> Self {
         let mut net = MachineNetwork::new(ChannelConfig { delay: millis(10), ..ChannelConfig::default() });
         let seed = Seed::new(7).derive_secure_rng("leases", 0);
-        let leases: SharedLeases =
-            Rc::new(RefCell::new(AddressLeases::new(&load_config(text).config.pools, seed)));
+        let leases: SharedLeases = Rc::new(RefCell::new(load_config(text).config.create_leases(seed)));
         let shards = [(0, FIRST), (1, SECOND)].map(|(number, address)| {
             let of = Some((ShardIndex { number, shard_count: 2 }, leases.clone()));
             add_gateway(&mut net, address, text, (u64::from(number) + 1, false), of)
@@ -71,7 +72,7 @@ impl ShardPair {
         self.shards.map(|shard| self.net[shard].session_count())
     }
     fn used_addresses(&self) -> u64 {
-        self.leases.borrow().pool_usage().next().unwrap().1
+        self.leases.borrow().pool_usage().next().unwrap().addresses.0
     }
     fn sa_statuses(&mut self, host: NetworkHostHandle<IkeGateway>) -> Vec<IkeSaStatus> {
         self.net.send_command(host, GatewayCommand::Status { token: 9 }).unwrap();
@@ -177,7 +178,10 @@ fn shards_split_the_limits_and_only_the_first_initiates() {
     let (first, last) = (of(0), of(2));
     assert_eq!((first.endpoint.sas, first.endpoint.half_open), (33_334, 3334));
     assert_eq!((first.peers[0].start, last.peers[0].start), (true, false));
-    assert!(first.pools_shared && last.pools_shared && !single_shard_config(&config).pools_shared);
+    let shares = |config: &GatewayConfig| config.subscribers.shares_pools;
+    assert!(shares(&first) && shares(&last) && !shares(&single_shard_config(&config)));
+    let records = |config: &GatewayConfig| config.subscribers.server_records;
+    assert_eq!((records(&first), records(&last)), (ServerRecords::On, ServerRecords::Never));
     assert!(single_shard_config(&config).peers[0].start);
 }
 

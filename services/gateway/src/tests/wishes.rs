@@ -9,7 +9,7 @@ use usher_ike::payload::Identification;
 /// RFC 7296 3.15.1: an initiator may request a specific address.
 #[test]
 fn an_address_that_is_asked_for_is_given_while_it_is_free() {
-    let pools = load_config(PSK_GATEWAY).config.pools;
+    let pools = load_config(PSK_GATEWAY).config.subscribers.pools;
     let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let mut ask = |who: &str, address: &str, granted: &str| {
         let wish = AddressLeaseRequest {
@@ -42,7 +42,7 @@ fn an_address_that_is_asked_for_is_given_while_it_is_free() {
 /// An address of a pool that an AAA server assigns is leased to that user only.
 #[test]
 fn an_address_that_an_aaa_server_gives_is_given_to_nobody_else() {
-    let pools = load_config(PSK_GATEWAY).config.pools;
+    let pools = load_config(PSK_GATEWAY).config.subscribers.pools;
     let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let mut ask = |who: &str, granted: &[&str], address: &[&str]| {
         let parsed = |all: &[&str]| all.iter().map(|address| address.parse().unwrap()).collect();
@@ -102,7 +102,7 @@ fn devices_of_one_user_have_addresses_of_their_own() {
 /// An AAA server assigns one address to both devices of a user: the first one gets it.
 #[test]
 fn an_address_that_another_device_has_is_not_given_twice() {
-    let pools = load_config(PSK_GATEWAY).config.pools;
+    let pools = load_config(PSK_GATEWAY).config.subscribers.pools;
     let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let mut ask = |alone, granted: &[&str], wanted: &[&str]| {
         let parsed = |all: &[&str]| all.iter().map(|address| address.parse().unwrap()).collect();
@@ -131,7 +131,7 @@ fn an_address_that_another_device_has_is_not_given_twice() {
 /// or not.
 #[test]
 fn an_address_of_another_user_is_not_given_until_it_is_free() {
-    let pools = load_config(PSK_GATEWAY).config.pools;
+    let pools = load_config(PSK_GATEWAY).config.subscribers.pools;
     let mut leases = AddressLeases::new(&pools, SecureRng::from_seed([7; 32]));
     let ask = |leases: &mut AddressLeases, user: &str, granted: &str| {
         let holder = ("road".into(), Identification::from_fqdn(user));

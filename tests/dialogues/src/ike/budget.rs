@@ -43,8 +43,8 @@ impl BudgetedMachine for IkeGateway {
     type PriorState = GatewayLoad;
 
     fn counter_sum(&self) -> u64 {
-        let (own, ike) = self.counters();
-        own.total() + ike.total()
+        let (own, subscribers, ike) = self.counters();
+        own.total() + subscribers.total() + ike.total()
     }
     fn state_before(&self, _: &MachineInput<'_>) -> GatewayLoad {
         GatewayLoad { sessions: self.session_count(), requires_cookies: self.half_open() >= COOKIES_FROM }

@@ -472,7 +472,7 @@ impl IkeTestNetwork {
     /// most one pending job for each half-open IKE_SA.
     fn check_work(&self) -> Result<(), InvariantBreach> {
         let gateway = &self.net[self.gateway];
-        let (_, ike) = gateway.counters();
+        let (_, _, ike) = gateway.counters();
         for (label, most) in [("ike.sa", ike.begun), ("ike.sign", ike.begun), ("ike.verify", ike.begun)] {
             let done = gateway.work.get(label).copied().unwrap_or_default();
             ensure(done <= most, || format!("{done} units of {label}, and {most} may be"))?;
@@ -495,7 +495,7 @@ impl IkeTestNetwork {
         self.check_invariants()?;
         let left = (self.gateway_sas().len(), self.net[self.gateway].half_open());
         ensure(left == (0, 0), || format!("{left:?} IKE_SAs are left"))?;
-        let used: u64 = self.net[self.gateway].pool_usage().map(|(_, used, _)| used).sum();
+        let used: u64 = self.net[self.gateway].pool_usage().map(|pool| pool.addresses.0).sum();
         ensure(used == 0, || format!("{used} addresses are held, and nobody is there"))?;
         let (accounted, open) = self.aaa.session_counts();
         ensure(open == 0, || {

@@ -28,8 +28,8 @@ impl BudgetedMachine for AccessConcentrator {
     type PriorState = ();
 
     fn counter_sum(&self) -> u64 {
-        let (own, ppp) = self.counters();
-        own.total() + ppp.total()
+        let (own, subscribers, ppp) = self.counters();
+        own.total() + subscribers.total() + ppp.total()
     }
     fn state_before(&self, _: &MachineInput<'_>) {}
     fn check_budget(

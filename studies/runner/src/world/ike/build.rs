@@ -352,7 +352,8 @@ fn place_workload_gateway(
             record_retry: AccountingRetryConfig::default(),
         }
     });
-    let config = GatewayConfig { aaa, ..GatewayConfig::for_peer(endpoint_config(ike), peer) };
+    let mut config = GatewayConfig::for_peer(endpoint_config(ike), peer);
+    config.subscribers.aaa = aaa;
     let seed = plan.seed.derive_seed("ike.gateway", u64::from(host.0));
     let gateway = IkeGateway::new(config.clone(), seed.derive_secure_rng("ike.start", 0))
         .map_err(|why| ScenarioRunError::Role(why.to_string()))?;

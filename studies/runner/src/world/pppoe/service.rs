@@ -213,7 +213,7 @@ fn place_concentrator(
     let mut endpoint =
         MachineSockets::new(plan.host_address(host)).with_outgoing_tls(loaded.outgoing.clone());
     let mut config = loaded.config.clone();
-    config.metered = true;
+    config.subscribers.is_metered = true;
     if let Some(port) = config.ppp.ports.first_mut() {
         (port.address, port.mtu) = (MacAddress(host.mac_address(0)), MTU);
     }

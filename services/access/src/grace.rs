@@ -1,21 +1,22 @@
 //! The policy while no AAA server answers.
 
-use crate::login::UserAuthorization;
+use crate::subscribers::{SubscriberGrant, SubscriberPlace};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
-use usher_core::{Duration, Instant, LinkLayerPortId};
+use usher_core::{Duration, Instant, SecureRng};
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac;
-use usher_ppp::pppoe::MacAddress;
 
 /// Maximum cached users.
-const MOST: usize = 65_536;
+const MAX_CACHED_USERS: usize = 65_536;
 
 /// The policy while no AAA server answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AaaOutagePolicy {
     /// Logins are rejected, and sessions end at their time.
+    #[default]
     Refuse,
     /// For this time after a login by PAP, the same station may log in again by the same name and password. Overdue
     /// sessions continue for this time. Only the server can verify CHAP, MS-CHAPv2 and EAP.
@@ -26,32 +27,31 @@ pub enum AaaOutagePolicy {
 #[derive(Debug)]
 pub(crate) struct CachedAuthorization {
     pub(crate) digest: [u8; 32],
-    pub(crate) granted: UserAuthorization,
+    pub(crate) granted: SubscriberGrant,
     pub(crate) granted_at: Instant,
 }
 
-/// The name, port and address of a host.
-type AuthorizationCacheKey = (Vec<u8>, LinkLayerPortId, MacAddress);
+/// The user name, port and station of a login.
+type AuthorizationCacheKey = (Vec<u8>, String, String);
 
-/// The port and address of a host.
-pub(crate) type StationKey = (LinkLayerPortId, MacAddress);
+fn cache_key(place: &SubscriberPlace, name: &[u8]) -> AuthorizationCacheKey {
+    (name.to_owned(), place.port.clone(), place.station.clone())
+}
 
 /// The cache of authorizations.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AuthorizationCache {
     /// The key of the password digests, so that they are useless elsewhere.
-    secret: [u8; 32],
+    secret: Option<[u8; 32]>,
     users: BTreeMap<AuthorizationCacheKey, CachedAuthorization>,
     /// The time since which no server answers.
     away: Option<Instant>,
 }
 
 impl AuthorizationCache {
-    pub(crate) const fn new(secret: [u8; 32]) -> Self {
-        Self { secret, users: BTreeMap::new(), away: None }
-    }
-    pub(crate) fn password_digest(&self, password: &[u8]) -> [u8; 32] {
-        hmac::hmac_sha256(&self.secret, &[password])
+    pub(crate) fn password_digest(&mut self, password: &[u8], rng: &mut SecureRng) -> [u8; 32] {
+        let secret = self.secret.get_or_insert_with(|| rng.random_array());
+        hmac::hmac_sha256(secret, &[password])
     }
     /// Records that no server answers a request.
     pub(crate) fn mark_aaa_unavailable(&mut self, now: Instant) {
@@ -69,15 +69,15 @@ impl AuthorizationCache {
         &mut self,
         now: Instant,
         lasts: Duration,
-        (port, address): StationKey,
+        place: &SubscriberPlace,
         name: &[u8],
         one: CachedAuthorization,
     ) {
-        if self.users.len() >= MOST {
+        if self.users.len() >= MAX_CACHED_USERS {
             self.users.retain(|_, known| known.granted_at + lasts > now);
         }
-        let known = (name.to_owned(), port, address);
-        if self.users.len() < MOST || self.users.contains_key(&known) {
+        let known = cache_key(place, name);
+        if self.users.len() < MAX_CACHED_USERS || self.users.contains_key(&known) {
             self.users.insert(known, one);
         }
     }
@@ -86,11 +86,11 @@ impl AuthorizationCache {
         &self,
         now: Instant,
         lasts: Duration,
-        (port, address): StationKey,
+        place: &SubscriberPlace,
         name: &[u8],
         digest: &[u8; 32],
-    ) -> Option<UserAuthorization> {
-        let known = self.users.get(&(name.to_owned(), port, address))?;
+    ) -> Option<SubscriberGrant> {
+        let known = self.users.get(&cache_key(place, name))?;
         let same = constant_time_eq(&known.digest, digest) && known.granted_at + lasts > now;
         same.then(|| known.granted.clone())
     }
@@ -98,12 +98,13 @@ impl AuthorizationCache {
     /// Revokes a rejected user's entries: those of the same station, and elsewhere those of the same password.
     pub(crate) fn revoke_rejected_authorizations(
         &mut self,
-        place: StationKey,
+        place: &SubscriberPlace,
         name: &[u8],
         digest: Option<&[u8; 32]>,
     ) {
-        self.revoke_authorizations_where(name, |at, known| {
-            at == place || digest.is_some_and(|shown| constant_time_eq(&known.digest, shown))
+        self.revoke_authorizations_where(name, |(_, port, station), known| {
+            (port, station) == (&place.port, &place.station)
+                || digest.is_some_and(|shown| constant_time_eq(&known.digest, shown))
         });
     }
     /// Revokes all entries of a user whose session a server has ended.
@@ -113,14 +114,12 @@ impl AuthorizationCache {
     fn revoke_authorizations_where(
         &mut self,
         name: &[u8],
-        void: impl Fn(StationKey, &CachedAuthorization) -> bool,
+        void: impl Fn(&AuthorizationCacheKey, &CachedAuthorization) -> bool,
     ) {
-        let first = (name.to_owned(), LinkLayerPortId(0), MacAddress([0; 6]));
+        let first = (name.to_owned(), String::new(), String::new());
         let all = self.users.range(first..).take_while(|((known, ..), _)| known == name);
-        let gone: Vec<AuthorizationCacheKey> = all
-            .filter(|((_, port, address), known)| void((*port, *address), known))
-            .map(|(known, _)| known.clone())
-            .collect();
+        let gone: Vec<AuthorizationCacheKey> =
+            all.filter(|(key, known)| void(key, known)).map(|(known, _)| known.clone()).collect();
         for known in gone {
             self.users.remove(&known);
         }

@@ -1,31 +1,35 @@
-//! Local users of a gateway, and their EAP methods.
+//! Users of an access server itself, without an AAA server.
 
+use crate::subscribers::SubscriberKey;
+use crate::{LoginFailureLimit, UserCredentials};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use usher_access::LoginFailureLimit;
 use usher_core::{SecureRng, WallTime, WorkRecord};
 use usher_crypto::SecretValue;
-use usher_eap::method::{EapMethodContext, ServerMethodFactory, UserQuery, UserSecret, md5, mschapv2};
+use usher_crypto::digest::{constant_time_eq, md5};
+use usher_crypto::legacy::{mschap, nt_hash};
+use usher_eap::method::{
+    EapMethodContext, ServerMethodFactory, UserQueryAnswer, UserSecret, md5 as eap_md5, mschapv2,
+};
 use usher_eap::packet::EapType;
 use usher_eap::server::{EapServer, EapServerEvent};
-use usher_ike::machine::IkeSaId;
 
 /// The longest EAP packet of a method with fragmentation, in octets. It fits an IKE message of 1280 octets on the
 /// wire.
 #[cfg(feature = "tls")]
 const FRAGMENT: usize = 1100;
 
-/// The local users of a gateway.
+/// The users of an access server itself.
 #[derive(Clone, Default)]
 pub struct LocalUsers {
-    /// The EAP methods, the preferred first.
+    /// The EAP methods to propose, the preferred first: EAP-MD5, EAP-MSCHAPv2 and EAP-TLS.
     pub methods: Vec<EapType>,
     /// Passwords by user name.
     pub passwords: Arc<BTreeMap<Vec<u8>, SecretValue>>,
-    /// The failed attempts after which a user name or a host is locked out; `None`: no lockout.
+    /// The failed attempts after which a user name or an origin is locked out; `None`: no lockout.
     pub failures: Option<LoginFailureLimit>,
     /// For EAP-TLS. A user is accepted with a certificate below these authorities that has the user's name.
     #[cfg(feature = "tls")]
@@ -59,9 +63,13 @@ impl LocalUsers {
         let _ = now;
     }
 
+    #[cfg_attr(
+        not(feature = "tls"),
+        allow(clippy::unused_self, reason = "only EAP-TLS needs more than the password")
+    )]
     fn server_offer(&self, kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerMethodFactory>> {
         match kind {
-            EapType::MD5 => Some(Box::new(md5::EapMd5Password::new(secret))),
+            EapType::MD5 => Some(Box::new(eap_md5::EapMd5Password::new(secret))),
             EapType::MSCHAPV2 => {
                 let hash = mschapv2::MsChapV2ServerFactory::new(&UserSecret::Clear(secret.clone()))?;
                 Some(Box::new(hash))
@@ -76,53 +84,78 @@ impl LocalUsers {
         }
     }
 
-    /// Starts a conversation with the peer's Identity response. An unknown user gets the same requests and is
-    /// rejected at the end.
+    /// Verifies a proof without further rounds: PAP, CHAP and MS-CHAPv2.
+    pub(crate) fn verify_proof(&self, name: &[u8], proof: &UserCredentials<'_>) -> LocalVerdict {
+        let reject = || LocalVerdict::Reject(Vec::new());
+        let accept = |packet| LocalVerdict::Accept { packet, msk: None };
+        let Some(secret) = self.passwords.get(name) else { return reject() };
+        let is_right = match proof {
+            UserCredentials::Pap(password) => constant_time_eq(password, &secret[..]),
+            UserCredentials::Chap(chap) => {
+                constant_time_eq(&md5(&[&[chap.identifier], &secret[..], chap.challenge]), &chap.response)
+            }
+            UserCredentials::MsChapV2(proof) => {
+                let (hash, challenge, peer) = (nt_hash(&secret[..]), &proof.challenge, &proof.peer_challenge);
+                let response = mschap::nt_response(challenge, peer, name, &hash);
+                if !constant_time_eq(&response, &proof.response) {
+                    return reject();
+                }
+                let success = mschap::authenticator_response(&hash, &proof.response, peer, challenge, name);
+                return accept(success.to_vec());
+            }
+            UserCredentials::MsChap(_) | UserCredentials::Eap(_) => false,
+        };
+        if is_right { accept(Vec::new()) } else { reject() }
+    }
+
+    /// Starts a conversation by the user's Identity response. An unknown user gets the same requests and is rejected
+    /// at the end.
     pub(crate) fn start_conversation(
         &self,
         name: &[u8],
         packet: &[u8],
         wall: WallTime,
         rng: &mut SecureRng,
-    ) -> LocalEapConversation {
+    ) -> EapConversation {
         let stand_in = || SecretValue::from(&rng.random_array::<32>()[..]);
         let secret = self.passwords.get(name).cloned().unwrap_or_else(stand_in);
         let offers = self.methods.iter().filter_map(|kind| self.server_offer(*kind, &secret)).collect();
         let identifier = packet.get(1).copied().unwrap_or(0);
         let context = EapMethodContext { rng, wall, mtu: None, without_extended_master_secret: false };
-        let costly = self.methods.contains(&EapType::TLS);
-        LocalEapConversation {
+        EapConversation {
             server: EapServer::new(offers, identifier, context),
             #[cfg(feature = "tls")]
             name: name.to_vec(),
-            costly,
+            is_costly: self.methods.contains(&EapType::TLS),
         }
     }
 }
 
-/// The result of a step of a conversation.
+/// The verdict on a proof.
 #[derive(Debug)]
-pub(crate) enum EapStepOutcome {
-    /// A request for the peer.
+pub(crate) enum LocalVerdict {
+    /// An EAP request for the user.
     Continue(Vec<u8>),
-    /// Accepted, with EAP-Success and the method's key.
+    /// Accepted, with a packet or message for the user and the key of an EAP method.
     Accept { packet: Vec<u8>, msk: Option<SecretValue> },
-    /// Rejected, with EAP-Failure.
+    /// Rejected, with a packet or message for the user.
     Reject(Vec<u8>),
 }
 
 /// A step of a conversation that costs much processor time: EAP-TLS, whose public-key operations would delay other
-/// peers.
+/// users.
 #[derive(Debug)]
-pub struct EapStepJob {
-    pub(crate) sa: IkeSaId,
-    pub(crate) conversation: LocalEapConversation,
+pub struct EapStepJob<K> {
+    /// The login.
+    pub access: K,
+    pub(crate) token: u64,
+    pub(crate) conversation: EapConversation,
     packet: Vec<u8>,
 }
 
-impl EapStepJob {
-    pub(crate) fn new(sa: IkeSaId, conversation: LocalEapConversation, packet: &[u8]) -> Self {
-        Self { sa, conversation, packet: packet.to_vec() }
+impl<K: SubscriberKey> EapStepJob<K> {
+    pub(crate) fn new(access: K, token: u64, conversation: EapConversation, packet: &[u8]) -> Self {
+        Self { access, token, conversation, packet: packet.to_vec() }
     }
     /// Runs the step. It takes time, so a worker does it.
     #[must_use]
@@ -132,30 +165,30 @@ impl EapStepJob {
     }
 }
 
-/// A conversation with a peer.
+/// An EAP conversation with a user.
 #[derive(Debug)]
-pub(crate) struct LocalEapConversation {
+pub(crate) struct EapConversation {
     server: EapServer,
     #[cfg(feature = "tls")]
     name: Vec<u8>,
     /// True if EAP-TLS is among its methods.
-    costly: bool,
+    is_costly: bool,
 }
 
-impl LocalEapConversation {
+impl EapConversation {
     pub(crate) fn handle_packet(&mut self, packet: &[u8]) {
         self.server.handle_packet(packet);
     }
-    /// True if the peer has already been told that its password is wrong.
+    /// True if the user has already received the failure of a wrong password.
     pub(crate) fn has_refused(&self) -> bool {
         self.server.is_refusing()
     }
     /// True if a worker has to run its steps.
     pub(crate) const fn is_costly(&self) -> bool {
-        self.costly
+        self.is_costly
     }
 
-    /// True if the peer's certificate has the user's name (RFC 5216 §5.2).
+    /// True if the user's certificate has its name (RFC 5216 §5.2).
     #[cfg(feature = "tls")]
     fn certificate_names_user(&self) -> bool {
         let leaf = self.server.peer_certificates().first();
@@ -164,7 +197,7 @@ impl LocalEapConversation {
         usher_crypto::x509::CertificateInfo::of_der(leaf).is_ok_and(|said| said.is_of(name))
     }
 
-    pub(crate) fn take_verdict(&mut self) -> EapStepOutcome {
+    pub(crate) fn next_verdict(&mut self) -> LocalVerdict {
         let mut packet = Vec::new();
         let sends = self.server.poll_transmit(&mut packet);
         match self.server.poll_event() {
@@ -172,21 +205,20 @@ impl LocalEapConversation {
             Some(EapServerEvent::Success { method, .. })
                 if method == EapType::TLS && !self.certificate_names_user() =>
             {
-                EapStepOutcome::Reject(eap_failure(&packet))
+                LocalVerdict::Reject(eap_failure(&packet))
             }
             Some(EapServerEvent::Success { keys, .. }) => {
-                EapStepOutcome::Accept { packet, msk: keys.map(|keys| SecretValue::from(&keys.msk[..])) }
+                LocalVerdict::Accept { packet, msk: keys.map(|keys| SecretValue::from(&keys.msk[..])) }
             }
-            Some(EapServerEvent::Failure { .. }) => EapStepOutcome::Reject(packet),
-            Some(EapServerEvent::Query(question)) => {
-                // The offered methods send no query other than `Resume`.
-                debug_assert!(matches!(question, UserQuery::Resume(_)), "{question:?}");
-                self.server.apply_answer(usher_eap::method::UserQueryAnswer::Unavailable);
-                self.take_verdict()
+            Some(EapServerEvent::Failure { .. }) => LocalVerdict::Reject(packet),
+            Some(EapServerEvent::Query(_)) => {
+                // The offered methods need no data about the user.
+                self.server.apply_answer(UserQueryAnswer::Unavailable);
+                self.next_verdict()
             }
-            None if sends => EapStepOutcome::Continue(packet),
-            // A discarded packet gets the last request again, because IKE has to respond.
-            None => EapStepOutcome::Continue(self.server.open_request().unwrap_or_default().to_vec()),
+            None if sends => LocalVerdict::Continue(packet),
+            // The server discarded the response, so the last request is repeated.
+            None => LocalVerdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
         }
     }
 
