@@ -1,5 +1,6 @@
 //! The command line. The documentation of these items is the program's help.
 
+use crate::common_args::CommonArgs;
 use crate::lab::LabCommand;
 #[cfg(feature = "live")]
 use crate::{
@@ -30,19 +31,6 @@ pub(crate) struct CliArguments {
     pub(crate) common: CommonArgs,
     #[command(subcommand)]
     pub(crate) command: UsherCommand,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct CommonArgs {
-    /// Print the result as JSON.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Do not draw a progress bar.
-    #[arg(long, global = true)]
-    pub(crate) plain: bool,
-    /// Print more detail.
-    #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
 }
 
 #[derive(Subcommand, Debug)]

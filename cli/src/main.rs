@@ -4,6 +4,7 @@
 mod aaa;
 mod args;
 mod claims;
+mod common_args;
 mod config;
 #[cfg(feature = "live")]
 mod ident;

@@ -1,6 +1,6 @@
 //! Printing of results and failures. A closed pipe (`usher ... | head`) is no failure and ends no run.
 
-use crate::args::CommonArgs;
+use crate::common_args::CommonArgs;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};

@@ -14,7 +14,6 @@ mod run;
 mod settings;
 mod stream;
 
-pub(crate) use frame::EAPOL;
 pub use settings::{
     KernelSettings, SysctlSetting, UnsupportedSetting, kernel_missing_settings, sctp_sysctls,
     sysctl_settings, unsupported_sctp_settings, unsupported_settings,

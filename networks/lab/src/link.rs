@@ -8,10 +8,11 @@ use usher_core::Instant;
 use usher_core::impair::{Channel, PacketOutcome};
 use usher_sim::{DISCARD_PORT, LinkFraming, LinkStats};
 
-use crate::hosts::EAPOL;
 use crate::sys::ETHERNET;
 use crate::topology::LabTopology;
 
+/// The EtherType of EAPOL (IEEE 802.1X).
+pub(crate) const EAPOL: u16 = 0x888e;
 /// The octets of the parsed headers.
 const IPV4: usize = 20;
 const IPV6: usize = 40;

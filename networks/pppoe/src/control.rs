@@ -1,6 +1,6 @@
 //! Receives frames of discovery and of PPP's control protocols in the modes where the kernel forwards packets.
 
-use crate::plane::{AccessPort, SharedEventHandler};
+use crate::engine::{AccessPort, SharedEventHandler};
 use crate::sys::FrameInbox;
 use crate::{DataPlaneEvent, StartError};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};

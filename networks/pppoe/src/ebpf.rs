@@ -10,9 +10,9 @@
 mod layout;
 
 use crate::control::ControlFrameListener;
+use crate::engine::{AccessPort, ForwardingEngine, SharedEventHandler, lock_unpoisoned};
 use crate::forward::PrefixTable;
 use crate::interface::Netlink;
-use crate::plane::{AccessPort, ForwardingEngine, SharedEventHandler, lock_unpoisoned};
 use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use crate::{DataPlaneMode, EbpfHook, StartError};
 use aya::maps::lpm_trie::Key;

@@ -10,10 +10,10 @@ mod filter;
 mod traffic;
 
 use crate::control::ControlFrameListener;
+use crate::engine::{AccessPort, ForwardingEngine, SharedEventHandler, lock_unpoisoned};
 use crate::forward::ForwardingTable;
 use crate::interface::Netlink;
 use crate::netfilter::run_nft;
-use crate::plane::{AccessPort, ForwardingEngine, SharedEventHandler, lock_unpoisoned};
 use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use crate::sys::{self, PppUnit};
 use crate::{DataPlaneMode, StartError};

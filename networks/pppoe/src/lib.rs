@@ -13,6 +13,7 @@
 mod control;
 #[cfg(ebpf)]
 mod ebpf;
+mod engine;
 mod forward;
 mod interface;
 mod kernel;
@@ -23,11 +24,11 @@ mod stations;
 mod sys;
 mod user;
 
-pub use forward::fuzz;
-pub use plane::{
-    AccessPortConfig, AccessPortState, DataPlaneConfig, DataPlaneEvent, DataPlaneMode, EbpfHook,
-    PppoeDataPlane, StartError,
+pub use engine::{
+    AccessPortConfig, AccessPortState, DataPlaneConfig, DataPlaneEvent, DataPlaneMode, EbpfHook, StartError,
 };
+pub use forward::fuzz;
+pub use plane::PppoeDataPlane;
 pub use session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 pub use stations::{StationInterface, StationReceiver};
 

@@ -1,8 +1,8 @@
 //! User mode: packet sockets at the access interfaces and a TUN device, with a thread for each direction. Each thread
 //! has its own table of sessions, so that neither waits for the other.
 
+use crate::engine::{AccessPort, ForwardingEngine, SharedEventHandler};
 use crate::forward::{ForwardingTable, HEADROOM, UpstreamVerdict};
-use crate::plane::{AccessPort, ForwardingEngine, SharedEventHandler};
 use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionInstallError};
 use crate::sys::{BATCH, FrameInbox, FrameOutbox};
 use crate::{DataPlaneEvent, StartError};

@@ -43,6 +43,7 @@ pub mod header;
 pub mod keys;
 pub mod machine;
 pub mod message;
+mod parse_error;
 pub mod payload;
 pub mod protect;
 pub mod suite;
@@ -52,5 +53,6 @@ pub mod work;
 
 pub use header::{HEADER_LEN, IkeHeader, Spi};
 pub use machine::{AUTOMATA, IkeEndpoint};
-pub use message::{IkeMessage, NON_ESP_MARKER, ParseError, PayloadListDisplay};
+pub use message::{IkeMessage, NON_ESP_MARKER, PayloadListDisplay};
+pub use parse_error::ParseError;
 pub use payload::Payload;

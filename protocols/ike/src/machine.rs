@@ -30,9 +30,10 @@ pub use config::{
 };
 pub use event::{CertificateName, ChildSa, EapAnswer, EndReason, IkeCommand, IkeEvent, IkeJob, IkeSaId};
 
+use crate::ParseError;
 use crate::code::{ExchangeType, NotifyType, PayloadType};
 use crate::header::{IkeHeader, Spi};
-use crate::message::{IkeMessage, NON_ESP_MARKER, ParseError};
+use crate::message::{IkeMessage, NON_ESP_MARKER};
 use crate::payload::{Identification, NotifyPayload, Payload};
 use crate::protect::SealedMessage;
 use crate::work;

@@ -15,7 +15,6 @@ pub use hide::{
     HiddenValueError, SALT_LEN, hide_ascend, hide_password, hide_salted, reveal_password, reveal_salted,
 };
 pub use list::{AttributeList, TaggedValue, ValueTooLong};
-pub(crate) use place::is_encodable_attribute;
 pub use value::{AttributeDataType, AttributeValue, ValueError};
 
 use core::fmt;

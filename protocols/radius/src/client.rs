@@ -16,6 +16,7 @@
 //!   [`RadiusClient::apply_shared_health`] and [`RadiusClient::reset_malformed_connection`] are direct calls.
 //! - Polls: `poll_output` and `poll_timeout` ([`usher_core::machine`]).
 
+mod connection;
 mod identifier;
 mod liveness;
 mod machine;

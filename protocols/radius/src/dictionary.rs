@@ -7,7 +7,7 @@ mod table;
 pub use decode::{AttributeDecoder, DecodedAttribute};
 pub use parse::{DictionaryError, IncludeResolver, IncludedFile};
 
-use crate::attribute::{AttributeDataType, VendorAttributeFormat, is_encodable_attribute};
+use crate::attribute::{AttributeDataType, VendorAttributeFormat};
 use alloc::borrow::{Cow, ToOwned};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -316,6 +316,19 @@ impl RadiusDictionary {
         let Some(&index) = self.by_oid.get(&definition.oid) else { return false };
         self.values.entry(index).or_default().push((number, name.to_owned()));
         true
+    }
+}
+
+/// True if a packet can hold an attribute of these numbers, with this format of its vendor.
+pub(crate) fn is_encodable_attribute(oid: AttributeOid, framing: VendorAttributeFormat) -> bool {
+    let octets = |numbers: &[u32]| numbers.iter().all(|n| (1..=255).contains(n));
+    match *oid.parts() {
+        [26, 0, ..] | [241..=246, 26, 0, ..] => false,
+        [26, _, number, ref rest @ ..] => number > 0 && framing.fits_vendor_type(number) && octets(rest),
+        [26, _] => false,
+        [241..=246, 26, _, number, ref rest @ ..] => octets(&[number]) && octets(rest),
+        [241..=246, 26, ..] | [241..=246] | [] => false,
+        ref all => octets(all),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Users of an access server itself, without an AAA server.
 
-use crate::subscribers::SubscriberKey;
 use crate::{LoginFailureLimit, UserCredentials};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -153,7 +152,7 @@ pub struct EapStepJob<K> {
     packet: Vec<u8>,
 }
 
-impl<K: SubscriberKey> EapStepJob<K> {
+impl<K> EapStepJob<K> {
     pub(crate) fn new(access: K, token: u64, conversation: EapConversation, packet: &[u8]) -> Self {
         Self { access, token, conversation, packet: packet.to_vec() }
     }

@@ -12,131 +12,45 @@
 //! The service keeps its own state of a session in it ([`SubscriberSession::access`]).
 
 mod accounting;
+mod attempt;
+mod config;
 mod dynamic;
 mod grant;
 mod login;
 mod session;
+mod session_times;
 mod shutdown;
 
-pub use grant::SubscriberGrant;
-pub use login::{
-    AuthenticationBackend, LoginAnswer, LoginAttempt, LoginFailure, is_identity_response, is_printable_name,
-};
+pub use attempt::{AuthenticationBackend, LoginAnswer, LoginAttempt, LoginFailure, is_identity_response};
+pub use config::{RateProfile, ServerRecords, SubscriberConfig, SubscriberPlace};
+pub use grant::{SubscriberGrant, is_printable_name};
 pub use session::{NewSubscriberSession, SubscriberAddresses, SubscriberSession};
 
+use crate::TerminateCause;
 use crate::addresses::AddressLeases;
-use crate::client::{AaaClientConfig, AccessClient};
-use crate::grace::{AaaOutagePolicy, AuthorizationCache};
-use crate::local_users::{EapStepJob, LocalUsers};
+use crate::client::AccessClient;
+use crate::grace::AuthorizationCache;
+use crate::local_users::EapStepJob;
 use crate::lockout::LoginLockout;
-use crate::pool::{Lease, PoolConfig};
-use crate::{NasPort, TerminateCause};
-use accounting::UnacknowledgedRecord;
+use crate::pool::Lease;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use attempt::PendingLogin;
 use core::fmt;
 use core::net::IpAddr;
-use login::PendingLogin;
-use shutdown::ShutdownPhase;
 use usher_core::collections::SeededHashState;
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    ChildMachine, CommandError, Duration, Instant, Machine, MachineInput, MachineOutputOf, OutputQueue,
-    SecureRng, WallTime,
+    ChildMachine, CommandError, Instant, Machine, MachineInput, MachineOutputOf, OutputQueue, SecureRng,
+    WallTime,
 };
-use usher_radius::attribute::AttributeList;
 
 /// A service's key of an access: a PPPoE session, an IKE_SA.
 pub trait SubscriberKey: Copy + Ord + fmt::Debug {}
 
 impl<K: Copy + Ord + fmt::Debug> SubscriberKey for K {}
-
-/// A named pair of rates.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RateProfile {
-    /// The name that AAA servers send as Filter-Id.
-    pub name: String,
-    /// From hosts, bit/s; `None`: unlimited.
-    pub up: Option<u64>,
-    /// To hosts, bit/s; `None`: unlimited.
-    pub down: Option<u64>,
-}
-
-/// The accounting records of an access server about itself (RFC 2866 §5.1). Diameter has none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ServerRecords {
-    /// None: another shard sends them.
-    #[default]
-    Never,
-    /// Accounting-On at the start. The end of one shard is not that of the server.
-    On,
-    /// Accounting-On at the start and Accounting-Off at the end.
-    OnAndOff,
-}
-
-/// The configuration of an access server's subscribers.
-#[derive(Clone, Debug, Default)]
-pub struct SubscriberConfig {
-    /// The AAA servers, if any.
-    pub aaa: Option<AaaClientConfig>,
-    /// Local users.
-    pub users: LocalUsers,
-    /// The policy while no AAA server answers.
-    pub without_aaa: AaaOutagePolicy,
-    /// True if an accepted EAP login needs its key (MSK).
-    pub needs_keys: bool,
-    /// Address pools, consistent by [`check_pools`](crate::pool::check_pools).
-    pub pools: Vec<PoolConfig>,
-    /// True if other shards share the pools. Then the host leases addresses, and [`SubscriberEvent::Released`] returns
-    /// them.
-    pub shares_pools: bool,
-    /// Addresses that no subscriber may have, such as the access server's own.
-    pub reserved_addresses: Vec<IpAddr>,
-    /// Rates that an AAA server names by Filter-Id. The one named `default` applies to sessions without a name. `None`:
-    /// the service limits no rates.
-    pub rates: Option<Vec<RateProfile>>,
-    /// Default of Session-Timeout; `None`: unlimited.
-    pub session_timeout: Option<Duration>,
-    /// Default of Idle-Timeout; `None`: unlimited.
-    pub idle_timeout: Option<Duration>,
-    /// True if the service counts traffic. Records then contain it, and idle sessions end.
-    pub is_metered: bool,
-    /// True if the service logs each Stop until a server has acknowledged it.
-    pub logs_stops: bool,
-    /// The records about the access server itself.
-    pub server_records: ServerRecords,
-}
-
-/// The place of a subscriber at the access server, as in requests and records.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SubscriberPlace {
-    /// NAS-Port.
-    pub number: Option<u32>,
-    /// NAS-Port-Id.
-    pub port: String,
-    /// Calling-Station-Id.
-    pub station: String,
-    /// Called-Station-Id.
-    pub called_station: Option<String>,
-    /// Further attributes.
-    pub attributes: AttributeList,
-}
-
-impl SubscriberPlace {
-    /// Returns the port in requests and records.
-    #[must_use]
-    pub fn nas_port(&self) -> NasPort<'_> {
-        NasPort {
-            number: self.number,
-            id: Some(&self.port),
-            calling_station: Some(&self.station),
-            called_station: self.called_station.as_deref(),
-            mtu: None,
-        }
-    }
-}
 
 /// A command to a [`SubscriberManager`]: the result of its job.
 #[derive(Debug)]
@@ -257,6 +171,26 @@ enum SubscriberTimer {
     Close(u64),
     /// The shutdown no longer waits for AAA servers.
     Farewell,
+}
+
+/// An accounting record without an acknowledgement.
+#[derive(Debug)]
+struct UnacknowledgedRecord {
+    /// Acct-Session-Id.
+    session: String,
+    /// True if the service has logged it.
+    is_logged: bool,
+}
+
+/// The phase of a shutdown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ShutdownPhase {
+    /// Waits for acknowledgements of the sessions' records.
+    Sessions,
+    /// Waits for the acknowledgement of Accounting-Off.
+    Off,
+    /// Finished.
+    Finished,
 }
 
 /// The subscribers of an access server. `K` is the key of an access, `A` the service's own state of a session. See the

@@ -1,8 +1,8 @@
 //! The accounting of sessions of an earlier start.
 
+use crate::host::fallback_session_user_name;
 use crate::login::PPP;
 use crate::service::AccessConcentrator;
-use crate::session::fallback_session_user_name;
 use crate::track::{AccountingStop, SessionEnd, SessionLogRecord, SessionLostByRestart, UnacknowledgedStop};
 use alloc::vec::Vec;
 use usher_access::{AccountingRecord, AccountingRecordKind, NasPort, SessionTraffic, TerminateCause};

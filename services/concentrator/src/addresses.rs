@@ -3,33 +3,10 @@
 use crate::service::AccessConcentrator;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 use usher_access::pool::Lease;
 use usher_access::{LeaseHolder, LeaseKind, LoginFailure, SubscriberGrant};
 use usher_ppp::{AddressAssignment, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Ipv6Prefix};
-
-/// The default addresses for hosts, which an AAA server can override.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AddressingConfig {
-    /// This side's IPv4 address on every link; `None`: no IPv4.
-    pub local: Option<Ipv4Addr>,
-    /// Names of the IPv4 pools, by preference.
-    pub pools: Vec<String>,
-    /// True if hosts may have IPv6.
-    pub ipv6: bool,
-    /// The pool of link prefixes, from which hosts form addresses.
-    pub prefix_pool: Option<String>,
-    /// The pool of prefixes to delegate to networks behind hosts.
-    pub delegated_pool: Option<String>,
-    /// Name servers.
-    pub dns: Vec<IpAddr>,
-}
-
-/// Returns the prefixes of an assignment.
-pub(crate) fn assigned_prefixes(assignment: &AddressAssignment) -> impl Iterator<Item = Ipv6Prefix> {
-    let ipv6 = assignment.ipv6.as_ref();
-    ipv6.into_iter().flat_map(|ipv6| ipv6.prefix.into_iter().chain(ipv6.delegated))
-}
 
 impl AccessConcentrator {
     /// Returns the sessions that have a part of the addresses that an AAA server assigns to a user.

@@ -13,7 +13,7 @@ pub use model::{
 };
 
 #[cfg(feature = "tls")]
-use crate::service::AccessConcentratorConfig;
+use crate::api::AccessConcentratorConfig;
 #[cfg(feature = "tls")]
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -4,26 +4,12 @@
 //! A query to a shared address concerns the host behind the translated connection. That host follows from the port
 //! block (RFC 7422), by computation, or from the system's translation table.
 
-use crate::service::{AccessConcentrator, ConcentratorJob};
-use alloc::vec::Vec;
+use crate::api::ConcentratorJob;
+use crate::service::{AccessConcentrator, PendingTranslation};
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{Instant, JobRequest, Machine};
 use usher_ident::QueriedConnection;
 use usher_ident_service::{ConnectionOwner, IdentServiceCommand, OwnerLookupResult};
-
-/// External addresses that several hosts share.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct NatAddressConfig {
-    /// The addresses.
-    pub addresses: Vec<IpAddr>,
-}
-
-/// An IDENT query that waits for a translation lookup.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct PendingTranslation {
-    /// The token of the IDENT service's lookup.
-    token: u64,
-}
 
 impl AccessConcentrator {
     /// Returns the user of the session that has an address.

@@ -28,8 +28,10 @@ extern crate alloc;
 
 mod accounting;
 mod addresses;
+mod api;
 pub mod config;
 pub mod fuzz;
+mod host;
 mod identity;
 mod import;
 mod login;
@@ -40,14 +42,15 @@ mod status;
 mod tests;
 pub mod track;
 
-pub use addresses::AddressingConfig;
-pub use identity::NatAddressConfig;
+pub use api::{
+    AccessConcentratorCommand, AccessConcentratorConfig, AccessConcentratorEvent, AddressingConfig,
+    ConcentratorConfigError, ConcentratorJob, NatAddressConfig, PppoeSessionSelector, SessionLimits,
+};
+pub use host::{SessionEntry, SessionUsage};
 pub use import::{ImportedConfig, import_config};
 pub use service::{
-    AAA_SLOT, AccessConcentrator, AccessConcentratorCommand, AccessConcentratorConfig,
-    AccessConcentratorCounters, AccessConcentratorEvent, ConcentratorConfigError, ConcentratorJob,
-    DYNAMIC_SOCKET, IDENT_LISTENER, IDENT_SLOT, PPP_SLOT, PppoeSessionSelector,
+    AAA_SLOT, AccessConcentrator, AccessConcentratorCounters, DYNAMIC_SOCKET, IDENT_LISTENER, IDENT_SLOT,
+    PPP_SLOT,
 };
-pub use session::{SessionEntry, SessionLimits, SessionUsage};
 pub use status::{ConcentratorStatus, PoolStatus, SessionStatus};
 pub use usher_access::LoginFailure;

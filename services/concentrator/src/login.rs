@@ -1,6 +1,7 @@
 //! Logins: each proof of a host goes to the AAA server or the local users, and the verdict comes back.
 
-use crate::service::{AccessConcentrator, AccessConcentratorEvent};
+use crate::api::AccessConcentratorEvent;
+use crate::service::AccessConcentrator;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,14 +17,6 @@ use usher_radius::attribute::{AttributeList, kind, vendor};
 
 /// Framed-Protocol PPP (RFC 2865 §5.7).
 pub(crate) const PPP: u32 = 1;
-
-/// The host of a PPPoE session.
-#[derive(Debug)]
-pub(crate) struct AttachedHost {
-    pub(crate) subscriber: SubscriberInfo,
-    /// Its place in requests and records, from its first proof on.
-    pub(crate) place: Option<Arc<SubscriberPlace>>,
-}
 
 /// Returns the credentials of a proof.
 fn user_credentials(proof: &AuthenticationProof) -> UserCredentials<'_> {

@@ -1,19 +1,17 @@
-//! The machine of the service, its configuration, commands and events.
+//! The machine of the service.
 
-use crate::addresses::AddressingConfig;
-use crate::identity::{NatAddressConfig, PendingTranslation};
-use crate::login::AttachedHost;
-use crate::session::{HostSession, SessionEntry, SessionLimits, SessionUsage};
-use crate::status::ConcentratorStatus;
-use crate::track::{PortBlockMapping, SessionLogRecord, SessionLostByRestart, UnacknowledgedStop};
+use crate::api::{
+    AccessConcentratorCommand, AccessConcentratorConfig, AccessConcentratorEvent, ConcentratorConfigError,
+    ConcentratorJob,
+};
+use crate::host::{AttachedHost, HostSession, terminate_cause};
+use crate::status::{ConcentratorStatus, PoolStatus};
+use crate::track::SessionLogRecord;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 use usher_access::{
-    AuthenticationBackend, LoginFailure, ServerRecords, SubscriberCommand, SubscriberConfig,
-    SubscriberCounters, SubscriberEvent, SubscriberManager, TerminateCause,
+    AddressLeases, SubscriberCommand, SubscriberCounters, SubscriberEvent, SubscriberManager, TerminateCause,
 };
 use usher_core::collections::hash_state;
 use usher_core::timer::earliest_deadline;
@@ -21,12 +19,10 @@ use usher_core::{
     ChildMachine, ChildOutput, CommandError, Instant, JobRequest, ListenerId, Machine, MachineInput,
     MachineOutputOf, MachineOwnerPath, OutputQueue, SecureRng, SocketId, WallTime,
 };
-use usher_ident::QueriedConnection;
 use usher_ident_service::{self as ident, IdentService};
 use usher_ppp::EndReason;
 use usher_ppp::concentrator::{
-    ConcentratorCommand, ConcentratorConfig, ConcentratorCounters, ConcentratorEvent, ConfigError,
-    PppoeConcentrator, PppoeSessionId, SubscriberInfo,
+    ConcentratorCommand, ConcentratorCounters, ConcentratorEvent, PppoeConcentrator, PppoeSessionId,
 };
 
 /// The slot of PPPoE within the service.
@@ -39,205 +35,6 @@ pub const IDENT_SLOT: u16 = 2;
 pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slot(AAA_SLOT);
 /// The listener for IDENT queries.
 pub const IDENT_LISTENER: ListenerId = ListenerId { owner: MachineOwnerPath::from_slot(IDENT_SLOT), n: 0 };
-
-/// The configuration of an [`AccessConcentrator`].
-#[derive(Clone, Debug)]
-pub struct AccessConcentratorConfig {
-    /// The ports and limits of PPPoE.
-    pub ppp: ConcentratorConfig,
-    /// The names of the ports, in their order, as in NAS-Port-Id and the log.
-    pub ports: Vec<String>,
-    /// The verifier of proofs.
-    pub judge: AuthenticationBackend,
-    /// True if the AAA server accepts EAP-TLS only for certificates that contain the host's outer identity.
-    pub trusts_certificate_names: bool,
-    /// The users, AAA servers, address pools and rates. If it is metered, the host carries packets and reports usage. It
-    /// must then give [`AccessConcentratorCommand::UsageReport`] periodically, and
-    /// [`AccessConcentratorCommand::Removed`] for each removed session. The Stop record waits for the latter.
-    pub subscribers: SubscriberConfig,
-    /// The addresses for hosts.
-    pub addressing: AddressingConfig,
-    /// The limits of sessions.
-    pub limits: SessionLimits,
-    /// True if sessions are logged and a host is accepted only after that. Otherwise no [`ConcentratorJob::Log`] is given.
-    pub logged: bool,
-    /// The port blocks that map external addresses and ports to hosts (RFC 7422).
-    pub blocks: Option<PortBlockMapping>,
-    /// The IDENT service, and the clients that it answers.
-    pub ident: Option<ident::IdentServiceConfig>,
-    /// The external addresses that several hosts share.
-    pub translation: NatAddressConfig,
-    /// Sessions that are open in the log although the concentrator has restarted: it was killed.
-    pub lost: Vec<SessionLostByRestart>,
-    /// Ended sessions of earlier starts whose Stop record no AAA server has acknowledged.
-    pub unacknowledged_stops: Vec<UnacknowledgedStop>,
-}
-
-impl AccessConcentratorConfig {
-    /// Returns the configuration of the subscribers, with the concentrator's own address.
-    fn subscriber_config(&self) -> SubscriberConfig {
-        SubscriberConfig {
-            needs_keys: false,
-            logs_stops: self.logged,
-            reserved_addresses: self.addressing.local.map(Into::into).into_iter().collect(),
-            server_records: ServerRecords::OnAndOff,
-            ..self.subscribers.clone()
-        }
-    }
-}
-
-/// A job of a concentrator.
-#[derive(Clone, PartialEq, Debug)]
-pub enum ConcentratorJob {
-    /// Append this to the session log and sync it to disk. The reply is [`AccessConcentratorCommand::Logged`].
-    Log(Box<SessionLogRecord>),
-    /// Look up the internal address and port of this connection's local end in the system's translation table. The
-    /// reply is [`AccessConcentratorCommand::Translated`].
-    Translation(QueriedConnection),
-}
-
-/// A selection of sessions.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PppoeSessionSelector {
-    /// All sessions.
-    All,
-    /// The session of this number ([`SessionStatus::id`](crate::SessionStatus::id)).
-    Session(u64),
-    /// The sessions of this user, address, station or Acct-Session-Id.
-    Named(String),
-}
-
-/// A command to a concentrator.
-#[derive(Clone, Debug)]
-pub enum AccessConcentratorCommand {
-    /// The result of [`ConcentratorJob::Log`].
-    Logged {
-        /// The token of the job.
-        token: u64,
-        /// True if the record is on disk.
-        is_stored: bool,
-    },
-    /// The result of [`ConcentratorJob::Translation`].
-    Translated {
-        /// The token of the job.
-        token: u64,
-        /// The internal end; `Ok(None)`: no such connection; `Err`: the lookup failed.
-        inner: Result<Option<SocketAddr>, ()>,
-    },
-    /// Total usage of sessions, by SESSION_ID. The last report of a session precedes its [`Removed`](Self::Removed).
-    UsageReport(Vec<(u16, SessionUsage)>),
-    /// The data plane has removed a session.
-    Removed {
-        /// The number of the session in the event.
-        id: u64,
-        /// The session's total usage; `None`: unknown.
-        usage: Option<SessionUsage>,
-    },
-    /// The data plane could not install a session. The session ends.
-    NotInstalled {
-        /// The number of the session in the event.
-        id: u64,
-    },
-    /// Requests the status. The reply is [`AccessConcentratorEvent::Status`].
-    Status {
-        /// Returned with the reply.
-        token: u64,
-    },
-    /// Ends sessions. The reply is [`AccessConcentratorEvent::SessionsNotified`].
-    Close {
-        /// Returned with the reply.
-        token: u64,
-        /// The sessions to end.
-        selection: PppoeSessionSelector,
-    },
-    /// Replaces the configuration. Existing sessions keep theirs. AAA servers, pools and the log stay those of the
-    /// start.
-    Configure(Box<AccessConcentratorConfig>),
-    /// Shuts down: all sessions end, and new logins are refused.
-    Leave,
-}
-
-/// An event of a concentrator.
-#[derive(Clone, PartialEq, Debug)]
-pub enum AccessConcentratorEvent {
-    /// Install or update this session in the data plane, before any output that follows this event.
-    Install(Box<SessionEntry>),
-    /// Remove this session from the data plane. If sessions are metered, the reply is
-    /// [`AccessConcentratorCommand::Removed`].
-    Remove {
-        /// [`SessionEntry::id`].
-        id: u64,
-        /// [`SessionEntry::number`].
-        number: u16,
-    },
-    /// A user has logged in.
-    LoginAccepted(Box<crate::SessionStatus>),
-    /// A login failed.
-    LoginFailed {
-        /// The host.
-        subscriber: SubscriberInfo,
-        /// The claimed user name.
-        user: Vec<u8>,
-        /// The reason.
-        why: LoginFailure,
-    },
-    /// A session of a user has ended.
-    Ended {
-        /// The last status of the session.
-        status: Box<crate::SessionStatus>,
-        /// The reason.
-        reason: String,
-    },
-    /// A session has ended before its login.
-    LoginAborted {
-        /// The host.
-        subscriber: SubscriberInfo,
-        /// The reason.
-        reason: EndReason,
-    },
-    /// Append this to the session log. No immediate sync is needed.
-    Log(Box<SessionLogRecord>),
-    /// The reply to [`AccessConcentratorCommand::Status`].
-    Status {
-        /// The token of the command.
-        token: u64,
-        /// The status.
-        status: Box<ConcentratorStatus>,
-    },
-    /// The reply to [`AccessConcentratorCommand::Close`].
-    SessionsNotified {
-        /// The token of the command.
-        token: u64,
-        /// The number of sessions that end.
-        sessions: usize,
-    },
-    /// An AAA server has ended or changed a session.
-    Dynamic {
-        /// The session's number.
-        id: u64,
-        /// True if the session ends, false if its authorization has changed.
-        end: bool,
-    },
-    /// An accounting record was lost: no AAA server acknowledged it.
-    Unaccounted {
-        /// Acct-Session-Id.
-        session: String,
-        /// True if the session log has the record. The next start sends it again.
-        logged: bool,
-    },
-    /// An AAA server has become available or unavailable.
-    Server {
-        /// Its index among the configured servers.
-        server: usize,
-        /// True if it is available.
-        up: bool,
-    },
-    /// An event of the IDENT service.
-    Ident(ident::IdentServiceEvent),
-    /// The reply to [`AccessConcentratorCommand::Leave`]: all sessions have ended, and their records are acknowledged
-    /// or given up.
-    Left,
-}
 
 usher_core::counters! {
     /// The events of an [`AccessConcentrator`] beside those of its parts.
@@ -285,6 +82,13 @@ usher_core::counters! {
     }
 }
 
+/// An IDENT query that waits for a translation lookup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PendingTranslation {
+    /// The token of the IDENT service's lookup.
+    pub(crate) token: u64,
+}
+
 /// A PPPoE access concentrator: a [`Machine`]. See the [crate](crate).
 #[derive(Debug)]
 pub struct AccessConcentrator {
@@ -309,26 +113,6 @@ pub struct AccessConcentrator {
     pub(crate) counters: AccessConcentratorCounters,
     pub(crate) outputs: OutputQueue<AccessConcentratorEvent, ConcentratorJob>,
 }
-
-/// The reason why a configuration is invalid.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ConcentratorConfigError {
-    /// PPPoE.
-    Ppp(ConfigError),
-    /// The AAA client.
-    Aaa(usher_access::ConfigError),
-}
-
-impl core::fmt::Display for ConcentratorConfigError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Ppp(error) => write!(f, "{error}"),
-            Self::Aaa(error) => write!(f, "[aaa]: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for ConcentratorConfigError {}
 
 impl AccessConcentrator {
     /// Creates a concentrator. `rng` makes cookies, challenges and Acct-Session-Ids.
@@ -520,9 +304,7 @@ impl AccessConcentrator {
         self.subscribers.abort_login(now, session);
         let subscriber = self.attached.remove(&session).map(|host| host.subscriber);
         match (self.current.get(&session).copied(), subscriber) {
-            (Some(id), _) => {
-                self.finish_session(now, id, crate::session::terminate_cause(reason), reason.name())
-            }
+            (Some(id), _) => self.finish_session(now, id, terminate_cause(reason), reason.name()),
             // If this side has closed the session, it has reported the end already.
             (None, Some(subscriber)) if reason != EndReason::Closed => {
                 self.outputs.push_event(AccessConcentratorEvent::LoginAborted { subscriber, reason });
@@ -673,5 +455,53 @@ impl AccessConcentrator {
             ..config
         };
         Ok(())
+    }
+
+    /// Returns the number of PPPoE sessions whose hosts are not authenticated yet.
+    #[must_use]
+    pub fn unauthenticated_count(&self) -> usize {
+        self.ppp.unauthenticated_count()
+    }
+    /// Returns the number of logins in progress.
+    #[must_use]
+    pub fn login_count(&self) -> usize {
+        self.subscribers.login_count()
+    }
+    /// Returns the status.
+    pub(crate) fn status(&self, now: Instant) -> ConcentratorStatus {
+        let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {
+            all.into_iter().map(|(name, n)| (alloc::format!("{prefix}{name}"), n)).collect::<Vec<_>>()
+        };
+        let (own, subscribers, ppp) = self.counters();
+        let mut counters = counted("", own.iter().chain(subscribers.iter()).collect());
+        counters.extend(counted("ppp_", ppp.iter().collect()));
+        counters.extend(
+            self.radius_counters().into_iter().flat_map(|radius| counted("radius_", radius.iter().collect())),
+        );
+        if let Some(ident) = &self.ident {
+            let (own, server) = ident.counters();
+            counters.extend(counted("ident_", own.iter().chain(server.iter()).collect()));
+        }
+        ConcentratorStatus {
+            sessions: self
+                .subscribers
+                .sessions()
+                .iter()
+                .map(|(id, session)| self.session_status(now, *id, session))
+                .collect(),
+            outside: self.unauthenticated_count(),
+            pools: self
+                .subscribers
+                .leases()
+                .into_iter()
+                .flat_map(AddressLeases::pool_usage)
+                .map(|pool| PoolStatus {
+                    name: pool.name.into(),
+                    used: pool.addresses.0 + pool.prefixes.0,
+                    all: pool.addresses.1 + pool.prefixes.1,
+                })
+                .collect(),
+            counters,
+        }
     }
 }

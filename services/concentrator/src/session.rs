@@ -1,164 +1,27 @@
 //! Sessions of users: their limits, their networks, their usage, and their end.
 
-use crate::addresses::assigned_prefixes;
+use crate::api::{AccessConcentratorEvent, ConcentratorJob, PppoeSessionSelector};
+use crate::host::{
+    HostSession, SessionUsage, display_octets, fallback_session_user_name, subscriber_station_key,
+};
 use crate::login::accept_reply;
-use crate::service::{AccessConcentrator, AccessConcentratorEvent, ConcentratorJob, PppoeSessionSelector};
+use crate::service::AccessConcentrator;
+use crate::status::SessionStatus;
 use crate::track::{AccountingStop, SessionEnd, SessionLogRecord, SessionStart};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 use usher_access::{
-    LoginFailure, NewSubscriberSession, SessionTraffic, SubscriberAddresses, SubscriberGrant,
-    SubscriberSession, TerminateCause,
+    LoginFailure, NewSubscriberSession, SessionTraffic, SubscriberGrant, SubscriberSession, TerminateCause,
 };
 use usher_core::{Instant, JobRequest, LinkLayerPortId};
 use usher_ppp::concentrator::{
     AuthenticationReply, ConcentratorCommand, ExcessSessionPolicy, PppoeSessionId, SubscriberInfo,
 };
 use usher_ppp::pppoe::MacAddress;
-use usher_ppp::{AddressAssignment, AddressFamily, EndReason, NegotiatedAddresses};
-
-/// The limits of sessions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SessionLimits {
-    /// Maximum sessions of a user; zero: unlimited.
-    pub sessions_per_user: usize,
-    /// Policy for a session beyond the maximum.
-    pub excess: ExcessSessionPolicy,
-    /// True to clamp the TCP MSS of hosts to the session's MTU.
-    pub clamp_mss: bool,
-}
-
-/// The usage of a session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SessionUsage {
-    /// Octets of packets from the host.
-    pub octets_in: u64,
-    /// Octets of packets to the host.
-    pub octets_out: u64,
-    /// Packets from the host.
-    pub packets_in: u64,
-    /// Packets to the host.
-    pub packets_out: u64,
-    /// Packets of the host with a foreign source address, dropped.
-    pub spoofed: u64,
-    /// Packets beyond the session's rate, dropped.
-    pub limited: u64,
-}
-
-impl SessionUsage {
-    fn combine_counters(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            octets_in: with(self.octets_in, other.octets_in),
-            octets_out: with(self.octets_out, other.octets_out),
-            packets_in: with(self.packets_in, other.packets_in),
-            packets_out: with(self.packets_out, other.packets_out),
-            spoofed: with(self.spoofed, other.spoofed),
-            limited: with(self.limited, other.limited),
-        }
-    }
-}
-
-/// A session's entry in the data plane.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SessionEntry {
-    /// The session's number at this concentrator, never reused.
-    pub id: u64,
-    /// SESSION_ID.
-    pub number: u16,
-    /// The port.
-    pub port: LinkLayerPortId,
-    /// The host's address at the port.
-    pub peer: MacAddress,
-    /// Octets of the longest packet.
-    pub mtu: u16,
-    /// The host's IPv4 address.
-    pub ipv4: Option<Ipv4Addr>,
-    /// The IPv4 address of this side.
-    pub gateway: Option<Ipv4Addr>,
-    /// The host's prefixes: valid sources of its packets.
-    pub ipv6: Vec<(Ipv6Addr, u8)>,
-    /// The host's interface identifier, for its link-local address.
-    pub link_local: Option<[u8; 8]>,
-    /// Rate from the host, bit/s; `None`: unlimited.
-    pub rate_up: Option<u64>,
-    /// Rate to the host, bit/s; `None`: unlimited.
-    pub rate_down: Option<u64>,
-    /// True to clamp the TCP MSS.
-    pub clamp_mss: bool,
-}
-
-/// The host of a user's session.
-#[derive(Debug)]
-pub(crate) struct HostSession {
-    wire: PppoeSessionId,
-    pub(crate) subscriber: SubscriberInfo,
-    assignment: AddressAssignment,
-    /// The reply that the host gets once the log has stored the session.
-    reply: Option<AuthenticationReply>,
-    networks: BTreeMap<AddressFamily, NegotiatedAddresses>,
-    pub(crate) mtu: u16,
-    is_installed: bool,
-    pub(crate) usage: SessionUsage,
-    /// The usage at the last installation. A data plane counts from zero.
-    usage_before: SessionUsage,
-    /// The reason of the end.
-    end_reason: String,
-}
-
-impl HostSession {
-    pub(crate) fn ipv4_address(&self) -> Option<Ipv4Addr> {
-        self.assignment.ipv4.as_ref().map(|ipv4| ipv4.remote)
-    }
-    pub(crate) fn ipv6_prefixes(&self) -> Vec<(Ipv6Addr, u8)> {
-        assigned_prefixes(&self.assignment).map(|prefix| (prefix.address(), prefix.prefix_length())).collect()
-    }
-    /// Returns the addresses in records.
-    fn subscriber_addresses(assignment: &AddressAssignment) -> SubscriberAddresses {
-        let ipv6 = assignment.ipv6.as_ref();
-        let pair = |prefix: usher_ppp::Ipv6Prefix| (prefix.address(), prefix.prefix_length());
-        SubscriberAddresses {
-            ipv4: assignment.ipv4.as_ref().map(|ipv4| ipv4.remote),
-            ipv6: ipv6.and_then(|ipv6| ipv6.prefix).map(pair),
-            delegated: ipv6.and_then(|ipv6| ipv6.delegated).map(pair),
-        }
-    }
-    fn to_data_plane_entry(
-        &self,
-        id: u64,
-        (rate_up, rate_down): (Option<u64>, Option<u64>),
-        clamp_mss: bool,
-    ) -> SessionEntry {
-        let (mut ipv4, mut gateway, mut ipv6, mut link_local) = (None, None, Vec::new(), None);
-        for network in self.networks.values() {
-            match network {
-                NegotiatedAddresses::Ipv4 { local, remote, .. } => {
-                    (ipv4, gateway) = (Some(*remote), Some(*local))
-                }
-                NegotiatedAddresses::Ipv6 { remote, prefixes, .. } => {
-                    ipv6 = prefixes.iter().map(|prefix| (prefix.address(), prefix.prefix_length())).collect();
-                    link_local = remote.octets().last_chunk::<8>().copied();
-                }
-            }
-        }
-        SessionEntry {
-            id,
-            number: self.subscriber.number,
-            port: self.subscriber.port,
-            peer: self.subscriber.address,
-            mtu: self.mtu,
-            ipv4,
-            gateway,
-            ipv6,
-            link_local,
-            rate_up,
-            rate_down,
-            clamp_mss,
-        }
-    }
-}
+use usher_ppp::{AddressFamily, NegotiatedAddresses};
 
 /// True if `name` is the session's user, station, Acct-Session-Id or address.
 fn is_called(session: &SubscriberSession<HostSession>, name: &str) -> bool {
@@ -174,43 +37,6 @@ fn is_called(session: &SubscriberSession<HostSession>, name: &str) -> bool {
         || session.acct_session_id() == name
         || host.subscriber.address.to_string().eq_ignore_ascii_case(name)
         || name.parse().is_ok_and(has)
-}
-
-/// Shows octets as text, with `\xNN` for invalid UTF-8, so that different octets never look the same.
-pub(crate) fn display_octets(octets: &[u8]) -> String {
-    core::str::from_utf8(octets).map_or_else(|_| octets.escape_ascii().to_string(), ToString::to_string)
-}
-
-/// Returns the port and address of a host.
-const fn subscriber_station_key(of: &SubscriberInfo) -> (LinkLayerPortId, MacAddress) {
-    (of.port, of.address)
-}
-
-/// Returns the fallback user name of a session whose AAA server names no user. It is unique to the session.
-pub(crate) fn fallback_session_user_name(acct: &str) -> String {
-    alloc::format!("session {acct}")
-}
-
-/// Returns the Acct-Terminate-Cause of an end (RFC 2866 §5.10).
-pub(crate) const fn terminate_cause(reason: EndReason) -> TerminateCause {
-    match reason {
-        EndReason::Closed => TerminateCause::NasRequest,
-        EndReason::PeerClosed | EndReason::Padt | EndReason::Replaced => TerminateCause::UserRequest,
-        EndReason::Unreachable | EndReason::Looped => TerminateCause::LostCarrier,
-        EndReason::NotConverging
-        | EndReason::SetupTimeout
-        | EndReason::NoAuthentication
-        | EndReason::AuthenticationNotRequested
-        | EndReason::AuthenticationFailed
-        | EndReason::Refused
-        | EndReason::TooLong
-        | EndReason::Impostor
-        | EndReason::NoNetwork
-        | EndReason::Protocol
-        | EndReason::Renegotiating
-        | EndReason::NoConcentrator => TerminateCause::UserError,
-        EndReason::CrowdedOut | EndReason::Unjudged => TerminateCause::NasError,
-    }
 }
 
 impl AccessConcentrator {
@@ -544,5 +370,29 @@ impl AccessConcentrator {
         let status = Box::new(self.session_status(now, id, &session));
         let reason = session.access.end_reason;
         self.outputs.push_event(AccessConcentratorEvent::Ended { status, reason });
+    }
+
+    pub(crate) fn session_status(
+        &self,
+        now: Instant,
+        id: u64,
+        session: &SubscriberSession<HostSession>,
+    ) -> SessionStatus {
+        let host = &session.access;
+        SessionStatus {
+            id,
+            user: display_octets(&session.grant.user),
+            session: session.acct_session_id().into(),
+            port: session.place().port.clone(),
+            station: host.subscriber.address.to_string(),
+            number: host.subscriber.number,
+            lasted: session.duration(now),
+            mtu: host.mtu,
+            ipv4: host.ipv4_address(),
+            ipv6: host.ipv6_prefixes(),
+            rate_up: session.rates.0,
+            rate_down: session.rates.1,
+            usage: host.usage,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! On-demand connections: the first packet that needs one of their CHILD_SAs initiates them (RFC 4301 §5.1, step 3b).
 
-use crate::service::{GatewayEvent, IkeGateway};
+use crate::api::GatewayEvent;
+use crate::service::IkeGateway;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,60 +1,18 @@
 //! Assignment of virtual addresses, name servers and domains to initiators (RFC 7296 §2.19, RFC 8598). Addresses come
 //! from the AAA server or from pools.
 
-use crate::login::InitiatorLogin;
-use crate::service::{GatewayCommand, GatewayJob, IkeGateway};
+use crate::api::{AddressLeaseRequest, GatewayJob};
+use crate::initiator::InitiatorLogin;
+use crate::service::IkeGateway;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use usher_access::LoginFailure;
 use usher_access::pool::Lease;
-use usher_access::{AddressLeases, LeaseHolder, LeaseKind, LoginFailure};
 use usher_core::{Instant, JobRequest};
 use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{self as ike, IkeSaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
-
-/// A request for addresses of the pools.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AddressLeaseRequest {
-    /// Its IKE_SA.
-    pub sa: IkeSaId,
-    /// The holder: connection and identity. A returning holder gets the same address while it is free.
-    pub holder: (String, Identification),
-    /// Addresses from the AAA server, in a pool or not. They are leased unless another holder has them.
-    pub granted: Vec<IpAddr>,
-    /// The pools to choose from, the preferred first.
-    pub pools: Vec<String>,
-    /// True if another IKE_SA of the same holder must not share an address.
-    pub is_exclusive: bool,
-    /// The requested addresses. 0.0.0.0 or :: means any of the family. A specific address that is not free is
-    /// replaced by any of its family.
-    pub addresses: Vec<IpAddr>,
-}
-
-impl AddressLeaseRequest {
-    /// Leases addresses of the shared pools. The result of [`GatewayJob::Lease`].
-    #[must_use]
-    pub fn answer_from(self, by: &mut AddressLeases) -> GatewayCommand {
-        let leases = self.allocate(by);
-        GatewayCommand::Leased { sa: self.sa, leases }
-    }
-    pub(crate) fn allocate(&self, by: &mut AddressLeases) -> Vec<Lease> {
-        let identity = by.hash_holder(&self.holder);
-        let holder = LeaseHolder { identity, owner: identity, is_exclusive: self.is_exclusive };
-        let pools: Vec<&str> = self.pools.iter().map(String::as_str).collect();
-        let granted = self.granted.iter().map(|address| Lease::Address(*address));
-        let mut leases: Vec<Lease> = granted.filter(|lease| by.claim_lease(*lease, &holder)).collect();
-        for wanted in &self.addresses {
-            if !wanted.is_unspecified() && by.take_specific_lease(&pools, *wanted, &holder) {
-                leases.push(Lease::Address(*wanted));
-                continue;
-            }
-            let kind = if wanted.is_ipv4() { LeaseKind::Ipv4 } else { LeaseKind::Ipv6 };
-            leases.extend(by.take_lease(&pools, kind, &holder));
-        }
-        leases
-    }
-}
 
 /// The families of a request, in the order of the reply; true for IPv4.
 const FAMILIES: [(ConfigurationType, bool); 2] =

@@ -17,7 +17,7 @@ pub use model::{
 pub use revocation::{DEFAULT_STATE, OcspPolicy, RevocationTable};
 
 #[cfg(feature = "tls")]
-use crate::service::GatewayConfig;
+use crate::api::GatewayConfig;
 use crate::service::{DYNAMIC_SOCKET, NAT_SOCKET, NAT_SOCKET_V6, SOCKET, SOCKET_V6};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -27,7 +27,10 @@ extern crate alloc;
 
 mod acquire;
 mod addresses;
+mod api;
 pub mod config;
+mod ike_session;
+mod initiator;
 mod leave;
 mod login;
 mod renewal;
@@ -40,10 +43,12 @@ mod swanctl;
 mod tests;
 mod traffic;
 
-pub use addresses::AddressLeaseRequest;
+pub use api::{
+    AddressLeaseRequest, GatewayCommand, GatewayConfig, GatewayConnectionConfig, GatewayEvent, GatewayJob,
+    IkeSaSelector,
+};
 pub use service::{
-    AAA_SLOT, DYNAMIC_SOCKET, GatewayCommand, GatewayConfig, GatewayConnectionConfig, GatewayCounters,
-    GatewayEvent, GatewayJob, IKE_SLOT, IkeGateway, IkeSaSelector, NAT_SOCKET, NAT_SOCKET_V6, SOCKET,
+    AAA_SLOT, DYNAMIC_SOCKET, GatewayCounters, IKE_SLOT, IkeGateway, NAT_SOCKET, NAT_SOCKET_V6, SOCKET,
     SOCKET_V6,
 };
 pub use status::{ChildSaStatus, GatewayStatus, IkeSaStatus};

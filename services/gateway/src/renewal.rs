@@ -1,7 +1,7 @@
 //! Lifetimes of SAs: reauthentication by this side (RFC 7296 §2.8.3), and the end of SAs that were not replaced.
 
+use crate::ike_session::IkeSession;
 use crate::service::{GatewayTimer, IkeGateway};
-use crate::session::IkeSession;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use usher_core::{Duration, Instant};

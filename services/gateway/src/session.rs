@@ -1,7 +1,9 @@
 //! Sessions: the established IKE_SAs of a gateway.
 
-use crate::login::place_of_initiator;
+use crate::ike_session::{ChildSaRecord, IkeSession};
+use crate::initiator::place_of_initiator;
 use crate::service::{GatewayTimer, IkeGateway};
+use crate::status::{ChildSaStatus, IkeSaStatus};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -10,53 +12,11 @@ use core::net::IpAddr;
 use usher_access::{NewSubscriberSession, SubscriberAddresses, TerminateCause};
 use usher_core::{DatagramPath, Instant};
 use usher_esp::plane::SaUsage;
+use usher_esp::sa::TrafficVolume;
 use usher_ike::Spi;
 use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{self as ike, ChildSa, EndReason, IkeEvent, IkeSaId, IpsecMode};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
-
-/// A CHILD_SA.
-#[derive(Debug)]
-pub(crate) struct ChildSaRecord {
-    pub(crate) name: String,
-    pub(crate) outbound: u32,
-    pub(crate) local: Vec<String>,
-    pub(crate) remote: Vec<String>,
-    pub(crate) encapsulated: bool,
-    pub(crate) transport: bool,
-    pub(crate) since: Instant,
-    /// Its traffic, by the last report.
-    pub(crate) usage: SaUsage,
-    /// The time when it expires unless it is replaced.
-    pub(crate) expires: Option<Instant>,
-}
-
-/// An established IKE_SA.
-#[derive(Debug)]
-pub(crate) struct IkeSession {
-    pub(crate) connection: String,
-    pub(crate) identity: Identification,
-    /// True if this side initiated it.
-    pub(crate) initiator: bool,
-    pub(crate) spis: (Spi, Spi),
-    pub(crate) path: DatagramPath,
-    /// The number of its subscriber's session.
-    pub(crate) subscriber: u64,
-    pub(crate) addresses: Vec<IpAddr>,
-    /// The name servers assigned to this side, and their domains.
-    pub(crate) dns: Vec<IpAddr>,
-    pub(crate) domains: Vec<String>,
-    pub(crate) children: BTreeMap<u32, ChildSaRecord>,
-    /// Removed CHILD_SAs that await their last traffic report.
-    pub(crate) leaving: BTreeMap<u32, SaUsage>,
-    pub(crate) cause: TerminateCause,
-    /// The time of its reauthentication.
-    pub(crate) reauth: Option<Instant>,
-    /// The time when it expires unless it is replaced.
-    pub(crate) expires: Option<Instant>,
-    /// True if a command has ended it; it is then not renewed.
-    pub(crate) is_ended_by_command: bool,
-}
 
 /// Returns the Acct-Terminate-Cause of an end (RFC 2866 §5.10).
 const fn terminate_cause(reason: EndReason) -> Option<TerminateCause> {
@@ -254,6 +214,43 @@ impl IkeGateway {
             self.owners.remove(inbound);
         }
         self.subscribers.stop_accounting(now, &mut subscriber);
+    }
+
+    pub(crate) fn sa_status(&self, now: Instant, sa: IkeSaId, session: &IkeSession) -> Option<IkeSaStatus> {
+        let subscriber = self.subscribers.session(session.subscriber)?;
+        let child = |(inbound, child): (&u32, &ChildSaRecord)| ChildSaStatus {
+            name: child.name.clone(),
+            inbound: *inbound,
+            outbound: child.outbound,
+            local: child.local.clone(),
+            remote: child.remote.clone(),
+            encapsulated: child.encapsulated,
+            transport: child.transport,
+            lasted: now.duration_since(child.since),
+            usage: child.usage,
+        };
+        let traffic = subscriber.traffic();
+        Some(IkeSaStatus {
+            id: sa.0,
+            connection: session.connection.clone(),
+            identity: session.identity.to_string(),
+            user: String::from_utf8_lossy(&subscriber.grant.user).into_owned(),
+            session: subscriber.acct_session_id().into(),
+            initiator: session.initiator,
+            spis: session.spis,
+            local: session.path.local,
+            remote: session.path.remote,
+            lasted: subscriber.duration(now),
+            addresses: session.addresses.clone(),
+            dns: session.dns.clone(),
+            domains: session.domains.clone(),
+            usage: SaUsage {
+                received: TrafficVolume { packets: traffic.input_packets, octets: traffic.input_octets },
+                sent: TrafficVolume { packets: traffic.output_packets, octets: traffic.output_octets },
+                ..SaUsage::default()
+            },
+            children: session.children.iter().map(child).collect(),
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Shards of a gateway: each is a gateway with its own IKE_SAs. The host owns the state that they share.
 
-use crate::service::{GatewayCommand, GatewayConfig};
+use crate::api::{GatewayCommand, GatewayConfig};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

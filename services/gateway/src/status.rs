@@ -1,15 +1,11 @@
 //! Status of a gateway and its IKE_SAs.
 
-use crate::service::IkeGateway;
-use crate::session::{ChildSaRecord, IkeSession};
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::{Duration, Instant};
+use usher_core::Duration;
 use usher_esp::plane::SaUsage;
-use usher_esp::sa::TrafficVolume;
 use usher_ike::Spi;
-use usher_ike::machine::IkeSaId;
 
 /// The status of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,69 +76,4 @@ pub struct ChildSaStatus {
     pub lasted: Duration,
     /// Its traffic.
     pub usage: SaUsage,
-}
-
-impl IkeGateway {
-    /// Number of initiators that authenticate by EAP or wait for an address.
-    #[must_use]
-    pub fn login_count(&self) -> usize {
-        self.logins.len()
-    }
-    fn sa_status(&self, now: Instant, sa: IkeSaId, session: &IkeSession) -> Option<IkeSaStatus> {
-        let subscriber = self.subscribers.session(session.subscriber)?;
-        let child = |(inbound, child): (&u32, &ChildSaRecord)| ChildSaStatus {
-            name: child.name.clone(),
-            inbound: *inbound,
-            outbound: child.outbound,
-            local: child.local.clone(),
-            remote: child.remote.clone(),
-            encapsulated: child.encapsulated,
-            transport: child.transport,
-            lasted: now.duration_since(child.since),
-            usage: child.usage,
-        };
-        let traffic = subscriber.traffic();
-        Some(IkeSaStatus {
-            id: sa.0,
-            connection: session.connection.clone(),
-            identity: session.identity.to_string(),
-            user: String::from_utf8_lossy(&subscriber.grant.user).into_owned(),
-            session: subscriber.acct_session_id().into(),
-            initiator: session.initiator,
-            spis: session.spis,
-            local: session.path.local,
-            remote: session.path.remote,
-            lasted: subscriber.duration(now),
-            addresses: session.addresses.clone(),
-            dns: session.dns.clone(),
-            domains: session.domains.clone(),
-            usage: SaUsage {
-                received: TrafficVolume { packets: traffic.input_packets, octets: traffic.input_octets },
-                sent: TrafficVolume { packets: traffic.output_packets, octets: traffic.output_octets },
-                ..SaUsage::default()
-            },
-            children: session.children.iter().map(child).collect(),
-        })
-    }
-    /// Returns the status.
-    pub(crate) fn gateway_status(&self, now: Instant) -> GatewayStatus {
-        let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {
-            all.into_iter().map(|(name, n)| (alloc::format!("{prefix}{name}"), n)).collect::<Vec<_>>()
-        };
-        let (own, subscribers, ike) = self.counters();
-        let mut counters = counted("", own.iter().chain(subscribers.iter()).collect());
-        counters.extend(counted("ike_", ike.iter().collect()));
-        counters.extend(
-            self.radius_counters().into_iter().flat_map(|radius| counted("radius_", radius.iter().collect())),
-        );
-        GatewayStatus {
-            sas: self.sessions.iter().filter_map(|(sa, session)| self.sa_status(now, *sa, session)).collect(),
-            half_open: self.half_open(),
-            pools: self
-                .pool_usage()
-                .map(|pool| (pool.name.into(), pool.addresses.0, pool.addresses.1))
-                .collect(),
-            counters,
-        }
-    }
 }

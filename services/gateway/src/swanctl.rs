@@ -8,7 +8,7 @@ mod secrets;
 mod settings;
 mod words;
 
-pub use settings::IncludeLoader;
+pub use settings::{IncludeLoader, SwanctlError};
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -37,16 +37,6 @@ pub struct SwanctlImport {
     /// The settings whose loss would admit more peers, in the same form. If there are any, do not use the
     /// configuration.
     pub stops: Vec<(usize, String)>,
-}
-
-/// An invalid `swanctl.conf`.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("line {line}: {what}")]
-pub struct SwanctlError {
-    /// The line, from 1.
-    pub line: usize,
-    /// The fault.
-    pub what: String,
 }
 
 /// Imports a `swanctl.conf` and the files that it includes.

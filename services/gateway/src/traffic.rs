@@ -1,7 +1,7 @@
 //! The data plane's reports of CHILD_SAs: their traffic, and their limits.
 
+use crate::ike_session::IkeSession;
 use crate::service::IkeGateway;
-use crate::session::IkeSession;
 use core::net::SocketAddr;
 use usher_access::SessionTraffic;
 use usher_core::Instant;

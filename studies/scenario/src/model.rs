@@ -3,6 +3,8 @@
 //! A choice between kinds is a table with a `kind`. If all settings of a kind have defaults, the name of the kind alone
 //! is enough.
 
+mod aaa_client;
+mod arrivals;
 mod axes;
 mod bss;
 mod cell;
@@ -15,6 +17,8 @@ mod run;
 mod transport;
 mod workload;
 
+pub use aaa_client::{RadiusRetransmission, RadiusSettings, TlsHandshakeMode};
+pub use arrivals::{ArrivalRateScope, ArrivalSettings, TimeDistribution};
 pub use axes::{
     FigureKind, MetricLimit, OneOrMore, ReferencePoint, ReferenceSeries, Relax, SettingBundle, StudyAxis,
     StudyChoice, StudyFigure, StudyRecommendation, SweepPointStatistic,
@@ -48,10 +52,9 @@ pub use transport::{
     TcpPreset, TcpSettings, TimestampEcho, TransportSettings, WindowGrowth, WindowUnit,
 };
 pub use workload::{
-    AccountingSettings, ArrivalRateScope, ArrivalSettings, DialogueConnection, DialogueRetransmission,
-    DialogueRound, DialogueWorkload, DiameterSettings, EapTls, EapWorkload, IdentWorkload, NasAaaProtocol,
-    NasConnections, NasTlsSettings, RadiusRetransmission, RadiusSettings, SizeDistribution, StationUserRows,
-    StreamPolicy, TimeDistribution, TlsHandshakeMode, Workload,
+    AccountingSettings, DialogueConnection, DialogueRetransmission, DialogueRound, DialogueWorkload,
+    DiameterSettings, EapTls, EapWorkload, IdentWorkload, NasAaaProtocol, NasConnections, NasTlsSettings,
+    SizeDistribution, StationUserRows, StreamPolicy, Workload,
 };
 
 use crate::certificates::WorkloadCertificates;

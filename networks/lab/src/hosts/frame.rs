@@ -3,14 +3,12 @@
 use super::{LabHosts, SocketEventSource};
 use crate::error::{ErrorContext, LabError};
 use crate::lab::interface_index;
+use crate::link::EAPOL;
 use crate::sys;
 use rustix::event::epoll::EventFlags;
 use socket2::Socket;
 use std::io::{ErrorKind, Read, Write};
 use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
-
-/// The EtherType of EAPOL (IEEE 802.1X).
-pub(crate) const EAPOL: u16 = 0x888e;
 
 /// A port of a host through which its application exchanges frames.
 #[derive(Debug)]

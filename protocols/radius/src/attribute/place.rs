@@ -2,7 +2,7 @@
 
 use super::list::{AttributeList, ValueTooLong};
 use super::{MAX_VALUE, RawAttributeIter, SALT_LEN, VendorAttributeFormat, kind, read_extended, read_vendor};
-use crate::dictionary::{AttributeEncryption, AttributeNumber, AttributeOid};
+use crate::dictionary::{AttributeEncryption, AttributeNumber};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -271,22 +271,10 @@ impl AttributeHeaderBuilder {
     }
 }
 
-/// True if a packet can hold an attribute of these numbers, with this format of its vendor.
-pub(crate) fn is_encodable_attribute(oid: AttributeOid, framing: VendorAttributeFormat) -> bool {
-    let octets = |numbers: &[u32]| numbers.iter().all(|n| (1..=255).contains(n));
-    match *oid.parts() {
-        [26, 0, ..] | [241..=246, 26, 0, ..] => false,
-        [26, _, number, ref rest @ ..] => number > 0 && framing.fits_vendor_type(number) && octets(rest),
-        [26, _] => false,
-        [241..=246, 26, _, number, ref rest @ ..] => octets(&[number]) && octets(rest),
-        [241..=246, 26, ..] | [241..=246] | [] => false,
-        ref all => octets(all),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dictionary::{AttributeOid, is_encodable_attribute};
     use proptest::prelude::*;
 
     fn attribute_number(parts: &[u32], framing: VendorAttributeFormat) -> AttributeNumber {

@@ -1,8 +1,8 @@
 //! The state machine of the client.
 
+use super::connection::ServerConnection;
 use super::identifier::{AllocatedIdentifier, IdentifierTable};
 use super::liveness::ServerWatchdog;
-use super::stream::ServerConnection;
 use super::{
     ConfigError, RadiusClientCommand, RadiusClientConfig, RadiusClientCounters, RadiusClientEvent,
     RequestTarget, ServerConfig, ServerCounts, ServerTransport,

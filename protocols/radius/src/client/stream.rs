@@ -1,5 +1,6 @@
 //! RadSec connections to servers (RFC 6614, RFC 6613). Each is a lane of identifiers, as a source port is for UDP.
 
+use super::connection::{ServerConnection, ServerConnectionState};
 use super::identifier::AllocatedIdentifier;
 use super::machine::{ClientTimer, RadiusClient};
 use super::reply::{ReplyVerdict, RetransmitCause};
@@ -10,38 +11,6 @@ use usher_core::{ConnId, Duration, Instant, StreamEvent, StreamOp};
 
 /// The longest time between two attempts to connect.
 const LONGEST: Duration = Duration::from_secs(60);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum ServerConnectionState {
-    /// Not connected, since nothing is pending.
-    #[default]
-    Idle,
-    Connecting(ConnId),
-    Up(ConnId),
-    /// Failed, with the time of the next attempt.
-    Failed(Instant),
-}
-
-/// A connection to a server, or the intent to open one.
-#[derive(Debug, Default)]
-pub(super) struct ServerConnection {
-    state: ServerConnectionState,
-    framer: PacketFramer,
-    /// The number of consecutive connections without a reply.
-    failures: u32,
-    /// True if this connection has carried a reply.
-    proved: bool,
-}
-
-impl ServerConnection {
-    /// Returns the connection if it is up.
-    pub(super) fn live_connection(&self) -> Option<ConnId> {
-        match self.state {
-            ServerConnectionState::Up(conn) => Some(conn),
-            _ => None,
-        }
-    }
-}
 
 impl RadiusClient {
     /// The RadSec connections that are up or being opened, and the number of the next.

@@ -16,7 +16,7 @@ use crate::proxy::{AccountingMode, ProxyError, RealmForwardingPolicy, RealmTarge
 use alloc::boxed::Box;
 use alloc::string::String;
 use homes::HomeServerSet;
-use proxied_request::{ForwardedRequest, trace_withheld_attributes};
+use proxied_request::{ForwardedRequest, eap_identifier, trace_withheld_attributes};
 use translation::DiameterTranslation;
 use usher_core::SecureRng;
 use usher_diameter::eap::DiameterEapRequest;
@@ -291,11 +291,6 @@ fn refuse_radius(fronts: &mut ProtocolFrontends, request: RadiusRequest, reason:
     let asker = Some(RequestToken::Radius(request.token));
     let begun = LoginWithoutLocalSession { started_at: fronts.ctx.now, asker, client: Some(request.client) };
     refuse_request(fronts, begun, eap_identifier(&request.attributes), reason, request.attributes);
-}
-
-/// Returns the identifier of a request's EAP packet, 0 if it is too short.
-fn eap_identifier(attributes: &AttributeList) -> Option<u8> {
-    attributes.get(kind::EAP_MESSAGE).map(|m| m.get(1).copied().unwrap_or_default())
 }
 
 /// Replaces User-Name.

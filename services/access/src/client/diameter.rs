@@ -1,8 +1,8 @@
 //! Diameter: authentication (RFC 4072, RFC 7155), accounting (RFC 6733 §9) and stateful servers' requests about
 //! sessions (RFC 6733 §8).
 
+use super::event::{ACCOUNTING, AaaRequestFailure, AccessClientEvent};
 use super::nodes::{DiameterNodeSlot, DiameterNodes};
-use super::{ACCOUNTING, AaaRequestFailure, AccessClientEvent};
 use crate::dynamic::{DynamicRequest, DynamicRequestKind, ErrorCause};
 use crate::reply::{AccessReply, ReplyContent};
 use crate::{

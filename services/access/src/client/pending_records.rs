@@ -1,7 +1,7 @@
 //! The queue of unacknowledged accounting records. It retransmits them for a long time (RFC 2866 §2: "it is recommended
 //! that the client continue attempting to send the Accounting-Request packet until it receives an acknowledgement").
 
-use super::{AaaRequestFailure, AccessClientEvent};
+use super::event::{AaaRequestFailure, AccessClientEvent};
 use crate::{AccountingRecord, AccountingRecordKind};
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! RADIUS: authentication (RFC 2865, RFC 3579), accounting (RFC 2866), dynamic authorization (RFC 5176).
 
-use super::{ACCOUNTING, AaaRequestFailure, AccessClientEvent, ConfigError};
+use super::event::{ACCOUNTING, AaaRequestFailure, AccessClientEvent, ConfigError};
 use crate::dynamic::{self, DynamicRequest, DynamicRequestKind, ErrorCause};
 use crate::reply::{AccessReply, ReplyContent};
 use crate::{AccessRequest, AccountingRecord, NasIdentity};

@@ -1,6 +1,8 @@
 //! Accounting records of subscribers and of the access server (RFC 2866, RFC 6733 §9).
 
-use super::{ServerRecords, SubscriberEvent, SubscriberKey, SubscriberManager, SubscriberSession};
+use super::config::ServerRecords;
+use super::session::SubscriberSession;
+use super::{SubscriberEvent, SubscriberKey, SubscriberManager, UnacknowledgedRecord};
 use crate::client::AaaRequestFailure;
 use crate::{AccountingRecord, AccountingRecordKind, ipv6_prefix, session_id};
 use alloc::string::String;
@@ -8,15 +10,6 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::Instant;
 use usher_radius::attribute::kind;
-
-/// An accounting record without an acknowledgement.
-#[derive(Debug)]
-pub(super) struct UnacknowledgedRecord {
-    /// Acct-Session-Id.
-    pub(super) session: String,
-    /// True if the service has logged it.
-    pub(super) is_logged: bool,
-}
 
 impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
     /// True if the AAA servers get records.

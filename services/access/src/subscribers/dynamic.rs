@@ -1,6 +1,7 @@
 //! Dynamic authorization: requests of AAA servers about sessions (RFC 5176, RFC 6733 §8).
 
-use super::{SubscriberEvent, SubscriberKey, SubscriberManager, SubscriberSession};
+use super::session::SubscriberSession;
+use super::{SubscriberEvent, SubscriberKey, SubscriberManager};
 use crate::client::AccessClientCommand;
 use crate::{DynamicRequest, DynamicRequestKind, ErrorCause, SessionIdentity};
 use alloc::string::String;

@@ -1,6 +1,6 @@
 //! The authorization of a subscriber.
 
-use crate::{AccessReply, FramedAddress, is_printable_name};
+use crate::{AccessReply, FramedAddress};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -125,4 +125,10 @@ impl SubscriberGrant {
 /// Returns a limit of a server. Zero means unlimited, as in Diameter (RFC 6733 §8.13).
 pub(super) fn nonzero_limit(limit: Option<Duration>) -> Option<Duration> {
     limit.filter(|limit| !limit.is_zero())
+}
+
+/// True if a name is UTF-8 (RFC 2865 §5.1) without control characters, which would falsify its display.
+#[must_use]
+pub fn is_printable_name(name: &[u8]) -> bool {
+    core::str::from_utf8(name).is_ok_and(|name| !name.contains(char::is_control))
 }

@@ -1,24 +1,15 @@
 //! The shutdown: the AAA servers acknowledge the records of all sessions, then that of the access server.
 
-use super::accounting::UnacknowledgedRecord;
-use super::{ServerRecords, SubscriberEvent, SubscriberKey, SubscriberManager, SubscriberTimer};
+use super::config::ServerRecords;
+use super::{
+    ShutdownPhase, SubscriberEvent, SubscriberKey, SubscriberManager, SubscriberTimer, UnacknowledgedRecord,
+};
 use crate::AccountingRecordKind;
 use core::fmt;
 use usher_core::{Duration, Instant};
 
 /// Maximum wait for acknowledgements: once for the records of sessions, once for Accounting-Off.
 const ACKNOWLEDGEMENT_WAIT: Duration = Duration::from_secs(5);
-
-/// The phase of a shutdown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ShutdownPhase {
-    /// Waits for acknowledgements of the sessions' records.
-    Sessions,
-    /// Waits for the acknowledgement of Accounting-Off.
-    Off,
-    /// Finished.
-    Finished,
-}
 
 impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
     /// Refuses new logins from now on.

@@ -127,6 +127,28 @@ fn guesses_by_conversations_that_begin_anew_are_counted() {
     assert_eq!(failure_of(&answer), None, "the lockout is over");
 }
 
+/// A service may allow one login for each access. Another identity then neither ends nor renames it.
+#[test]
+fn an_identity_amid_a_login_is_no_login_of_its_own() {
+    let mut manager = manager_of(local_config());
+    let identity = [2, 1, 0, 8, 1, b'a', b'n', b'n'];
+    let first = reply_to(&mut manager, 0, b"ann", UserCredentials::Eap(&identity));
+    let attempt = LoginAttempt {
+        name: b"bob",
+        starts_login: false,
+        proof: UserCredentials::Eap(&[2, 1, 0, 8, 1, b'b', b'o', b'b']),
+        backend: AuthenticationBackend::Local,
+        trusts_certificate_names: false,
+        place: &Arc::default(),
+        mtu: None,
+        origin: "somewhere",
+        requester: &JobRequester::default(),
+    };
+    manager.authenticate(at(0), 1, &attempt);
+    let again = SubscriberEvent::Login { access: 1, answer: first };
+    assert_eq!((events(&mut manager), manager.login_count()), (vec![again], 1), "the same request");
+}
+
 fn open_session(manager: &mut TestManager, now: Instant) -> u64 {
     let (id, _) = manager.allocate_session();
     let new = NewSubscriberSession {

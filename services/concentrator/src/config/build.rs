@@ -3,10 +3,7 @@
 use super::model::{
     AaaOutagePolicyName, ConcentratorConfigFile, EapMethod, IdentTable, NatModeName, PortBlocksTable,
 };
-use crate::addresses::AddressingConfig;
-use crate::identity::NatAddressConfig;
-use crate::service::AccessConcentratorConfig;
-use crate::session::SessionLimits;
+use crate::api::{AccessConcentratorConfig, AddressingConfig, NatAddressConfig, SessionLimits};
 use crate::track::PortBlockMapping;
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -6,7 +6,7 @@ use super::model::{
     GatewayEapTable, ListenTable, LocalAuth as LocalAuthWord, ModeWord, Reauthentication,
     RemoteAuth as RemoteAuthWord,
 };
-use crate::service::{GatewayConfig, GatewayConnectionConfig};
+use crate::api::{GatewayConfig, GatewayConnectionConfig};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -197,7 +197,8 @@ impl<'a> GatewayConfigBuilder<'a> {
         self.reject_kernel_transport_mode(file);
         let certified = file.connection.iter().any(|table| table.remote_auth == RemoteAuthWord::Certificate);
         let certifies = file.connection.iter().any(|table| table.local_auth == LocalAuthWord::Certificate);
-        super::revocation::check_revocation(self, &file.revocation, certified, certifies);
+        let report = &mut |at: &[&str], message: String| self.report_error(at, message);
+        super::revocation::check_revocation(report, &file.revocation, certified, certifies);
         // The host sets `metered`: it knows whether it carries the packets.
         let aaa = aaa.flatten();
         let subscribers = SubscriberConfig {

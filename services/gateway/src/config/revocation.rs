@@ -1,7 +1,5 @@
 //! Revocation checks of the peers' certificates: the table `[revocation]`.
 
-#[cfg(feature = "tls")]
-use super::build::GatewayConfigBuilder;
 use alloc::string::String;
 use alloc::vec::Vec;
 #[cfg(feature = "tls")]
@@ -101,7 +99,7 @@ impl RevocationTable {
 
 #[cfg(feature = "tls")]
 pub(super) fn check_revocation(
-    builder: &mut GatewayConfigBuilder<'_>,
+    report: &mut dyn FnMut(&[&str], String),
     table: &RevocationTable,
     certified: bool,
     certifies: bool,
@@ -113,30 +111,30 @@ pub(super) fn check_revocation(
         format!("\"{url}\" is not an http:// URL; lists and OCSP responses are signed and need no TLS")
     };
     for (i, url) in table.crl_url.iter().enumerate().filter(|(_, url)| !by_http(url)) {
-        builder.report_error(&["revocation", "crl_url", &i.to_string()], wrong(url));
+        report(&["revocation", "crl_url", &i.to_string()], wrong(url));
     }
     if let Some(url) = table.ocsp_url.as_ref().filter(|url| !by_http(url)) {
-        builder.report_error(&["revocation", "ocsp_url"], wrong(url));
+        report(&["revocation", "ocsp_url"], wrong(url));
     }
     let hosts = table.crl_from_peers.iter().enumerate();
     for (i, fault) in hosts.filter_map(|(i, host)| Some((i, usher_config::hosts::host_entry_error(host)?))) {
-        builder.report_error(&["revocation", "crl_from_peers", &i.to_string()], fault);
+        report(&["revocation", "crl_from_peers", &i.to_string()], fault);
     }
     let interval = table.crl_interval.get();
     if interval < Duration::from_secs(1) || interval > Duration::from_secs(86_400) {
-        builder.report_error(&["revocation", "crl_interval"], "the interval must be from 1 s to 1 d");
+        report(&["revocation", "crl_interval"], "the interval must be from 1 s to 1 d".into());
     }
     let shows = table.ocsp_response && certifies;
     if table.ocsp_url.is_some() && table.ocsp == OcspPolicy::Off && !shows {
-        builder.report_error(
+        report(
             &["revocation", "ocsp_url"],
-            "OCSP is off, so the URL has no effect; write ocsp = \"soft\" or \"hard\"",
+            "OCSP is off, so the URL has no effect; write ocsp = \"soft\" or \"hard\"".into(),
         );
     }
     if table.is_used() && !certified {
-        builder.report_error(
+        report(
             &["revocation"],
-            "no connection has remote_auth = \"certificate\", so there are no certificates to check",
+            "no connection has remote_auth = \"certificate\", so there are no certificates to check".into(),
         );
     }
 }

@@ -1,7 +1,8 @@
 //! The connections that the gateway initiates, and commands to selected IKE_SAs.
 
-use super::{GatewayEvent, GatewayTimer, IkeGateway, IkeSaSelector};
-use crate::session::IkeSession;
+use super::{GatewayTimer, IkeGateway};
+use crate::api::{GatewayEvent, IkeSaSelector};
+use crate::ike_session::IkeSession;
 use alloc::vec::Vec;
 use usher_access::TerminateCause;
 use usher_core::{Duration, Instant};

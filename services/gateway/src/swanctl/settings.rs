@@ -1,7 +1,6 @@
 //! Parser of strongSwan's settings: sections, values, quoted strings, included files, and sections that inherit from
 //! others.
 
-use super::SwanctlError;
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -19,6 +18,16 @@ const MOST_OCTETS: usize = 64 << 20;
 const MOST_COPIES: usize = 262_144;
 /// Line numbers of an included file begin at the file's number times this.
 const FILE: u64 = 1 << 32;
+
+/// An invalid `swanctl.conf`.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct SwanctlError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The fault.
+    pub what: String,
+}
 
 /// A position: a line, from 1, of the file or of an included one.
 pub(super) type SourceLine = u64;

@@ -1,7 +1,7 @@
 //! Hosts with PPPoE sessions: the workload `pppoe`.
 
 use super::ArrivalSettings;
-use super::workload::give_up;
+use super::arrivals::give_up;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use usher_config::named;

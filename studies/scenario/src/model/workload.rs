@@ -1,12 +1,14 @@
 //! Workloads: `[workload]`.
 
+use super::aaa_client::{RadiusRetransmission, RadiusSettings, TlsHandshakeMode, irt, mrc, mrd, mrt, rand};
+use super::arrivals::{ArrivalSettings, TimeDistribution, give_up};
 use super::{HandoverWorkload, IkeWorkload, MihWorkload, PppoeWorkload};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use usher_aaa::AuthMethod;
 use usher_config::named;
-use usher_config::units::{BitRate, Bound, ByteSize, EventRate, Percentage, PositiveCount, Switch, TimeSpan};
+use usher_config::units::{BitRate, Bound, ByteSize, Percentage, PositiveCount, Switch, TimeSpan};
 use usher_core::TransportProtocol;
 use usher_crypto::TlsVersion;
 
@@ -144,9 +146,6 @@ const fn eap_retransmission() -> Switch<TimeSpan> {
 const fn eap_retransmissions() -> u32 {
     4
 }
-pub(super) const fn give_up() -> Bound<TimeSpan> {
-    Bound::Limited(TimeSpan::from_secs(60))
-}
 
 /// Accounting beside the authentications (RFC 2866, or RFC 6733, 9). Each successful authentication opens a session.
 /// Its NAS sends the server Start at once, Interim at intervals and Stop at the end. Retransmission and patience are
@@ -234,18 +233,6 @@ impl Default for EapTls {
     }
 }
 
-/// The source of the TLS messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum TlsHandshakeMode {
-    /// Each handshake is computed.
-    Real,
-    /// One handshake is computed, and its messages stand for all: the same sizes, with CPU time charged. Where
-    /// credentials may be wrong or sessions are resumed, handshakes differ, and each is computed. So is each handshake
-    /// of PEAP and EAP-TTLS, whose tunnels are not recorded.
-    Recorded,
-}
-
 /// The protocol between NAS and server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -256,77 +243,6 @@ pub enum NasAaaProtocol {
     Radsec,
     /// Diameter (RFC 6733, 4072).
     Diameter,
-}
-
-/// Settings of RADIUS.
-#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RadiusSettings {
-    /// The retransmission of unanswered requests.
-    pub retransmission: RadiusRetransmission,
-    /// How long the server keeps a reply for retransmissions of its request (RFC 5080, 2.2.2). It takes a later one for
-    /// a new request.
-    pub duplicate_cache: TimeSpan,
-}
-
-impl Default for RadiusSettings {
-    fn default() -> Self {
-        Self { retransmission: RadiusRetransmission::default(), duplicate_cache: TimeSpan::from_secs(30) }
-    }
-}
-
-/// The retransmission of unanswered requests.
-#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = usher_config::with_names)]
-pub enum RadiusRetransmission {
-    /// At doubling, jittered intervals (RFC 5080, 2.2.1).
-    Rfc5080 {
-        /// IRT, the first interval.
-        #[serde(default = "irt")]
-        initial: TimeSpan,
-        /// MRT, the largest interval; zero: no limit.
-        #[serde(default = "mrt")]
-        max: TimeSpan,
-        /// MRC, the largest number of transmissions; zero: no limit.
-        #[serde(default = "mrc")]
-        count: u32,
-        /// MRD, the largest total duration; zero: no limit.
-        #[serde(default = "mrd")]
-        duration: TimeSpan,
-        /// RAND, the share by which each interval varies in either direction.
-        #[serde(default = "rand")]
-        jitter: Percentage,
-    },
-    /// At fixed intervals, as older NASes do.
-    Fixed {
-        /// The interval.
-        interval: TimeSpan,
-        /// The largest number of transmissions, the first included.
-        count: PositiveCount,
-    },
-}
-
-const fn irt() -> TimeSpan {
-    TimeSpan::from_secs(2)
-}
-const fn mrt() -> TimeSpan {
-    TimeSpan::from_secs(16)
-}
-const fn mrc() -> u32 {
-    5
-}
-const fn mrd() -> TimeSpan {
-    TimeSpan::from_secs(30)
-}
-const fn rand() -> Percentage {
-    Percentage::from_percent(10)
-}
-
-impl Default for RadiusRetransmission {
-    fn default() -> Self {
-        Self::Rfc5080 { initial: irt(), max: mrt(), count: mrc(), duration: mrd(), jitter: rand() }
-    }
 }
 
 usher_config::some_of!(of_diameter: TransportProtocol, |t| t != TransportProtocol::Udp);
@@ -656,109 +572,4 @@ fn users() -> Vec<String> {
 }
 const fn patience() -> TimeSpan {
     TimeSpan::from_secs(30)
-}
-
-/// A time, constant or drawn each time.
-#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind", transform = usher_config::add_literal_alternative::<TimeSpan>)]
-pub enum TimeDistribution {
-    /// Constant, written as a plain time.
-    #[serde(rename = "literal")]
-    #[schemars(skip)]
-    Constant(TimeSpan),
-    /// Exponentially distributed.
-    Exponential {
-        /// The mean.
-        mean: TimeSpan,
-    },
-    /// Uniformly distributed between two times.
-    Uniform {
-        /// The smallest.
-        low: TimeSpan,
-        /// The largest.
-        high: TimeSpan,
-    },
-}
-
-impl Default for TimeDistribution {
-    fn default() -> Self {
-        Self::Constant(TimeSpan::default())
-    }
-}
-
-impl TimeDistribution {
-    /// Its mean.
-    pub fn mean(&self) -> usher_core::Duration {
-        match self {
-            Self::Constant(time) | Self::Exponential { mean: time } => time.get(),
-            Self::Uniform { low, high } => low.get() + high.get().saturating_sub(low.get()) / 2,
-        }
-    }
-    /// One draw.
-    pub fn draw_time(&self, rng: &mut usher_core::SimulationRng) -> usher_core::Duration {
-        match self {
-            Self::Constant(time) => time.get(),
-            Self::Exponential { mean } => rng.sample_exponential(mean.get()),
-            Self::Uniform { low, high } => rng.sample_duration(low.get(), high.get()),
-        }
-    }
-}
-
-/// When dialogues begin.
-#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(tag = "kind")]
-pub enum ArrivalSettings {
-    /// After exponentially distributed gaps.
-    Poisson {
-        /// The mean rate.
-        rate: EventRate,
-        /// Whether this is the rate of all clients together or of each.
-        #[serde(default)]
-        per: ArrivalRateScope,
-        /// Simulated time from which dialogues begin.
-        #[serde(default)]
-        start: TimeSpan,
-        /// The largest number of dialogues in a run, over all clients.
-        limit: Option<u64>,
-    },
-    /// At a constant interval: client i has its turn at `start` + i × `stagger`, then every `interval`.
-    Constant {
-        /// The time between two dialogues of a client.
-        interval: TimeSpan,
-        /// Simulated time of the first client's first dialogue.
-        #[serde(default)]
-        start: TimeSpan,
-        /// How much later each client starts than the one before it.
-        #[serde(default)]
-        stagger: TimeSpan,
-        /// Each dialogue begins up to this share of the interval after its turn, drawn uniformly. The turns do not
-        /// move.
-        #[serde(default)]
-        jitter: Percentage,
-        /// The number of dialogues of each client; without it, until the run's duration ends.
-        count: Option<u64>,
-    },
-    /// Each client pauses, runs one dialogue to its end, and pauses again.
-    Closed {
-        /// The pause, such as `{ kind = "exponential", mean = "1 s" }`. The first comes before the first dialogue.
-        pause: TimeDistribution,
-        /// Simulated time of the first pause.
-        #[serde(default)]
-        start: TimeSpan,
-        /// The largest number of dialogues in a run, over all clients.
-        limit: Option<u64>,
-    },
-}
-
-/// The scope of a rate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ArrivalRateScope {
-    /// All clients together; each arrival is at a client drawn uniformly.
-    #[default]
-    All,
-    /// Each client.
-    Client,
 }

@@ -1,5 +1,6 @@
 //! The house's rules, and what the pages on standards say.
 
+mod circles;
 mod conformance;
 mod names;
 mod pages;

@@ -1,6 +1,5 @@
 //! A proxied request and its end.
 
-use super::eap_identifier;
 use crate::proxy::{NoAnswerPolicy, RealmForwardingPolicy};
 use crate::server::access_request::{LoginOutcome, LoginWithoutLocalSession};
 use crate::server::answer::RequestToken;
@@ -166,4 +165,9 @@ pub(super) fn trace_withheld_attributes(
 /// Formats the attributes that a filter left out.
 fn left_out<'a>(of: &'a str, lines: &'a [String]) -> impl Iterator<Item = String> {
     lines.iter().map(move |line| format!("  left out of {of} by the realm's filter: {}", line.trim_start()))
+}
+
+/// Returns the identifier of a request's EAP packet, 0 if it is too short.
+pub(super) fn eap_identifier(attributes: &AttributeList) -> Option<u8> {
+    attributes.get(kind::EAP_MESSAGE).map(|m| m.get(1).copied().unwrap_or_default())
 }
