@@ -1,4 +1,4 @@
-//! What all modes of forwarding share: their configuration, events, ports and interface.
+//! The parts that all modes of forwarding share: configuration, events, ports, and the interface of an engine.
 
 use crate::interface::{AccessInterface, Netlink};
 use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage};
