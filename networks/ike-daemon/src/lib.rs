@@ -174,6 +174,8 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
     let serves = *mode == IkeRunMode::Serve;
     if let IkeRunMode::Connect { connection, .. } = mode {
         select_ike_connection(&mut loaded, connection)?;
+        // A client is no access server.
+        loaded.config.subscribers.aaa = None;
     }
     if serves {
         // Check this first: a second instance would share the ports and remove the first one's kernel state.

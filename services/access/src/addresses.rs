@@ -199,11 +199,15 @@ impl AddressLeases {
                 self.record_lease(lease, holder);
                 return Some(lease);
             }
+            // Another one has the holder's last address now.
+            if core::mem::replace(&mut shares, false) {
+                self.pools.release(lease);
+                continue;
+            }
             match self.overlapping_range(lease) {
                 Some((begin, _)) => self.overlapping.entry(begin).or_default().push(lease),
                 None => self.unusable.push(lease),
             }
-            shares = false;
         }
         None
     }

@@ -51,6 +51,7 @@ impl AccessConcentratorConfig {
     pub(crate) fn subscriber_config(&self) -> SubscriberConfig {
         SubscriberConfig {
             needs_keys: false,
+            assigns_prefixes: self.addressing.ipv6,
             logs_stops: self.logged,
             reserved_addresses: self.addressing.local.map(Into::into).into_iter().collect(),
             server_records: ServerRecords::OnAndOff,

@@ -120,6 +120,7 @@ impl GatewayConfig {
     pub(crate) fn subscriber_config(&self) -> SubscriberConfig {
         SubscriberConfig {
             needs_keys: true,
+            assigns_ipv6_addresses: true,
             reserved_addresses: self.local_addresses(),
             rates: None,
             ..self.subscribers.clone()

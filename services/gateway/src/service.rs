@@ -299,6 +299,10 @@ impl IkeGateway {
                 return self.handle_address_request(now, (sa, identity, connection, remote), attributes);
             }
             ike::IkeEvent::Initiated { sa, .. } => self.initiating = Some(sa),
+            // It began before the shutdown, whose accounting is over.
+            ike::IkeEvent::Established { sa, .. } if self.leaving => {
+                self.send_ike_command(now, ike::IkeCommand::Delete(sa));
+            }
             ike::IkeEvent::Established { sa, .. } => {
                 self.track_ike_event(now, &event);
                 self.create_wanted_children(now, sa);

@@ -45,6 +45,7 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
             self.send_session_record(now, session, AccountingRecordKind::Stop);
         }
         self.terminate_at_server(now, session.grant.token, session.cause());
+        self.continue_shutdown(now, false);
         self.drain_client(now);
     }
 

@@ -43,6 +43,10 @@ pub struct SubscriberConfig {
     pub users: LocalUsers,
     /// The policy while no AAA server answers.
     pub without_aaa: AaaOutagePolicy,
+    /// True if the service assigns IPv6 addresses. Otherwise those of AAA servers have no effect.
+    pub assigns_ipv6_addresses: bool,
+    /// True if the service assigns IPv6 prefixes. Otherwise those of AAA servers have no effect.
+    pub assigns_prefixes: bool,
     /// True if an accepted EAP login needs its key (MSK).
     pub needs_keys: bool,
     /// Address pools, consistent by [`check_pools`](crate::pool::check_pools).

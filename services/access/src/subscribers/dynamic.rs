@@ -55,7 +55,10 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
 
     /// Handles a request. It applies to all selected sessions or to none.
     pub(super) fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
-        let selected = self.sessions_matching_request(request);
+        let mut selected = self.sessions_matching_request(request);
+        if request.kind == DynamicRequestKind::Change {
+            selected.retain(|id| self.sessions.get(id).is_some_and(|session| !session.is_ending));
+        }
         let answer = match request.kind {
             // RFC 5176, 3: a request about no session is refused.
             _ if selected.is_empty() => Err(ErrorCause::SessionContextNotFound),

@@ -1,5 +1,6 @@
 //! The authorization of a subscriber.
 
+use super::config::SubscriberConfig;
 use crate::{AccessReply, FramedAddress};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -62,13 +63,15 @@ impl SubscriberGrant {
         Self { user: name.to_vec(), login: name.to_vec(), ..Self::default() }
     }
 
-    /// Reads the grant of an accepting reply. `hides_identity` is true if the reply alone can name the user. `None` if
-    /// the reply contradicts itself, names a user that logs cannot show, or assigns an address that no host may have.
+    /// Reads the grant of an accepting reply, without addresses that the service does not assign. `hides_identity` is
+    /// true if the reply alone can name the user. `None` if the reply names a user that logs cannot show, or assigns an
+    /// address that no host may have.
     pub(super) fn from_reply(
         reply: &AccessReply,
         login: &[u8],
         hides_identity: bool,
         token: u64,
+        config: &SubscriberConfig,
     ) -> Option<Self> {
         let user = reply.user_name().filter(|name| !name.is_empty()).unwrap_or(login);
         let (up, down) = reply.bandwidth();
@@ -81,12 +84,12 @@ impl SubscriberGrant {
                 Some(FramedAddress::Address(address)) => Some(address),
                 Some(FramedAddress::NasChooses | FramedAddress::UserChooses) | None => None,
             },
-            ipv6: reply.framed_ipv6_addresses().collect(),
+            ipv6: reply.framed_ipv6_addresses().filter(|_| config.assigns_ipv6_addresses).collect(),
             pool: reply.framed_pool().map(Into::into),
             interface_id: reply.framed_interface_id(),
-            prefix: reply.framed_ipv6_prefixes().next(),
+            prefix: reply.framed_ipv6_prefixes().next().filter(|_| config.assigns_prefixes),
             prefix_pool: reply.framed_ipv6_pool().map(Into::into),
-            delegated: reply.delegated_ipv6_prefixes().next(),
+            delegated: reply.delegated_ipv6_prefixes().next().filter(|_| config.assigns_prefixes),
             delegated_pool: reply.delegated_ipv6_prefix_pool().map(Into::into),
             dns: reply.dns_servers().collect(),
             session_timeout: nonzero_limit(reply.session_timeout()),

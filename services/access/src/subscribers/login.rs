@@ -3,6 +3,7 @@
 use super::attempt::{
     AuthenticationBackend, CredentialsKind, LoginAnswer, LoginAttempt, LoginFailure, PendingLogin,
 };
+use super::config::SubscriberConfig;
 use super::grant::is_printable_name;
 use super::{SubscriberEvent, SubscriberGrant, SubscriberKey, SubscriberManager};
 use crate::client::{AaaRequestFailure, AccessClientCommand, AccessClientEvent};
@@ -337,9 +338,9 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
     }
 
     fn handle_accept(&mut self, now: Instant, token: u64, reply: AccessReply) {
-        let needs_keys = self.config.needs_keys;
-        let Some((access, login)) = self.take_answered_login(now, token) else { return };
-        let accepted = read_accept(&reply, login, needs_keys);
+        let Some((access, _)) = self.take_answered_login(now, token) else { return };
+        let Some(login) = self.logins.get(&access) else { return };
+        let accepted = read_accept(&reply, login, &self.config);
         self.recycle_reply(reply);
         let Some((grant, message, msk)) = accepted else {
             // The server has accepted the session and counts it as open: end it there.
@@ -359,13 +360,13 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
 fn read_accept(
     reply: &AccessReply,
     login: &PendingLogin,
-    needs_keys: bool,
+    config: &SubscriberConfig,
 ) -> Option<(SubscriberGrant, Vec<u8>, Option<SecretValue>)> {
     let (mut message, mut msk) = (Vec::new(), None);
     match login.kind {
         CredentialsKind::Eap => {
             reply.read_eap(&mut message);
-            if needs_keys {
+            if config.needs_keys {
                 msk = reply.msk().ok()?.map(|msk| SecretValue::from(&msk[..]));
             }
         }
@@ -377,6 +378,6 @@ fn read_accept(
             message.extend(reply_messages(reply));
         }
     }
-    let grant = SubscriberGrant::from_reply(reply, &login.name, login.hides_identity, login.token)?;
+    let grant = SubscriberGrant::from_reply(reply, &login.name, login.hides_identity, login.token, config)?;
     Some((grant, message, msk))
 }

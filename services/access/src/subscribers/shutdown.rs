@@ -39,10 +39,11 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
         self.shutdown = Some((phase, end));
     }
 
-    /// Continues the shutdown once all records are acknowledged or the wait is `over`. Accounting-Off follows the
+    /// Continues the shutdown once all sessions are closed and all records acknowledged, or the wait is `over`. Accounting-Off follows the
     /// records of sessions, because it ends all sessions that the AAA server knows (RFC 2866 §5.1).
     pub(super) fn continue_shutdown(&mut self, now: Instant, over: bool) {
-        let Some((phase, _)) = self.shutdown.filter(|_| over || self.records.is_empty()) else { return };
+        let is_done = self.records.is_empty() && self.closing.is_empty();
+        let Some((phase, _)) = self.shutdown.filter(|_| over || is_done) else { return };
         if phase == ShutdownPhase::Sessions {
             self.begin_phase(now, ShutdownPhase::Off);
             self.give_up_records();

@@ -107,6 +107,16 @@ fn a_reserved_address_returns_to_nobody() {
     assert!(leases.claim_lease(Lease::Address(first), &ann));
     leases.release_lease(Lease::Address(first));
     assert_eq!(used(&leases), 0);
+    // Without another free address there is none, and nothing is kept of the attempts.
+    let mut leases = leases_of(&[("a", "10.0.0.1-10.0.0.1")]);
+    assert!(leases.take_lease(&["a"], LeaseKind::Ipv4, &ann).is_some());
+    leases.set_reserved(&[[10, 0, 0, 1].into()]);
+    leases.release_lease(address("10.0.0.1"));
+    for _ in 0..3 {
+        assert_eq!(leases.take_lease(&["a"], LeaseKind::Ipv4, &ann), None);
+    }
+    leases.set_reserved(&[]);
+    assert_eq!(used(&leases), 0);
 }
 
 /// An AAA server assigns a prefix of another length than the pool's.

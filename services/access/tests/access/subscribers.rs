@@ -215,3 +215,24 @@ fn an_ended_session_waits_for_its_last_traffic_but_not_forever() {
     manager.shut_down(at(16));
     assert_eq!(events(&mut manager), [SubscriberEvent::Left]);
 }
+
+#[test]
+fn a_shutdown_waits_for_the_log_of_a_session() {
+    let mut manager = manager_of(SubscriberConfig::default());
+    let id = open_session(&mut manager, at(0));
+    manager.session_mut(id).unwrap().awaits_log = true;
+    manager.end_session(at(1), id, TerminateCause::AdminReboot);
+    manager.shut_down(at(1));
+    assert!(manager.take_closed_session(id).is_none() && events(&mut manager).is_empty());
+    manager.any_session_mut(id).unwrap().awaits_log = false;
+    let mut closed = manager.take_closed_session(id).unwrap();
+    manager.stop_accounting(at(2), &mut closed);
+    assert_eq!(events(&mut manager), [SubscriberEvent::Left]);
+    // A log that never answers does not hold it for ever.
+    let mut manager = manager_of(SubscriberConfig::default());
+    let id = open_session(&mut manager, at(0));
+    manager.session_mut(id).unwrap().awaits_log = true;
+    manager.end_session(at(1), id, TerminateCause::AdminReboot);
+    manager.shut_down(at(1));
+    assert_eq!(expire(&mut manager), (6, vec![SubscriberEvent::Left]));
+}
