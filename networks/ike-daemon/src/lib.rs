@@ -202,6 +202,7 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: AaaServerStarter
     let plane = IkeDataPlane::start(&loaded, SecureRng::from_seed(rng.random_array()), &command_sender)?;
     let _ending = DataPlaneGuard(plane.clone());
     loaded.config.subscribers.is_metered = plane.is_active();
+    loaded.config.subscribers.traffic_interval = usher_core::Duration::from_secs(plane::REPORT.as_secs());
     if shards > 1 {
         steer_datagrams_to_shards(&all[0], shards, plane.is_active())?;
     }

@@ -31,7 +31,7 @@ use usher_ipsec::{EspTunnel, KernelEsp, KernelEspConfig, KernelEspError, StartEr
 use usher_service::CommandSender;
 
 /// The interval of traffic reports to the gateway. It is also the added delay of dead peer detection.
-const REPORT: Duration = Duration::from_secs(1);
+pub(super) const REPORT: Duration = Duration::from_secs(1);
 
 /// Why the data plane cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -317,10 +317,26 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
         if let Some(leases) = &mut self.leases {
             leases.set_reserved(&config.reserved_addresses);
         }
-        let SubscriberConfig { aaa, pools, shares_pools, is_metered, logs_stops, server_records, .. } =
-            core::mem::take(&mut self.config);
-        self.config =
-            SubscriberConfig { aaa, pools, shares_pools, is_metered, logs_stops, server_records, ..config };
+        let SubscriberConfig {
+            aaa,
+            pools,
+            shares_pools,
+            is_metered,
+            traffic_interval,
+            logs_stops,
+            server_records,
+            ..
+        } = core::mem::take(&mut self.config);
+        self.config = SubscriberConfig {
+            aaa,
+            pools,
+            shares_pools,
+            is_metered,
+            traffic_interval,
+            logs_stops,
+            server_records,
+            ..config
+        };
         self.set_certificate_clock(now);
     }
 

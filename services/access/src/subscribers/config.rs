@@ -65,6 +65,9 @@ pub struct SubscriberConfig {
     pub idle_timeout: Option<Duration>,
     /// True if the service counts traffic. Records then contain it, and idle sessions end.
     pub is_metered: bool,
+    /// The interval of traffic reports. A session is idle after two of them at the earliest: a shorter Idle-Timeout would
+    /// end sessions with traffic.
+    pub traffic_interval: Duration,
     /// True if the service logs each Stop until a server has acknowledged it.
     pub logs_stops: bool,
     /// The records about the access server itself.

@@ -30,7 +30,8 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
         let interim = accounting.and_then(|aaa| grant.interim.or(aaa.interim));
         let interim = interim.filter(|every| !every.is_zero()).map(|every| (every, now + every));
         let idle = grant.idle_timeout.or(self.config.idle_timeout);
-        let idle = idle.filter(|_| self.config.is_metered && is_accounted).map(|idle| (idle, now + idle));
+        let idle = idle.filter(|_| self.config.is_metered && is_accounted);
+        let idle = idle.map(|idle| self.reportable_idle_time(idle)).map(|idle| (idle, now + idle));
         let session = SubscriberSession {
             access,
             addresses,
@@ -194,13 +195,16 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
         // The session may have been overdue. It has a new end now.
         session.is_overdue = false;
     }
+    fn reportable_idle_time(&self, idle: Duration) -> Duration {
+        idle.max(self.config.traffic_interval * 2)
+    }
     pub(super) fn set_idle_timeout(&mut self, id: u64, idle: Duration) {
-        let default = self.config.idle_timeout;
+        let idle = nonzero_limit(Some(idle)).or(self.config.idle_timeout);
+        let idle = idle.map(|idle| self.reportable_idle_time(idle));
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Some((_, before)) = session.idle {
             self.timers.remove(before, SubscriberTimer::Idle(id));
         }
-        let idle = nonzero_limit(Some(idle)).or(default);
         session.idle = idle.map(|idle| (idle, session.last_traffic + idle));
         if let Some((_, at)) = session.idle {
             self.timers.insert(at, SubscriberTimer::Idle(id));

@@ -194,6 +194,24 @@ fn idle_and_overdue_sessions_end() {
     assert_eq!((manager.poll_timeout(), manager.counters().sessions_timed_out), (None, 1));
 }
 
+/// Between two reports of traffic a session looks idle.
+#[test]
+fn a_session_is_idle_after_two_reports_at_the_earliest() {
+    let config = SubscriberConfig {
+        is_metered: true,
+        traffic_interval: Duration::from_secs(10),
+        idle_timeout: Some(Duration::from_secs(5)),
+        ..SubscriberConfig::default()
+    };
+    let mut manager = manager_of(config);
+    let id = open_session(&mut manager, at(0));
+    let packet = SessionTraffic { input_packets: 1, input_octets: 60, ..SessionTraffic::default() };
+    manager.add_traffic(at(10), id, packet);
+    assert_eq!(expire(&mut manager), (20, vec![]));
+    let ended = SubscriberEvent::End { id, cause: TerminateCause::IdleTimeout };
+    assert_eq!(expire(&mut manager), (30, vec![ended]));
+}
+
 #[test]
 fn an_ended_session_waits_for_its_last_traffic_but_not_forever() {
     let mut manager = manager_of(SubscriberConfig { is_metered: true, ..SubscriberConfig::default() });

@@ -131,6 +131,7 @@ fn build_machine_config(
             rates: Some(rates),
             session_timeout: nonzero_duration(limits.session_timeout),
             idle_timeout: nonzero_duration(limits.idle_timeout),
+            traffic_interval: file.data.report.get(),
             ..SubscriberConfig::default()
         },
         addressing,
