@@ -199,7 +199,7 @@ impl AddressLeases {
                 self.record_lease(lease, holder);
                 return Some(lease);
             }
-            // Another one has the holder's last address now.
+            // The holder cannot have its last address again: it is another's or reserved.
             if core::mem::replace(&mut shares, false) {
                 self.pools.release(lease);
                 continue;

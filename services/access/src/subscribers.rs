@@ -314,29 +314,15 @@ impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
     /// pools stay those of the start.
     pub fn apply_config(&mut self, now: Instant, config: SubscriberConfig) {
         self.lockout.set_limit(config.users.failures);
-        if let Some(leases) = &mut self.leases {
-            leases.set_reserved(&config.reserved_addresses);
-        }
-        let SubscriberConfig {
-            aaa,
-            pools,
-            shares_pools,
-            is_metered,
-            traffic_interval,
-            logs_stops,
-            server_records,
-            ..
-        } = core::mem::take(&mut self.config);
-        self.config = SubscriberConfig {
-            aaa,
-            pools,
-            shares_pools,
-            is_metered,
-            traffic_interval,
-            logs_stops,
-            server_records,
-            ..config
-        };
+        self.set_reserved_addresses(config.reserved_addresses.clone());
+        let started = core::mem::replace(&mut self.config, config);
+        self.config.aaa = started.aaa;
+        self.config.pools = started.pools;
+        self.config.shares_pools = started.shares_pools;
+        self.config.is_metered = started.is_metered;
+        self.config.traffic_interval = started.traffic_interval;
+        self.config.logs_stops = started.logs_stops;
+        self.config.server_records = started.server_records;
         self.set_certificate_clock(now);
     }
 
