@@ -153,8 +153,7 @@ impl AddressLeases {
         self.reserved.range(first..=last).next().is_some()
     }
     /// True if the holder may have this lease: it is free, or its owner shares it.
-    #[must_use]
-    pub fn may_have(&self, lease: Lease, holder: &LeaseHolder) -> bool {
+    fn may_have(&self, lease: Lease, holder: &LeaseHolder) -> bool {
         if self.is_reserved(lease) {
             return false;
         }

@@ -60,6 +60,6 @@ pub use subscribers::{
     AuthenticationBackend, LoginAnswer, LoginAttempt, LoginFailure, NewSubscriberSession, RateProfile,
     ServerRecords, SubscriberAddresses, SubscriberCommand, SubscriberConfig, SubscriberCounters,
     SubscriberEvent, SubscriberGrant, SubscriberKey, SubscriberManager, SubscriberPlace, SubscriberSession,
-    is_identity_response, is_printable_name,
+    is_identity_response,
 };
 pub use tunnel::{fallback_user_name, is_eap_tls_response, is_tunnelled};

@@ -23,7 +23,7 @@ mod shutdown;
 
 pub use attempt::{AuthenticationBackend, LoginAnswer, LoginAttempt, LoginFailure, is_identity_response};
 pub use config::{RateProfile, ServerRecords, SubscriberConfig, SubscriberPlace};
-pub use grant::{SubscriberGrant, is_printable_name};
+pub use grant::SubscriberGrant;
 pub use session::{NewSubscriberSession, SubscriberAddresses, SubscriberSession};
 
 use crate::TerminateCause;
@@ -193,8 +193,7 @@ enum ShutdownPhase {
     Finished,
 }
 
-/// The subscribers of an access server. `K` is the key of an access, `A` the service's own state of a session. See the
-/// [module](self).
+/// The subscribers of an access server. `K` is the key of an access, `A` the service's own state of a session.
 #[derive(Debug)]
 pub struct SubscriberManager<K, A> {
     config: SubscriberConfig,
@@ -230,7 +229,7 @@ pub struct SubscriberManager<K, A> {
 
 impl<K: SubscriberKey, A: fmt::Debug> SubscriberManager<K, A> {
     /// Creates a manager without subscribers. The client is one of [`SubscriberConfig::aaa`]
-    /// ([`AaaClientConfig::build_client`]). `hash` is secret, `rng` makes challenges and Acct-Session-Ids.
+    /// ([`build_client`](crate::AaaClientConfig::build_client)). `hash` is secret, `rng` makes challenges and Acct-Session-Ids.
     #[must_use]
     pub fn new(
         config: SubscriberConfig,

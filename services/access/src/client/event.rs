@@ -37,7 +37,8 @@ pub enum AaaRequestFailure {
     BadAnswer,
 }
 
-/// A command to a client, beside [`AccessClient::send_request`] and [`AccessClient::send_record`].
+/// A command to a client, beside [`send_request`](super::AccessClient::send_request) and
+/// [`send_record`](super::AccessClient::send_record).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AccessClientCommand {
     /// Cancels a request, and closes its own connection, if it has one. A reply that is already known may still follow.
@@ -50,7 +51,7 @@ pub enum AccessClientCommand {
         /// The record's token.
         token: u64,
     },
-    /// Reports the end of a session to a stateful Diameter server ([`DiameterConfig::stateful`]).
+    /// Reports the end of a session to a stateful Diameter server ([`stateful`](super::DiameterConfig::stateful)).
     Terminate {
         /// The token of the session's login.
         token: u64,
@@ -112,7 +113,8 @@ pub enum AccessClientEvent {
     Dynamic(Box<DynamicRequest>),
     /// A Diameter peer has become available or unavailable.
     Peer {
-        /// The index among the configured peers, counted over all connections ([`DiameterConnections`]).
+        /// The index among the configured peers, counted over all connections
+        /// ([`DiameterConnections`](super::DiameterConnections)).
         peer: PeerId,
         /// True if available.
         up: bool,

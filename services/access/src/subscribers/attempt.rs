@@ -99,7 +99,7 @@ pub enum LoginAnswer {
     /// A request for the user's next EAP packet.
     Continue(Vec<u8>),
     /// The user is accepted. The service opens a session, or abandons the grant
-    /// ([`SubscriberManager::abandon_grant`]).
+    /// ([`abandon_grant`](super::SubscriberManager::abandon_grant)).
     Accept {
         /// The authorization.
         grant: Box<SubscriberGrant>,

@@ -131,7 +131,6 @@ pub(super) fn nonzero_limit(limit: Option<Duration>) -> Option<Duration> {
 }
 
 /// True if a name is UTF-8 (RFC 2865 §5.1) without control characters, which would falsify its display.
-#[must_use]
-pub fn is_printable_name(name: &[u8]) -> bool {
+pub(super) fn is_printable_name(name: &[u8]) -> bool {
     core::str::from_utf8(name).is_ok_and(|name| !name.contains(char::is_control))
 }
