@@ -1,9 +1,9 @@
 //! Messages (RFC 7296 §3): a header and a chain of payloads.
 
 use crate::ParseError;
-use crate::code::{NotifyType, PayloadType};
+use crate::code::{KeyExchangeMethod, NotifyType, PayloadType};
 use crate::header::IkeHeader;
-use crate::payload::{NotifyPayload, Payload, emit_chain, first_payload_type, parse_chain};
+use crate::payload::{NotifyPayload, Payload, Proposal, emit_chain, first_payload_type, parse_chain};
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter};
@@ -64,6 +64,38 @@ pub(crate) fn notify_payloads(payloads: &[Payload]) -> impl Iterator<Item = &Not
         Payload::Notify(notify) => Some(notify),
         _ => None,
     })
+}
+
+/// Returns the first result of `of` among the payloads.
+pub(crate) fn find_payload<'a, T>(
+    payloads: &'a [Payload],
+    of: impl FnMut(&'a Payload) -> Option<T>,
+) -> Option<T> {
+    payloads.iter().find_map(of)
+}
+pub(crate) fn find_nonce(payloads: &[Payload]) -> Option<&[u8]> {
+    find_payload(
+        payloads,
+        |payload| if let Payload::Nonce(nonce) = payload { Some(&nonce[..]) } else { None },
+    )
+}
+pub(crate) fn find_key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &[u8])> {
+    find_payload(payloads, |payload| match payload {
+        Payload::KeyExchange { method, data } => Some((*method, &data[..])),
+        _ => None,
+    })
+}
+pub(crate) fn find_proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
+    find_payload(payloads, |payload| match payload {
+        Payload::SecurityAssociation(proposals) => Some(&proposals[..]),
+        _ => None,
+    })
+}
+pub(crate) fn has_notify(payloads: &[Payload], kind: NotifyType) -> bool {
+    notify_payloads(payloads).any(|notify| notify.kind == kind)
+}
+pub(crate) fn find_error_notify(payloads: &[Payload]) -> Option<&NotifyPayload> {
+    notify_payloads(payloads).find(|notify| notify.kind.is_error())
 }
 
 pub(crate) fn unsupported_critical(payloads: &[Payload]) -> Option<PayloadType> {

@@ -1,58 +1,76 @@
 //! CHILD_SAs: their traffic selectors (RFC 7296 §2.9), keys (§2.17), creation and removal.
 
-use super::authenticate::InitialChildRequest;
+use super::base::{IkeSaBase, NoncePair};
 use super::collision::ChildState;
 use super::config::{ChildSaConfig, IpsecMode, ShardIndex};
-use super::create::{KeyExchangeSecrets, NoncePair};
-use super::event::{ChildSa, IkeEvent, IkeSaId};
-use super::followup::PendingFollowupSa;
-use super::sa::{IkeEndpointContext, IkeSa, IkeSaTask, with_jitter};
+use super::context::IkeEndpointContext;
+use super::established::{
+    ChildSaEntry, EstablishedSa, ExpectedFollowup, GrantedChildSa, IkeSaTask, KeyExchangeSecrets,
+    PendingFollowupSa,
+};
+use super::event::{ChildSa, IkeEvent};
 use crate::code::{NotifyType, ProtocolId, TransformType};
-use crate::message::notify_payloads;
+use crate::message::{find_payload, has_notify, notify_payloads};
 use crate::payload::{NotifyPayload, Payload, Proposal, TrafficSelector, TrafficSelectors};
 use crate::suite::{PacketAlgorithms, choose_proposal, is_offered, number_proposals};
 use crate::work;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use usher_core::SecureRng;
 use usher_core::address::is_host_address;
-use usher_core::{Instant, SecureRng};
 
 /// Most CHILD_SAs of an IKE_SA, with those that are being rekeyed.
 pub(super) const MOST: usize = 64;
 /// Lower SPIs are reserved (RFC 4303 §2.1).
 const FIRST_SPI: u32 = 256;
 
-/// A CHILD_SA of an IKE_SA.
+/// The CHILD_SA that a request asks for, or that a response grants.
 #[derive(Debug)]
-pub(super) struct ChildSaEntry {
-    pub(super) sa: ChildSa,
-    /// Its index in the connection's CHILD_SAs.
-    pub(super) config: usize,
-    pub(super) state: ChildState,
-    /// The time at which this side rekeys it.
-    pub(super) rekey_at: Option<Instant>,
-    /// The result of the peer's rekeying while ours is outstanding: the inbound SPI of the new CHILD_SA, and the
-    /// lowest nonce of that exchange.
-    pub(super) rival: Option<(u32, Vec<u8>)>,
+pub(super) struct ChildSaRequest {
+    pub(super) proposals: Vec<Proposal>,
+    pub(super) initiator: TrafficSelectors,
+    pub(super) responder: TrafficSelectors,
+    pub(super) transport: bool,
 }
 
-impl ChildSaEntry {
-    pub(super) fn remove(self, cx: &mut IkeEndpointContext<'_>, sa: IkeSaId) {
-        if !matches!(self.state, ChildState::Gone | ChildState::Bereft) {
-            cx.remove_child_sa(sa, self.sa.inbound, self.sa.outbound);
+/// A payload of the CHILD_SA is missing in a message that has others of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IncompleteChildSa;
+
+impl ChildSaRequest {
+    /// Parses the CHILD_SA that a message requests or grants; `None` without one.
+    pub(super) fn from_payloads(payloads: &[Payload]) -> Result<Option<Self>, IncompleteChildSa> {
+        let proposals = find_payload(payloads, |payload| match payload {
+            Payload::SecurityAssociation(proposals) => Some(proposals.clone()),
+            _ => None,
+        });
+        let selectors = |initiator| -> Option<TrafficSelectors> {
+            find_payload(payloads, |payload| match payload {
+                Payload::TrafficSelectorsInitiator(ts) if initiator => Some(ts.clone()),
+                Payload::TrafficSelectorsResponder(ts) if !initiator => Some(ts.clone()),
+                _ => None,
+            })
+        };
+        match (proposals, selectors(true), selectors(false)) {
+            (None, None, None) => Ok(None),
+            (Some(proposals), Some(initiator), Some(responder)) => {
+                let transport = has_notify(payloads, NotifyType::USE_TRANSPORT_MODE);
+                Ok(Some(Self { proposals, initiator, responder, transport }))
+            }
+            _ => Err(IncompleteChildSa),
         }
     }
 }
 
-/// Returns an inbound SPI that no CHILD_SA of any IKE_SA uses.
-pub(super) fn new_spi(sa: &IkeSa, cx: &mut IkeEndpointContext<'_>) -> u32 {
-    let granted = sa.expected_keys.as_ref().and_then(|expected| match &expected.makes {
+/// Returns an inbound SPI that no CHILD_SA of any IKE_SA uses, nor the one that `expected` has granted.
+pub(super) fn new_spi(cx: &mut IkeEndpointContext, expected: Option<&ExpectedFollowup>) -> u32 {
+    let granted = expected.and_then(|expected| match &expected.makes {
         PendingFollowupSa::Child { granted, .. } => Some(granted.inbound),
         PendingFollowupSa::Ike { .. } => None,
     });
-    let inbound = &*cx.inbound;
-    generate_unused_spi(cx.rng, cx.config.shard, |spi| inbound.contains(&spi) || granted == Some(spi))
+    let inbound = &cx.inbound;
+    generate_unused_spi(&mut cx.rng, cx.config.shard, |spi| inbound.contains(&spi) || granted == Some(spi))
 }
 
 /// Returns a free SPI of this shard.
@@ -81,9 +99,10 @@ pub(super) fn narrow_selectors(ours: &[TrafficSelector], theirs: &TrafficSelecto
     all
 }
 
-/// Returns the traffic selectors of this side and of the peer.
+/// Returns the traffic selectors of this side and of the peer, if the initiator has these assigned addresses.
 fn local_and_remote_selectors(
-    sa: &IkeSa,
+    sa: &IkeSaBase,
+    assigned: &[IpAddr],
     config: &ChildSaConfig,
 ) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
     let hosts = |addresses: &[IpAddr]| -> Vec<TrafficSelector> {
@@ -99,8 +118,8 @@ fn local_and_remote_selectors(
         Some(selectors) => selectors.clone(),
         // Until the peer assigns an address, the initiator offers everything and the peer narrows it. A responder that
         // has assigned no address has no traffic here.
-        None if given && sa.assigned_addresses.is_empty() && sa.initiator => everything(),
-        None if given => hosts(&sa.assigned_addresses),
+        None if given && assigned.is_empty() && sa.initiator => everything(),
+        None if given => hosts(assigned),
         // A host that does not know its own address offers everything, and the peer, which knows it, narrows it.
         None if address.is_unspecified() => everything(),
         None => hosts(&[address]),
@@ -116,12 +135,13 @@ fn local_and_remote_selectors(
 
 /// Returns the payloads that request a CHILD_SA with this inbound SPI.
 pub(super) fn build_child_offer(
-    sa: &IkeSa,
+    sa: &IkeSaBase,
+    assigned: &[IpAddr],
     config: &ChildSaConfig,
     proposals: &[Proposal],
     spi: u32,
 ) -> [Payload; 3] {
-    let (local, remote) = local_and_remote_selectors(sa, config);
+    let (local, remote) = local_and_remote_selectors(sa, assigned, config);
     [
         Payload::SecurityAssociation(number_proposals(proposals.iter().cloned(), &spi.to_be_bytes())),
         Payload::TrafficSelectorsInitiator(local.into()),
@@ -152,8 +172,9 @@ struct ChildSaInputs<'a> {
 
 /// Installs a CHILD_SA. False if its SPI is taken by another IKE_SA meanwhile, or if an algorithm is unknown, which a
 /// chosen proposal rules out.
-fn install_child(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, parts: ChildSaInputs<'_>) -> bool {
-    let (Some(algorithms), Some(session)) = (PacketAlgorithms::from_proposal(parts.proposal), &sa.session)
+fn install_child(sa: &mut EstablishedSa<'_>, cx: &mut IkeEndpointContext, parts: ChildSaInputs<'_>) -> bool {
+    let (Some(algorithms), Some(session)) =
+        (PacketAlgorithms::from_proposal(parts.proposal), &sa.base.session)
     else {
         return false;
     };
@@ -170,9 +191,9 @@ fn install_child(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, parts: ChildSa
     );
     let (outbound_keys, inbound_keys) =
         if parts.initiator { (keys.initiator, keys.responder) } else { (keys.responder, keys.initiator) };
-    let config = &sa.connection.children[parts.config];
+    let config = &sa.base.connection.children[parts.config];
     let child = ChildSa {
-        connection: sa.connection.name.clone(),
+        connection: sa.base.connection.name.clone(),
         name: config.name.clone(),
         inbound: parts.spis.0,
         outbound: parts.spis.1,
@@ -186,18 +207,18 @@ fn install_child(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, parts: ChildSa
         local: parts.local,
         remote: parts.remote,
         mode: parts.mode,
-        path: sa.path,
-        encapsulated: sa.nat.0 || sa.nat.1,
+        path: sa.base.path,
+        encapsulated: sa.base.nat.0 || sa.base.nat.1,
         replaces: parts.replaces,
         initiator: parts.initiator,
         follow: sa.follows_peer_address(),
     };
     let rekey_after = config.rekey_after;
-    let rekey_at = rekey_after.map(|after| cx.now + with_jitter(cx, after));
+    let rekey_at = rekey_after.map(|after| cx.now + cx.with_jitter(after));
     cx.counters.children += 1;
-    cx.outputs.push_event(IkeEvent::Install { sa: sa.id, child: Box::new(child.clone()) });
+    cx.outputs.push_event(IkeEvent::Install { sa: sa.base.id, child: Box::new(child.clone()) });
     let (config, state) = (parts.config, ChildState::Installed);
-    sa.children.push(ChildSaEntry { sa: child, config, state, rekey_at, rival: None });
+    sa.state.children.push(ChildSaEntry { sa: child, config, state, rekey_at, rival: None });
     true
 }
 
@@ -215,18 +236,18 @@ pub(super) struct SelectedChildSa {
 /// # Errors
 /// The error notification for the peer.
 pub(super) fn select_child(
-    sa: &IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
-    asked: &InitialChildRequest,
+    sa: &EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
+    asked: &ChildSaRequest,
     first: bool,
 ) -> Result<SelectedChildSa, NotifyType> {
-    if sa.children.len() >= MOST {
+    if sa.state.children.len() >= MOST {
         return Err(NotifyType::NO_ADDITIONAL_SAS);
     }
-    let connection = sa.connection.clone();
+    let connection = sa.base.connection.clone();
     let mut why = NotifyType::TS_UNACCEPTABLE;
     for (number, config) in connection.children.iter().enumerate() {
-        let (ours, theirs) = local_and_remote_selectors(sa, config);
+        let (ours, theirs) = local_and_remote_selectors(sa.base, &sa.state.assigned_addresses, config);
         // RFC 7296, 2.9: the responder narrows the selectors; without common ones, TS_UNACCEPTABLE.
         let local = narrow_selectors(&ours, &asked.responder);
         let remote = narrow_selectors(&theirs, &asked.initiator);
@@ -249,23 +270,10 @@ fn child_proposals(config: &ChildSaConfig, first: bool) -> Vec<Proposal> {
     }
 }
 
-/// A CHILD_SA that a responder has granted, not yet installed.
-#[derive(Debug)]
-pub(super) struct GrantedChildSa {
-    config: usize,
-    proposal: Proposal,
-    pub(super) inbound: u32,
-    outbound: u32,
-    local: Vec<TrafficSelector>,
-    remote: Vec<TrafficSelector>,
-    mode: IpsecMode,
-    replaces: Option<u32>,
-}
-
 /// Installs a granted CHILD_SA. False if an algorithm is unknown, which a chosen proposal rules out.
 pub(super) fn install_granted_child(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     granted: GrantedChildSa,
     secrets: &KeyExchangeSecrets,
     nonces: &NoncePair,
@@ -293,8 +301,8 @@ pub(super) fn install_granted_child(
 /// # Errors
 /// The error notification for the peer.
 pub(super) fn grant_child(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     selected: SelectedChildSa,
     transport: bool,
     secrets: &KeyExchangeSecrets,
@@ -313,17 +321,17 @@ pub(super) fn grant_child(
 /// # Errors
 /// The error notification for the peer.
 pub(super) fn prepare_child_grant(
-    sa: &IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     selected: SelectedChildSa,
     transport: bool,
     replaces: Option<u32>,
 ) -> Result<(GrantedChildSa, Vec<Payload>), NotifyType> {
     let SelectedChildSa { config, mut proposal, local, remote } = selected;
     let Some(outbound) = proposal_esp_spi(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
-    let inbound = new_spi(sa, cx);
+    let inbound = new_spi(cx, sa.state.expected_keys.as_deref());
     // RFC 7296, 1.3.1: transport mode needs both sides; either side may insist on tunnel mode.
-    let transport = transport && sa.connection.children[config].mode == IpsecMode::Transport;
+    let transport = transport && sa.base.connection.children[config].mode == IpsecMode::Transport;
     let mode = if transport { IpsecMode::Transport } else { IpsecMode::Tunnel };
     let (initiator, responder) = (remote.clone().into(), local.clone().into());
     proposal.spi = inbound.to_be_bytes().to_vec();
@@ -353,8 +361,8 @@ pub(super) struct RequestedChildSa<'a> {
 /// Installs the CHILD_SA of the peer's response. False if the peer refused it, or if the response is invalid; an
 /// event reports it.
 pub(super) fn install_child_from_response(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     made: &RequestedChildSa<'_>,
     payloads: &[Payload],
 ) -> bool {
@@ -363,27 +371,26 @@ pub(super) fn install_child_from_response(
         Err(why) => why,
     };
     cx.counters.children_refused += 1;
-    let name = sa.connection.children[made.config].name.clone();
-    cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.id, name, why });
+    let name = sa.base.connection.children[made.config].name.clone();
+    cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.base.id, name, why });
     if payloads.iter().any(|payload| matches!(payload, Payload::SecurityAssociation(_))) {
         // The peer has installed the CHILD_SA already and would send on it, so this side deletes it.
-        sa.plan_task(IkeSaTask::Disown(made.spi));
+        sa.state.plan_task(IkeSaTask::Disown(made.spi));
     }
     false
 }
 
 fn try_install_child_from_response(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     made: &RequestedChildSa<'_>,
     payloads: &[Payload],
 ) -> Result<(), NotifyType> {
-    let asked = super::authenticate::responder::parse_child_request(payloads);
-    let Ok(Some(granted)) = asked else {
+    let Ok(Some(granted)) = ChildSaRequest::from_payloads(payloads) else {
         let error = notify_payloads(payloads).find(|notify| notify.kind.is_error());
         return Err(error.map_or(NotifyType::INVALID_SYNTAX, |notify| notify.kind));
     };
-    let connection = sa.connection.clone();
+    let connection = sa.base.connection.clone();
     let config = &connection.children[made.config];
     let offered = number_proposals(child_proposals(config, made.first), &[]);
     let [chosen] = &granted.proposals[..] else { return Err(NotifyType::NO_PROPOSAL_CHOSEN) };
@@ -391,7 +398,7 @@ fn try_install_child_from_response(
     let (true, Some(outbound)) = (fits, proposal_esp_spi(chosen)) else {
         return Err(NotifyType::NO_PROPOSAL_CHOSEN);
     };
-    let (local, remote) = local_and_remote_selectors(sa, config);
+    let (local, remote) = local_and_remote_selectors(sa.base, &sa.state.assigned_addresses, config);
     let within = |granted: &TrafficSelectors, asked: &[TrafficSelector]| {
         let all = granted.selectors.iter().all(|one| asked.iter().any(|whole| whole.contains(one)));
         all && !granted.selectors.is_empty() && granted.unknown_selectors.is_empty()

@@ -1,7 +1,7 @@
 //! Cookies (RFC 7296 §2.6): a returned cookie proves that the initiator receives at its address. No state is kept
 //! until then.
 
-use super::IkeEndpointConfig;
+use super::config::IkeEndpointConfig;
 use crate::header::Spi;
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -1,20 +1,23 @@
 //! CREATE_CHILD_SA (RFC 7296 §1.3): creates a CHILD_SA, or rekeys a CHILD_SA or the IKE_SA.
 
-use super::authenticate::{InitialChildRequest, responder::parse_child_request};
-use super::child::{self, RequestedChildSa};
+use super::base::{IkeSaBase, IkeSaKeyState, NONCE, NoncePair};
+use super::child::{self, ChildSaRequest, RequestedChildSa};
 use super::collision::{
     ChildAction, ChildEvent, ChildRekeying, ChildState, Lowest, SaAction, SaEvent, SaRekeying, SaState,
 };
 use super::config::IpsecMode;
+use super::context::IkeEndpointContext;
+use super::established::{
+    EstablishedSa, EstablishedState, IkeSaTask, KeyExchangeSecrets, PeerRequestAnswer, PendingFollowupSa,
+    SaEffect, SaExchange, StartedExchange, SuccessorSa,
+};
 use super::event::{EndReason, IkeEvent};
-use super::followup::{self, PendingFollowupSa};
-use super::initial::NONCE;
-use super::resumption;
-use super::sa::{IkeEndpointContext, IkeSa, IkeSaKeyState, IkeSaTask, PendingExchange, with_jitter};
-use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType, ProtocolId};
+use super::followup;
+use super::ticket_requests;
+use crate::code::{ExchangeType, KeyExchangeMethod, NotifyType, ProtocolId, TransformType};
 use crate::header::Spi;
 use crate::keys::KeyDerivationInputs;
-use crate::message::notify_payloads;
+use crate::message::{find_error_notify, find_key_exchange, find_nonce, find_proposals, notify_payloads};
 use crate::payload::{NotifyPayload, Payload, Proposal};
 use crate::suite::{IkeAlgorithms, choose_proposal, exchange_algorithm, is_offered, number_proposals};
 use crate::work;
@@ -25,43 +28,11 @@ use usher_core::Duration;
 use usher_crypto::SecretValue;
 use usher_crypto::exchange::KeyExchange;
 
-const CREATE_CHILD_SA: ExchangeType = ExchangeType::CREATE_CHILD_SA;
 /// The wait after TEMPORARY_FAILURE (§2.25), with a tenth of jitter.
 const REST: Duration = Duration::from_secs(5);
 /// The time after which this side deletes an SA that the peer has replaced and not deleted. Also the time until a
 /// refused rekeying is tried again.
 pub(super) const LEFT_OVER: Duration = Duration::from_secs(60);
-
-/// The nonces of the initiator and of the responder of an exchange.
-pub(super) type NoncePair = (Vec<u8>, Vec<u8>);
-
-/// The shared secrets of an exchange: of its own key exchange, if any, and of the additional ones.
-#[derive(Debug)]
-pub(super) struct KeyExchangeSecrets {
-    first: Option<SecretValue>,
-    /// The secrets of the additional key exchanges, concatenated.
-    further: SecretValue,
-}
-
-impl Default for KeyExchangeSecrets {
-    fn default() -> Self {
-        Self { first: None, further: SecretValue::new(Vec::new()) }
-    }
-}
-
-impl KeyExchangeSecrets {
-    fn with_initial_shared_secret(first: Option<SecretValue>) -> Self {
-        Self { first, ..Self::default() }
-    }
-    pub(super) fn append_further_secret(&mut self, further: &SecretValue) {
-        // A buffer that grew in place could leave a copy of the secret behind. A buffer that is replaced is zeroed.
-        self.further = SecretValue::new([&self.further[..], further].concat());
-    }
-    /// Returns the secrets as the key derivation takes them.
-    pub(super) fn key_derivation_secrets(&self) -> (Option<&[u8]>, &[u8]) {
-        (self.first.as_deref().map(Vec::as_slice), &self.further)
-    }
-}
 
 /// The result of this side's request, after its response.
 #[derive(Debug)]
@@ -76,7 +47,7 @@ pub(super) struct CreateChildResult {
 /// Most rekeyings of an IKE_SA by the peer within [`LEFT_OVER`].
 const REPLACED: usize = 8;
 
-/// A CREATE_CHILD_SA request of this side.
+/// A CREATE_CHILD_SA exchange of this side.
 #[derive(Debug)]
 pub(super) struct CreateChildRequest {
     task: IkeSaTask,
@@ -98,21 +69,24 @@ struct AnsweredKeyExchange {
     secret: SecretValue,
 }
 
-pub(super) fn start_create_exchange(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, task: IkeSaTask) {
-    let connection = sa.connection.clone();
-    let rekeying = proposals_to_rekey(sa);
+/// Begins an exchange that creates a CHILD_SA, or rekeys a CHILD_SA or the IKE_SA. `None` if its SA cannot be rekeyed
+/// any more.
+pub(super) fn start_create_exchange(
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
+    task: IkeSaTask,
+) -> Option<StartedExchange> {
+    let connection = sa.base.connection.clone();
+    let rekeying = proposals_to_rekey(sa.base);
     let (proposals, child) = match &task {
         IkeSaTask::CreateChild(number) => (&connection.children[*number].proposals, Some((*number, None))),
         IkeSaTask::RekeyChild(spi) => {
-            let found = sa.children.iter_mut().find(|child| child.sa.inbound == *spi);
-            let Some(found) = found else { return };
-            let Some(row) = ChildRekeying::step(found.state, ChildEvent::Rekey, |_| false) else { return };
-            found.state = row.to;
+            let found = sa.state.children.iter_mut().find(|child| child.sa.inbound == *spi)?;
+            found.state = ChildRekeying::step(found.state, ChildEvent::Rekey, |_| false)?.to;
             (&connection.children[found.config].proposals, Some((found.config, Some(*spi))))
         }
         _ => {
-            let Some(row) = SaRekeying::step(sa.state, SaEvent::Rekey, |_| false) else { return };
-            sa.state = row.to;
+            sa.state.rekeying = SaRekeying::step(sa.state.rekeying, SaEvent::Rekey, |_| false)?.to;
             (&rekeying, None)
         }
     };
@@ -120,25 +94,26 @@ pub(super) fn start_create_exchange(sa: &mut IkeSa, cx: &mut IkeEndpointContext<
         .iter()
         .filter_map(Proposal::key_exchange)
         .find(|method| exchange_algorithm(*method).is_some());
-    send_create_request(sa, cx, task, child, proposals, method, false);
+    Some(build_create_exchange(sa, cx, task, child, proposals, method, false))
 }
 
-fn send_create_request(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+fn build_create_exchange(
+    sa: &EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     task: IkeSaTask,
     child: Option<(usize, Option<u32>)>,
     proposals: &[Proposal],
     method: Option<KeyExchangeMethod>,
-    again: bool,
-) {
-    let begun = method.and_then(|method| {
+    has_retried: bool,
+) -> StartedExchange {
+    let exchange = method.and_then(|method| {
         cx.count_work(work::KEY_EXCHANGE);
-        Some((method, exchange_algorithm(method)?.start_exchange(cx.rng).ok()?))
+        Some((method, exchange_algorithm(method)?.start_exchange(&mut cx.rng).ok()?))
     });
-    let (nonce, ike, spi) = (cx.random_octets(), cx.new_ike_spi(), child::new_spi(sa, cx));
+    let expected = sa.state.expected_keys.as_deref();
+    let (nonce, ike, spi) = (cx.random_octets(), cx.new_ike_spi(), child::new_spi(cx, expected));
     let mut payloads = Vec::new();
-    let connection = sa.connection.clone();
+    let connection = &sa.base.connection;
     let mut selectors = None;
     match child {
         Some((number, replaced)) => {
@@ -153,7 +128,9 @@ fn send_create_request(
             if config.mode == IpsecMode::Transport {
                 payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::USE_TRANSPORT_MODE)));
             }
-            let [proposed, initiator, responder] = child::build_child_offer(sa, config, proposals, spi);
+            let assigned = &sa.state.assigned_addresses;
+            let [proposed, initiator, responder] =
+                child::build_child_offer(sa.base, assigned, config, proposals, spi);
             payloads.push(proposed);
             selectors = Some([initiator, responder]);
         }
@@ -162,17 +139,17 @@ fn send_create_request(
         }
     }
     payloads.push(Payload::Nonce(Vec::from(nonce)));
-    if let Some((method, begun)) = &begun {
+    if let Some((method, begun)) = &exchange {
         payloads.push(Payload::KeyExchange { method: *method, data: begun.public_value().to_vec() });
     }
     payloads.extend(selectors.into_iter().flatten());
-    let request = Box::new(CreateChildRequest { task, exchange: begun, nonce, has_retried: again, spi, ike });
-    sa.request_protected(cx, CREATE_CHILD_SA, &payloads, PendingExchange::Create(request));
+    let request = CreateChildRequest { task, exchange, nonce, has_retried, spi, ike };
+    StartedExchange { kind: ExchangeType::CREATE_CHILD_SA, payloads, exchange: Box::new(request) }
 }
 
 /// Returns the proposals for a rekeying of the IKE_SA: the chosen one, also without additional key exchanges. The
 /// peer may support those only in its first exchange.
-fn proposals_to_rekey(sa: &IkeSa) -> Vec<Proposal> {
+fn proposals_to_rekey(sa: &IkeSaBase) -> Vec<Proposal> {
     let mut all = sa.connection.proposals.clone();
     let hybrid =
         sa.connection.proposals.iter().filter(|proposal| proposal.additional_exchanges().next().is_some());
@@ -180,68 +157,55 @@ fn proposals_to_rekey(sa: &IkeSa) -> Vec<Proposal> {
     all
 }
 
-fn find_nonce(payloads: &[Payload]) -> Option<&Vec<u8>> {
-    payloads.iter().find_map(|payload| if let Payload::Nonce(nonce) = payload { Some(nonce) } else { None })
-}
-pub(super) fn key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &[u8])> {
-    payloads.iter().find_map(|payload| match payload {
-        Payload::KeyExchange { method, data } => Some((*method, &data[..])),
-        _ => None,
-    })
-}
-fn find_proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
-    payloads.iter().find_map(|payload| match payload {
-        Payload::SecurityAssociation(proposals) => Some(&proposals[..]),
-        _ => None,
-    })
-}
-
-/// Handles the response to this side's request.
-pub(super) fn handle_create_response(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
-    mut request: CreateChildRequest,
-    payloads: Vec<Payload>,
-) {
-    if let Some(error) = notify_payloads(&payloads).find(|notify| notify.kind.is_error()).cloned() {
-        return handle_create_refusal(sa, cx, request, &error);
-    }
-    let secret = match (request.exchange.take(), key_exchange(&payloads)) {
-        (Some((method, begun)), Some((theirs, public))) if method == theirs => {
-            cx.count_work(work::KEY_EXCHANGE);
-            begun.derive_secret(public).ok()
+impl SaExchange for CreateChildRequest {
+    fn handle_response(
+        mut self: Box<Self>,
+        sa: &mut EstablishedSa<'_>,
+        cx: &mut IkeEndpointContext,
+        payloads: Vec<Payload>,
+    ) -> Result<Option<StartedExchange>, EndReason> {
+        if let Some(error) = find_error_notify(&payloads) {
+            return Ok(handle_create_refusal(sa, cx, *self, error));
         }
-        _ => None,
-    };
-    let chosen = find_proposals(&payloads).and_then(|all| all.first());
-    // RFC 7296, 1.3: a response neither drops nor adds a key exchange.
-    let exchanged = chosen.is_some_and(|chosen| chosen.key_exchange().is_some());
-    let theirs = find_nonce(&payloads).cloned();
-    let (Some(theirs), true) = (theirs, exchanged == secret.is_some()) else {
-        cx.counters.syntax += 1;
-        return handle_create_refusal(sa, cx, request, &NotifyPayload::new(NotifyType::INVALID_SYNTAX));
-    };
-    let methods = chosen.map(|chosen| chosen.additional_exchanges().collect()).unwrap_or_default();
-    let link = followup::find_link_notify(&payloads).cloned().map(Payload::Notify);
-    let nonces = (request.nonce.to_vec(), theirs);
-    let gathered = CreateChildResult {
-        request,
-        nonces,
-        secrets: KeyExchangeSecrets::with_initial_shared_secret(secret),
-        payloads,
-    };
-    followup::start_next_followup(sa, cx, gathered, methods, link.as_slice());
+        let secret = match (self.exchange.take(), find_key_exchange(&payloads)) {
+            (Some((method, begun)), Some((theirs, public))) if method == theirs => {
+                cx.count_work(work::KEY_EXCHANGE);
+                begun.derive_secret(public).ok()
+            }
+            _ => None,
+        };
+        let chosen = find_proposals(&payloads).and_then(|all| all.first());
+        // RFC 7296, 1.3: a response neither drops nor adds a key exchange.
+        let exchanged = chosen.is_some_and(|chosen| chosen.key_exchange().is_some());
+        let theirs = find_nonce(&payloads).map(<[u8]>::to_vec);
+        let (Some(theirs), true) = (theirs, exchanged == secret.is_some()) else {
+            cx.counters.syntax += 1;
+            let invalid = NotifyPayload::new(NotifyType::INVALID_SYNTAX);
+            return Ok(handle_create_refusal(sa, cx, *self, &invalid));
+        };
+        let methods = chosen.map(|chosen| chosen.additional_exchanges().collect()).unwrap_or_default();
+        let link = followup::find_link_notify(&payloads).cloned().map(Payload::Notify);
+        let nonces = (self.nonce.to_vec(), theirs);
+        let secrets = KeyExchangeSecrets::with_initial_shared_secret(secret);
+        let gathered = CreateChildResult { request: *self, nonces, secrets, payloads };
+        followup::start_next_followup(sa, cx, gathered, methods, link.as_slice())
+    }
+    fn defers_peer_rekeying(&self) -> bool {
+        self.task != IkeSaTask::Rekey
+    }
 }
 
-/// Finishes a request whose key exchanges are all done: installs the result, or rejects it.
+/// Finishes an exchange whose key exchanges are all done: installs the result, or rejects it.
+///
+/// # Errors
+/// The reason why the IKE_SA ends.
 pub(super) fn finish_create_exchange(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     gathered: CreateChildResult,
-) {
+) -> Result<(), EndReason> {
     let CreateChildResult { request: CreateChildRequest { task, spi, ike, .. }, nonces, secrets, payloads } =
         gathered;
-    let chosen = find_proposals(&payloads).and_then(|all| all.first());
     match task {
         IkeSaTask::CreateChild(config) => {
             let secrets = &secrets;
@@ -250,12 +214,8 @@ pub(super) fn finish_create_exchange(
             child::install_child_from_response(sa, cx, &made, &payloads);
         }
         IkeSaTask::RekeyChild(old) => {
-            let Some(config) =
-                sa.children.iter().find(|child| child.sa.inbound == old).map(|child| child.config)
-            else {
-                return;
-            };
-            let secrets = &secrets;
+            let Some(at) = sa.state.find_child(old) else { return Ok(()) };
+            let (config, secrets) = (sa.state.children[at].config, &secrets);
             let made =
                 RequestedChildSa { config, spi, secrets, nonces: &nonces, replaces: Some(old), first: false };
             let event = if child::install_child_from_response(sa, cx, &made, &payloads) {
@@ -270,39 +230,42 @@ pub(super) fn finish_create_exchange(
                 // RFC 7296, 2.18: a new IKE_SA needs a new shared secret, so this response is invalid.
                 cx.counters.syntax += 1;
                 apply_sa_rekey_event(sa, cx, SaEvent::Refused, None);
-                return sa.end_sa(cx, EndReason::Protocol);
+                return Err(EndReason::Protocol);
             }
-            let chosen = chosen.filter(|chosen| {
-                chosen.spi.len() == 8 && is_offered(&number_proposals(proposals_to_rekey(sa), &[]), chosen)
-            });
+            let offered = |chosen: &&Proposal| {
+                chosen.spi.len() == 8
+                    && is_offered(&number_proposals(proposals_to_rekey(sa.base), &[]), chosen)
+            };
+            let chosen = find_proposals(&payloads).and_then(|all| all.first()).filter(offered);
             let peer = chosen.and_then(|chosen| chosen.spi[..].try_into().ok()).map(Spi);
             let (Some(peer), Some(chosen)) =
                 (peer, chosen.filter(|one| IkeAlgorithms::from_proposal(one).is_some()))
             else {
-                return apply_sa_rekey_event(sa, cx, SaEvent::Refused, None);
+                apply_sa_rekey_event(sa, cx, SaEvent::Refused, None);
+                return Ok(());
             };
             let born = create_replacement_ike_sa(sa, cx, true, (ike, peer), chosen, &secrets, &nonces);
             apply_sa_rekey_event(sa, cx, SaEvent::Answered, born.map(|born| (born, lowest_nonce(&nonces))));
         }
     }
+    Ok(())
 }
 
 pub(super) fn lowest_nonce(nonces: &NoncePair) -> Vec<u8> {
     nonces.0.clone().min(nonces.1.clone())
 }
 
-/// Handles the peer's refusal of a request.
+/// Handles the peer's refusal of an exchange. Returns the exchange that takes its place at once.
 pub(super) fn handle_create_refusal(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     request: CreateChildRequest,
     error: &NotifyPayload,
-) {
+) -> Option<StartedExchange> {
     let later = error.kind == NotifyType::TEMPORARY_FAILURE;
     if later {
         // RFC 7296, 2.25: after TEMPORARY_FAILURE this side waits before it tries again.
-        let rest = with_jitter(cx, REST);
-        sa.rest_until = Some(cx.now + rest);
+        sa.state.rest_until = Some(cx.now + cx.with_jitter(REST));
     }
     // With INVALID_KE_PAYLOAD, the peer may ask once for another of the key exchange methods that this side offered.
     let wanted = (error.kind == NotifyType::INVALID_KE_PAYLOAD)
@@ -314,30 +277,29 @@ pub(super) fn handle_create_refusal(
             && exchange_algorithm(*wanted).is_some()
             && request.exchange.as_ref().is_some_and(|(method, _)| method != wanted)
     });
-    let connection = sa.connection.clone();
-    let rekeying = proposals_to_rekey(sa);
+    let connection = sa.base.connection.clone();
+    let rekeying = proposals_to_rekey(sa.base);
     let (child, proposals) = match &request.task {
         IkeSaTask::CreateChild(number) => (Some((*number, None)), &connection.children[*number].proposals),
-        IkeSaTask::RekeyChild(spi) => match sa.children.iter().find(|child| child.sa.inbound == *spi) {
-            Some(child) => (Some((child.config, Some(*spi))), &connection.children[child.config].proposals),
-            None => return,
-        },
+        IkeSaTask::RekeyChild(spi) => {
+            let child = &sa.state.children[sa.state.find_child(*spi)?];
+            (Some((child.config, Some(*spi))), &connection.children[child.config].proposals)
+        }
         _ => (None, &rekeying),
     };
     let offered = |method: &KeyExchangeMethod| {
-        proposals
-            .iter()
-            .any(|p| p.transforms_of_kind(crate::code::TransformType::KE).any(|t| t.id == method.0))
+        proposals.iter().any(|p| p.transforms_of_kind(TransformType::KE).any(|t| t.id == method.0))
     };
     if let Some(method) = other.filter(offered) {
         cx.counters.invalid_ke += 1;
-        return send_create_request(sa, cx, request.task, child, proposals, Some(method), true);
+        let again = build_create_exchange(sa, cx, request.task, child, proposals, Some(method), true);
+        return Some(again);
     }
     match request.task {
         IkeSaTask::CreateChild(number) if !later => {
             cx.counters.children_refused += 1;
             let name = connection.children[number].name.clone();
-            cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.id, name, why: error.kind });
+            cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.base.id, name, why: error.kind });
         }
         IkeSaTask::RekeyChild(spi) => {
             let gone = error.kind == NotifyType::CHILD_SA_NOT_FOUND;
@@ -348,20 +310,21 @@ pub(super) fn handle_create_refusal(
         _ => {}
     }
     if later {
-        sa.plan_task(request.task);
+        sa.state.plan_task(request.task);
     }
+    None
 }
 
 /// Applies an event of rekeying to a CHILD_SA, with the new inbound SPI and the lowest nonce.
 fn apply_child_rekey_event(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     spi: u32,
     event: ChildEvent,
     made: Option<(u32, &NoncePair)>,
 ) {
-    let Some(at) = sa.children.iter().position(|child| child.sa.inbound == spi) else { return };
-    let child = &mut sa.children[at];
+    let Some(at) = sa.state.find_child(spi) else { return };
+    let child = &mut sa.state.children[at];
     let ours = made.map(|(_, nonces)| lowest_nonce(nonces));
     let rival = child.rival.as_ref().map(|(_, lowest)| lowest.clone());
     // RFC 7296, 2.8.1: the side whose nonce is the lowest closes its CHILD_SA.
@@ -370,77 +333,84 @@ fn apply_child_rekey_event(
     child.state = row.to;
     for action in row.actions {
         match action {
-            ChildAction::DeleteOld => sa.plan_task(IkeSaTask::DeleteChild(spi)),
+            ChildAction::DeleteOld => sa.state.plan_task(IkeSaTask::DeleteChild(spi)),
             ChildAction::DeleteOurs => {
                 if let Some((new, _)) = made {
                     cx.counters.collisions += 1;
-                    sa.plan_task(IkeSaTask::DeleteChild(new));
+                    sa.state.plan_task(IkeSaTask::DeleteChild(new));
                 }
             }
             ChildAction::Remove => {
-                let child = &sa.children[at].sa;
-                cx.remove_child_sa(sa.id, child.inbound, child.outbound);
+                let child = &sa.state.children[at].sa;
+                cx.remove_child_sa(sa.base.id, child.inbound, child.outbound);
             }
             _ => {}
         }
     }
     match row.to {
         ChildState::Gone => {
-            sa.children.remove(at);
+            sa.state.children.remove(at);
         }
-        ChildState::Replaced => sa.children[at].rekey_at = Some(cx.now + LEFT_OVER),
+        ChildState::Replaced => sa.state.children[at].rekey_at = Some(cx.now + LEFT_OVER),
         ChildState::Installed => {
             // The peer has refused the rekeying. It is tried again while the old CHILD_SA lasts.
-            let config = &sa.connection.children[sa.children[at].config];
-            sa.children[at].rekey_at = config.rekey_after.map(|_| cx.now + LEFT_OVER);
+            let config = &sa.base.connection.children[sa.state.children[at].config];
+            sa.state.children[at].rekey_at = config.rekey_after.map(|_| cx.now + LEFT_OVER);
         }
         _ => {}
     }
 }
 
-/// Handles a request of the peer.
-pub(super) fn handle_create_request(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, payloads: &[Payload]) {
+/// Returns the error response, and counts it.
+fn refuse_create_request(cx: &mut IkeEndpointContext, notify: NotifyPayload) -> PeerRequestAnswer {
+    if notify.kind == NotifyType::TEMPORARY_FAILURE {
+        cx.counters.temporary_failures += 1;
+    }
+    notify.into()
+}
+
+/// Answers a request of the peer.
+pub(super) fn answer_create_request(
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
+    payloads: &[Payload],
+) -> PeerRequestAnswer {
     let (Some(proposed), Some(theirs)) = (find_proposals(payloads), find_nonce(payloads)) else {
-        return sa.reject_request(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
+        return PeerRequestAnswer::InvalidSyntax;
     };
     // Each request may cost a key exchange, so their rate is limited.
     let most = cx.config.creates_per_minute;
-    if sa.create_debt.is_minute_limit_reached(cx.now, most) {
+    if sa.state.create_debt.is_minute_limit_reached(cx.now, most) {
         cx.counters.creates_rate_limited += 1;
-        cx.counters.temporary_failures += 1;
-        return sa.respond_notify(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
+        return refuse_create_request(cx, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
-    sa.create_debt.charge_minute_share(cx.now, most);
-    if proposed.first().is_some_and(|proposal| proposal.protocol == ProtocolId::IKE) {
-        return respond_to_rekey(sa, cx, payloads, proposed, theirs);
-    }
-    let Ok(Some(asked)) = parse_child_request(payloads) else {
-        return sa.reject_request(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
+    sa.state.create_debt.charge_minute_share(cx.now, most);
+    let answer = if proposed.first().is_some_and(|proposal| proposal.protocol == ProtocolId::IKE) {
+        answer_rekey_request(sa, cx, payloads, proposed, theirs)
+    } else {
+        let Ok(Some(asked)) = ChildSaRequest::from_payloads(payloads) else {
+            return PeerRequestAnswer::InvalidSyntax;
+        };
+        create_requested_child(sa, cx, payloads, &asked, theirs)
     };
-    let answer = match create_requested_child(sa, cx, payloads, &asked, theirs) {
-        Ok(payloads) => payloads,
-        Err(notify) => {
-            if notify.kind == NotifyType::TEMPORARY_FAILURE {
-                cx.counters.temporary_failures += 1;
-            }
-            alloc::vec![Payload::Notify(notify)]
-        }
-    };
-    sa.respond_protected(cx, CREATE_CHILD_SA, &answer);
+    answer.map_or_else(|notify| refuse_create_request(cx, notify), PeerRequestAnswer::Response)
 }
 
 /// Creates the CHILD_SA of the peer's request.
 fn create_requested_child(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     payloads: &[Payload],
-    asked: &InitialChildRequest,
+    asked: &ChildSaRequest,
     theirs: &[u8],
 ) -> Result<Vec<Payload>, NotifyPayload> {
     let temporary = || NotifyPayload::new(NotifyType::TEMPORARY_FAILURE);
     // The peer has to wait while the IKE_SA is rekeyed or closed (§2.25.2), while additional key exchanges are open, or
     // while its new address is unproved.
-    if sa.state != SaState::Established || sa.expected_keys.is_some() || sa.is_peer_address_unproved() {
+    if sa.state.rekeying != SaState::Established
+        || sa.state.expected_keys.is_some()
+        || sa.state.is_peer_address_unproved()
+    {
         return Err(temporary());
     }
     let replaced = notify_payloads(payloads).find(|notify| notify.kind == NotifyType::REKEY_SA);
@@ -448,12 +418,13 @@ fn create_requested_child(
     if let Some(notify) = replaced {
         let about = notify.child_spi().filter(|_| notify.protocol == ProtocolId::ESP);
         let found = sa
+            .state
             .children
             .iter()
             .position(|child| Some(child.sa.outbound) == about && child.state != ChildState::Bereft);
         let not_found = || NotifyPayload { kind: NotifyType::CHILD_SA_NOT_FOUND, ..notify.clone() };
         let at = found.ok_or_else(not_found)?;
-        let row = ChildRekeying::step(sa.children[at].state, ChildEvent::PeerRekeys, |_| false);
+        let row = ChildRekeying::step(sa.state.children[at].state, ChildEvent::PeerRekeys, |_| false);
         let row = row.ok_or_else(not_found)?;
         if row.actions.contains(&ChildAction::TemporaryFailure) {
             return Err(temporary());
@@ -471,7 +442,7 @@ fn create_requested_child(
     let exchanged = answer_requested_key_exchange(cx, wanted, payloads)?;
     let ours: [u8; NONCE] = cx.random_octets();
     let nonces = (theirs.to_vec(), ours.to_vec());
-    let replaces = old.as_ref().map(|(at, _)| sa.children[*at].sa.inbound);
+    let replaces = old.as_ref().map(|(at, _)| sa.state.children[*at].sa.inbound);
     let secrets = KeyExchangeSecrets::with_initial_shared_secret(
         exchanged.as_ref().map(|exchanged| exchanged.secret.clone()),
     );
@@ -490,8 +461,8 @@ fn create_requested_child(
     let granted = child::grant_child(sa, cx, selected, asked.transport, &secrets, &nonces, replaces);
     let mut answer = granted.map_err(NotifyPayload::new)?;
     if let Some((at, row)) = old {
-        let made = sa.children.last().map_or(0, |child| child.sa.inbound);
-        let child = &mut sa.children[at];
+        let made = sa.state.children.last().map_or(0, |child| child.sa.inbound);
+        let child = &mut sa.state.children[at];
         child.state = row.to;
         if row.actions.contains(&ChildAction::Remember) {
             child.rival = Some((made, lowest_nonce(&nonces)));
@@ -512,12 +483,12 @@ fn insert_before_selectors(answer: &mut Vec<Payload>, payloads: Vec<Payload>) {
 
 /// Answers the key exchange of a request, if the chosen proposal has one.
 fn answer_requested_key_exchange(
-    cx: &mut IkeEndpointContext<'_>,
+    cx: &mut IkeEndpointContext,
     wanted: Option<KeyExchangeMethod>,
     payloads: &[Payload],
 ) -> Result<Option<AnsweredKeyExchange>, NotifyPayload> {
     let Some(method) = wanted else { return Ok(None) };
-    let public = match key_exchange(payloads) {
+    let public = match find_key_exchange(payloads) {
         Some((theirs, public)) if theirs == method => public,
         _ => {
             // RFC 7296, 1.3, 3.4: another method than the chosen one is answered with INVALID_KE_PAYLOAD.
@@ -527,65 +498,37 @@ fn answer_requested_key_exchange(
     };
     let algorithm = exchange_algorithm(method).ok_or(NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN))?;
     cx.count_answered_exchange(algorithm);
-    let answered =
-        algorithm.answer_exchange(cx.rng, public).map_err(|_| NotifyPayload::new(NotifyType::INVALID_SYNTAX));
+    let answered = algorithm
+        .answer_exchange(&mut cx.rng, public)
+        .map_err(|_| NotifyPayload::new(NotifyType::INVALID_SYNTAX));
     let (public, secret) = answered?;
     Ok(Some(AnsweredKeyExchange { method, public, secret }))
 }
 
-/// Responds to the peer's rekeying of the IKE_SA.
-fn respond_to_rekey(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+/// Answers the peer's rekeying of the IKE_SA.
+fn answer_rekey_request(
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     payloads: &[Payload],
     proposed: &[Proposal],
     theirs: &[u8],
-) {
-    let answer = match try_respond_to_rekey(sa, cx, payloads, proposed, theirs) {
-        Ok(answer) => answer,
-        Err(notify) => {
-            if notify.kind == NotifyType::TEMPORARY_FAILURE {
-                cx.counters.temporary_failures += 1;
-            }
-            return sa.respond_notify(cx, CREATE_CHILD_SA, notify);
-        }
-    };
-    let (payloads, born) = answer;
-    sa.respond_protected(cx, CREATE_CHILD_SA, &payloads);
-    if let Some(born) = born {
-        apply_sa_rekey_event(sa, cx, SaEvent::PeerRekeys, Some(born));
-    }
-}
-
-/// The response, and the new IKE_SA with the lowest nonce unless additional key exchanges come first.
-type RekeyResponse = (Vec<Payload>, Option<(Box<IkeSa>, Vec<u8>)>);
-
-fn try_respond_to_rekey(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
-    payloads: &[Payload],
-    proposed: &[Proposal],
-    theirs: &[u8],
-) -> Result<RekeyResponse, NotifyPayload> {
+) -> Result<Vec<Payload>, NotifyPayload> {
     // The peer has to wait while this side creates, rekeys or deletes a CHILD_SA (§2.25.2).
-    let busy = sa.outstanding.as_ref().is_some_and(|outstanding| match &outstanding.exchange {
-        PendingExchange::Create(request) => request.task != IkeSaTask::Rekey,
-        PendingExchange::DeleteChild(_) | PendingExchange::FollowUp(_) => true,
-        _ => false,
-    });
-    let busy = busy || sa.expected_keys.is_some() || sa.is_peer_address_unproved();
-    let row = SaRekeying::step(sa.state, SaEvent::PeerRekeys, |_| false);
+    let busy = sa.state.exchange.as_ref().is_some_and(|exchange| exchange.defers_peer_rekeying())
+        || sa.state.expected_keys.is_some()
+        || sa.state.is_peer_address_unproved();
+    let row = SaRekeying::step(sa.state.rekeying, SaEvent::PeerRekeys, |_| false);
     if busy || row.is_none_or(|row| row.actions.contains(&SaAction::TemporaryFailure)) {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
     // A replaced IKE_SA stays for a while, so the number of recent replacements is limited.
-    sa.replaced_at.retain(|at| cx.now < *at + LEFT_OVER);
-    if sa.replaced_at.len() >= REPLACED {
+    sa.state.replaced_at.retain(|at| cx.now < *at + LEFT_OVER);
+    if sa.state.replaced_at.len() >= REPLACED {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
-    sa.replaced_at.push(cx.now);
+    sa.state.replaced_at.push(cx.now);
     let no_proposal = || NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN);
-    let mut chosen = choose_proposal(&proposals_to_rekey(sa), proposed).ok_or_else(no_proposal)?;
+    let mut chosen = choose_proposal(&proposals_to_rekey(sa.base), proposed).ok_or_else(no_proposal)?;
     IkeAlgorithms::from_proposal(&chosen).ok_or_else(no_proposal)?;
     let peer =
         chosen.spi[..].try_into().map(Spi).map_err(|_| NotifyPayload::new(NotifyType::INVALID_SYNTAX))?;
@@ -616,24 +559,25 @@ fn try_respond_to_rekey(
             secrets,
             nonces,
         ));
-        return Ok((answer, None));
+        return Ok(answer);
     }
     let born = create_replacement_ike_sa(sa, cx, false, spis, &chosen, &secrets, &nonces);
     let born = born.ok_or_else(no_proposal)?;
-    Ok((answer, Some((born, lowest_nonce(&nonces)))))
+    apply_sa_rekey_event(sa, cx, SaEvent::PeerRekeys, Some((born, lowest_nonce(&nonces))));
+    Ok(answer)
 }
 
 /// Creates the IKE_SA that replaces another.
 pub(super) fn create_replacement_ike_sa(
-    sa: &IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     initiator: bool,
     spis: (Spi, Spi),
     chosen: &Proposal,
     secrets: &KeyExchangeSecrets,
     nonces: &NoncePair,
-) -> Option<Box<IkeSa>> {
-    let (old, algorithms) = (sa.session.as_ref()?, IkeAlgorithms::from_proposal(chosen)?);
+) -> Option<Box<SuccessorSa>> {
+    let (old, algorithms) = (sa.base.session.as_ref()?, IkeAlgorithms::from_proposal(chosen)?);
     cx.count_work(work::DERIVE);
     let seeds = KeyDerivationInputs {
         initiator_nonce: &nonces.0,
@@ -644,96 +588,105 @@ pub(super) fn create_replacement_ike_sa(
     let (first, further) = secrets.key_derivation_secrets();
     let keys = old.keys.derive_rekeyed(old.algorithms.prf, &algorithms, (first?, further), &seeds);
     // RFC 7296, 2.18: message IDs begin at 0.
-    let mut born = Box::new(IkeSa::new(sa.connection.clone(), initiator, sa.path, cx.now));
-    born.spis = spis;
-    born.session = Some(IkeSaKeyState::new(algorithms, keys, initiator)?);
-    born.report_keys(cx);
-    born.nat = sa.nat;
-    born.mobike = sa.mobike;
-    born.fragmentation = sa.fragmentation;
-    born.remote.clone_from(&sa.remote);
-    born.assigned_addresses.clone_from(&sa.assigned_addresses);
-    born.authenticated.clone_from(&sa.authenticated);
-    born.replaced_at.clone_from(&sa.replaced_at);
-    born.client = sa.client;
-    born.proved = sa.proved;
-    (born.era, born.proof_until, born.ticket_debt) = (sa.era, sa.proof_until, sa.ticket_debt);
-    born.certificates.clone_from(&sa.certificates);
-    (born.request_debt, born.create_debt) = (sa.request_debt, sa.create_debt);
-    born.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
-    born.mark_established(cx);
-    Some(born)
+    let mut base = IkeSaBase::new(sa.base.connection.clone(), initiator, sa.base.path, cx.now);
+    base.spis = spis;
+    base.session = Some(IkeSaKeyState::new(algorithms, keys, initiator)?);
+    base.report_keys(cx);
+    base.nat = sa.base.nat;
+    base.fragmentation = sa.base.fragmentation;
+    base.remote.clone_from(&sa.base.remote);
+    base.authenticated.clone_from(&sa.base.authenticated);
+    base.client = sa.base.client;
+    base.proved = sa.base.proved;
+    (base.era, base.proof_until) = (sa.base.era, sa.base.proof_until);
+    base.certificates.clone_from(&sa.base.certificates);
+    base.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
+    let state = EstablishedState {
+        mobike: sa.state.mobike,
+        assigned_addresses: sa.state.assigned_addresses.clone(),
+        replaced_at: sa.state.replaced_at.clone(),
+        ticket_debt: sa.state.ticket_debt,
+        request_debt: sa.state.request_debt,
+        create_debt: sa.state.create_debt,
+        ..EstablishedState::new(&mut base, cx)
+    };
+    Some(Box::new(SuccessorSa { base, state, replaces: None }))
 }
 
 /// Applies an event of rekeying to an IKE_SA, from either side.
 pub(super) fn apply_sa_rekey_event(
-    sa: &mut IkeSa,
-    cx: &mut IkeEndpointContext<'_>,
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
     event: SaEvent,
-    born: Option<(Box<IkeSa>, Vec<u8>)>,
+    born: Option<(Box<SuccessorSa>, Vec<u8>)>,
 ) {
     let (mut new, ours) = match born {
         Some((born, lowest)) => (Some(born), Some(lowest)),
         None => (None, None),
     };
-    let theirs = sa.peer_rekeyed_sa.as_ref().map(|(_, lowest)| lowest.clone());
+    let theirs = sa.state.peer_rekeyed_sa.as_ref().map(|(_, lowest)| lowest.clone());
     // RFC 7296, 2.8.2: the IKE_SA with the lowest nonce does not inherit.
     let guard = |Lowest::Ours| matches!((&ours, &theirs), (Some(ours), Some(theirs)) if ours < theirs);
-    let Some(row) = SaRekeying::step(sa.state, event, guard) else { return };
-    sa.state = row.to;
+    let Some(row) = SaRekeying::step(sa.state.rekeying, event, guard) else { return };
+    sa.state.rekeying = row.to;
     if row.to == SaState::Established {
-        sa.rekey_at = sa.connection.rekey_after.map(|_| cx.now + LEFT_OVER);
+        sa.state.rekey_at = sa.base.connection.rekey_after.map(|_| cx.now + LEFT_OVER);
     }
     for action in row.actions {
         match action {
-            SaAction::Hold => sa.peer_rekeyed_sa = new.take().zip(ours.clone()),
+            SaAction::Hold => sa.state.peer_rekeyed_sa = new.take().zip(ours.clone()),
             SaAction::InheritOurs => move_children_to_successor(sa, cx, new.take()),
             SaAction::InheritTheirs => {
-                let theirs = sa.peer_rekeyed_sa.take().map(|(held, _)| held);
+                let theirs = sa.state.peer_rekeyed_sa.take().map(|(held, _)| held);
                 // Without a collision, the heir is the IKE_SA that the peer's request has just created.
                 let heir = if event == SaEvent::PeerRekeys { new.take() } else { theirs };
                 move_children_to_successor(sa, cx, heir);
-                sa.rekey_at = Some(cx.now + LEFT_OVER);
+                sa.state.rekey_at = Some(cx.now + LEFT_OVER);
             }
             SaAction::KeepTheirs => {
-                if let Some((mut held, _)) = sa.peer_rekeyed_sa.take() {
+                if let Some((mut held, _)) = sa.state.peer_rekeyed_sa.take() {
                     cx.counters.collisions += 1;
-                    held.silent = true;
+                    held.state.silent = true;
                     // The peer created this IKE_SA, which lost the collision, and will delete it. If the peer missed
                     // our response, a timer ends it.
-                    held.state = SaState::Replaced;
-                    held.rekey_at = Some(cx.now + LEFT_OVER);
-                    cx.created_sas.push(*held);
+                    held.state.rekeying = SaState::Replaced;
+                    held.state.rekey_at = Some(cx.now + LEFT_OVER);
+                    sa.effects.push(SaEffect::Successor(held));
                 }
             }
             SaAction::DeleteOurs => {
                 if let Some(mut loser) = new.take() {
                     cx.counters.collisions += 1;
-                    loser.silent = true;
-                    loser.plan_task(IkeSaTask::Delete(EndReason::Rekeyed));
-                    cx.created_sas.push(*loser);
+                    loser.state.silent = true;
+                    loser.state.plan_task(IkeSaTask::Delete(EndReason::Rekeyed));
+                    sa.effects.push(SaEffect::Successor(loser));
                 }
             }
-            SaAction::DeleteOld => sa.plan_task(IkeSaTask::Delete(EndReason::Rekeyed)),
+            SaAction::DeleteOld => sa.state.plan_task(IkeSaTask::Delete(EndReason::Rekeyed)),
             _ => {}
         }
     }
 }
 
 /// Moves the CHILD_SAs and the pending tasks to the new IKE_SA.
-fn move_children_to_successor(sa: &mut IkeSa, cx: &mut IkeEndpointContext<'_>, heir: Option<Box<IkeSa>>) {
+fn move_children_to_successor(
+    sa: &mut EstablishedSa<'_>,
+    cx: &mut IkeEndpointContext,
+    heir: Option<Box<SuccessorSa>>,
+) {
     let Some(mut heir) = heir else { return };
     cx.counters.rekeyed += 1;
+    let (base, state) = (&mut heir.base, &mut heir.state);
     // RFC 7296, 2.8, 2.8.2: the new IKE_SA inherits all CHILD_SAs.
-    heir.children = core::mem::take(&mut sa.children);
-    heir.tasks = core::mem::take(&mut sa.tasks);
-    heir.tasks.retain(|task| *task != IkeSaTask::Rekey);
+    state.children = core::mem::take(&mut sa.state.children);
+    state.tasks = core::mem::take(&mut sa.state.tasks);
+    state.tasks.retain(|task| *task != IkeSaTask::Rekey);
     // The peer may have moved since the heir was created, so its address is copied. A pending return routability check
     // moves with the tasks.
-    (heir.path, heir.proved, heir.nat) = (sa.path, sa.proved, sa.nat);
-    heir.expiry_deadline = sa.expiry_deadline;
-    resumption::schedule_ticket_request(&mut heir, cx);
-    heir.replaced_sa = Some(sa.id);
-    sa.rekey_at = None;
-    cx.created_sas.push(*heir);
+    (base.path, base.proved, base.nat) = (sa.base.path, sa.base.proved, sa.base.nat);
+    state.leaves_at = sa.state.leaves_at;
+    ticket_requests::schedule_ticket_request(base, state, cx);
+    heir.replaces = Some(sa.base.id);
+    sa.state.rekey_at = None;
+    sa.effects.push(SaEffect::Successor(heir));
 }

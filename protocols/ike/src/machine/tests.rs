@@ -43,6 +43,46 @@ use usher_eap::method::{EapMethodContext, PeerMethodFactory, ServerMethodFactory
 use usher_eap::method::{md5, mschapv2};
 use usher_esp::{InboundSa, OutboundSa};
 
+impl IkeEndpoint {
+    /// Runs a step of an IKE_SA at this time.
+    fn run_sa_step_at<T>(
+        &mut self,
+        now: Instant,
+        token: u64,
+        what: impl FnOnce(&mut IkeSa, &mut IkeEndpointContext) -> T,
+    ) -> Option<T> {
+        self.cx.now = now;
+        self.run_sa_step(token, what)
+    }
+    /// Asserts that the table of half-open IKE_SAs has those that are: effects keep it.
+    fn assert_half_open_count(&self) {
+        let sas = self.by_spi.values().filter_map(|token| self.sas.get(*token));
+        assert_eq!(self.half_open(), sas.filter(|sa| sa.is_half_open()).count());
+    }
+}
+
+/// Sends a request that the IKE_SA would not send.
+pub(super) fn send_request(
+    sa: &mut IkeSa,
+    cx: &mut IkeEndpointContext,
+    exchange: crate::code::ExchangeType,
+    payloads: &[Payload],
+) {
+    match sa.as_established() {
+        Some(sa) => {
+            let mut started = informational::start_liveness_check();
+            (started.kind, started.payloads) = (exchange, payloads.to_vec());
+            sa::begin_exchange(sa, cx, started);
+        }
+        None => sa.base.request_protected(cx, exchange, payloads),
+    }
+}
+
+/// Returns the state of an IKE_SA that is established.
+pub(super) fn established_state(sa: &mut IkeSa) -> &mut established::EstablishedState {
+    sa.as_established().expect("it is established").state
+}
+
 pub(super) const INITIATOR: &str = "192.0.2.1";
 pub(super) const RESPONDER: &str = "198.51.100.1";
 pub(super) const PASSWORD: &[u8] = b"a long password";
@@ -330,6 +370,7 @@ impl IkeTestNetwork {
         }
     }
     pub(super) fn sa_counts(&self) -> (usize, usize) {
+        [self.initiator, self.responder].iter().for_each(|host| self.net[*host].assert_half_open_count());
         (self.net[self.initiator].sa_count(), self.net[self.responder].sa_count())
     }
     /// Asserts that no state is left after a long enough time.

@@ -1,7 +1,7 @@
 //! Resumption tickets (RFC 5723 §6). A responder seals the state of an IKE_SA with a key of its own. An initiator
 //! keeps the ticket with its own state.
 
-use super::IkeEndpointConfig;
+use super::config::IkeEndpointConfig;
 use super::event::CertificateName;
 use super::spent_tickets::{SpentTicketTable, TicketId, TicketOwner};
 use crate::code::{IdType, PayloadType};

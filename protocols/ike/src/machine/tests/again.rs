@@ -68,10 +68,10 @@ fn an_unknown_critical_payload_in_a_response_ends_the_ike_sa() {
     world.net.send_command(initiator, IkeCommand::Probe(ours)).unwrap();
     world.net.run_for(millis(1));
     let (now, before) = (world.net.now(), world.counters(initiator).syntax);
-    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
-        sa.expected += 1;
+    world.net[responder].run_sa_step_at(now, theirs.0, |sa, cx| {
+        sa.base.expected += 1;
         let unknown = Payload::Unknown { kind: crate::code::PayloadType(99), critical: true, data: vec![] };
-        sa.respond_protected(cx, crate::code::ExchangeType::INFORMATIONAL, &[unknown]);
+        sa.base.respond_protected(cx, crate::code::ExchangeType::INFORMATIONAL, &[unknown]);
     });
     world.net.set_silent(responder, false);
     world.net.run_for(millis(20));

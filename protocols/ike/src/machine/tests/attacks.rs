@@ -297,7 +297,7 @@ fn an_spi_that_another_has_taken_meanwhile_is_not_used_twice() {
     );
     let asked = world.installed_children(responder).into_values().map(|child| child.outbound);
     let asked = asked.max_by_key(|spi| !world.installed_children(initiator).contains_key(spi)).unwrap();
-    world.net[initiator].inbound.insert(asked);
+    world.net[initiator].cx.inbound.insert(asked);
     world.net.run_for(secs(1));
     assert_eq!(
         (world.installed_children(initiator).len(), world.installed_children(responder).len()),
@@ -346,7 +346,7 @@ fn nothing_is_left_of_what_has_ended() {
             endpoint.by_spi.len(),
             endpoint.by_origin.len(),
             endpoint.by_pair.len(),
-            endpoint.inbound.len(),
+            endpoint.cx.inbound.len(),
             endpoint.lingering.len(),
             endpoint.armed.len(),
             endpoint.half_open(),
@@ -475,8 +475,8 @@ fn an_initiator_ignores_requests_of_an_unproved_responder() {
         let now = world.net.now();
         let token = *world.net[responder].by_spi.values().next().unwrap();
         let identity = Payload::IdentificationInitiator(Identification::from_fqdn("ini.test"));
-        world.net[responder].run_sa_step(now, token, |sa, cx| {
-            sa.request_protected(cx, exchange, &[identity], super::super::sa::PendingExchange::Probe);
+        world.net[responder].run_sa_step_at(now, token, |sa, cx| {
+            send_request(sa, cx, exchange, &[identity]);
         });
         world.net.run_for(secs(1));
         assert!(world.counters(initiator).not_expected > 0, "{exchange}");

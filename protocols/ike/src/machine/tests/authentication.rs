@@ -1,7 +1,7 @@
 //! Authentication of both sides by shared keys and EAP. Certificates are in `certificates`, since they need a
 //! library.
 
-use super::super::authenticate::is_safe_for_eap_only;
+use super::super::authentication::is_safe_for_eap_only;
 use super::*;
 use usher_core::CommandError;
 

@@ -385,7 +385,7 @@ fn whose_certificate_is_revoked_later_is_put_out() {
         let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
         let (initiator, responder) = (world.initiator, world.responder);
         for host in [initiator, responder] {
-            world.net[host].config.tickets = Some(secs(3600));
+            world.net[host].cx.config.tickets = Some(secs(3600));
         }
         let (ours, _) = world.connect();
         match how {
@@ -394,7 +394,7 @@ fn whose_certificate_is_revoked_later_is_put_out() {
                 // The initiator restarts with its stored ticket.
                 let now = world.net.now();
                 world.net[initiator]
-                    .run_sa_step(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
+                    .run_sa_step_at(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
                 world.initiate();
             }
             _ => {}
@@ -404,7 +404,7 @@ fn whose_certificate_is_revoked_later_is_put_out() {
         let gateways = how.starts_with("gateway's");
         let (by, there) = if gateways { (initiator, responder) } else { (responder, initiator) };
         let before = world.end_reasons(by).len();
-        let served = world.net[responder].connections[0].clone();
+        let served = world.net[responder].cx.connections[0].clone();
         let whose = if gateways { &served } else { &world.connection };
         let LocalAuth::Certificate { chain, .. } = &whose.local_auth else { unreachable!() };
         let leaf = chain[0].clone();
@@ -432,22 +432,23 @@ fn a_certificate_revoked_during_resumption_does_not_hold() {
         let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
         let (initiator, responder) = (world.initiator, world.responder);
         for host in [initiator, responder] {
-            world.net[host].config.tickets = Some(secs(3600));
+            world.net[host].cx.config.tickets = Some(secs(3600));
         }
         let (ours, _) = world.connect();
-        let LocalAuth::Certificate { chain, .. } = world.net[responder].connections[0].local_auth.clone()
+        let LocalAuth::Certificate { chain, .. } = world.net[responder].cx.connections[0].local_auth.clone()
         else {
             unreachable!()
         };
         let now = world.net.now();
-        world.net[initiator].run_sa_step(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
+        world.net[initiator]
+            .run_sa_step_at(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
         world.net.set_silent(responder, true);
         world.initiate();
         world.net.run_for(millis(5));
         let of = |world: &IkeTestNetwork| {
             let token = *world.net[initiator].by_spi.values().next().unwrap();
             let sa = world.net[initiator].sas.get(token).unwrap();
-            (sa.proof_until.is_some(), sa.certificates.len())
+            (sa.base.proof_until.is_some(), sa.base.certificates.len())
         };
         assert_eq!(of(&world), (true, 2));
         if falls_back {
@@ -513,8 +514,8 @@ fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
     for (initiator_asks, responder_asks) in [(true, true), (true, false), (false, true), (false, false)] {
         let mut world = certificate_network(&authority, [P256, P256], "ini.test", &authority);
         let (initiator, responder) = (world.initiator, world.responder);
-        world.net[initiator].config.request_ocsp = initiator_asks;
-        world.net[responder].config.request_ocsp = responder_asks;
+        world.net[initiator].cx.config.request_ocsp = initiator_asks;
+        world.net[responder].cx.config.request_ocsp = responder_asks;
         let seen = Rc::new(RefCell::new(Vec::new()));
         for (host, name) in [(initiator, "ini.test"), (responder, "gw.test")] {
             let (algorithm, seen) = (P256, seen.clone());
@@ -527,7 +528,7 @@ fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
                 world.connection =
                     Arc::new(IkeConnectionConfig { local_auth: auth, ..(*world.connection).clone() });
             } else {
-                let mut served = (*world.net[responder].connections[0]).clone();
+                let mut served = (*world.net[responder].cx.connections[0]).clone();
                 served.local_auth = auth;
                 world.net.send_command(responder, IkeCommand::Serve(vec![Arc::new(served)])).unwrap();
             }

@@ -73,7 +73,7 @@ fn networks_that_fill_the_table_block_no_other_network() {
         world.initiate();
         world.net.run_for(millis(30));
         let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
-        assert_eq!(endpoint.counters.half_open_evicted, 1);
+        assert_eq!(endpoint.cx.counters.half_open_evicted, 1);
         // An eviction is not charged to the evicted network: one more refusal is missing from a hundred.
         let of = |n: u32| IpAddr::from((0x0a00_0001 + (n << 8)).to_be_bytes());
         for n in 0..8 {

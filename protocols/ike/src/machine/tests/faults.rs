@@ -226,13 +226,8 @@ fn notifications_of_unknown_types_in_requests_are_passed_over() {
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
-        sa.request_protected(
-            cx,
-            ExchangeType::INFORMATIONAL,
-            &unknown(),
-            super::super::sa::PendingExchange::Probe,
-        );
+    world.net[initiator].run_sa_step_at(now, ours.0, |sa, cx| {
+        send_request(sa, cx, ExchangeType::INFORMATIONAL, &unknown());
     });
     world.net.run_for(secs(1));
     world.assert_children_match(1);
@@ -254,13 +249,8 @@ fn a_delete_payload_may_name_several_children() {
     let spis: Vec<u32> = world.installed_children(initiator).into_keys().take(2).collect();
     let now = world.net.now();
     let delete = Payload::Delete(DeletePayload::Child { protocol: ProtocolId::ESP, spis });
-    world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
-        sa.request_protected(
-            cx,
-            ExchangeType::INFORMATIONAL,
-            &[delete],
-            super::super::sa::PendingExchange::Probe,
-        );
+    world.net[initiator].run_sa_step_at(now, ours.0, |sa, cx| {
+        send_request(sa, cx, ExchangeType::INFORMATIONAL, &[delete]);
     });
     world.net.run_for(secs(1));
     assert_eq!((world.installed_children(responder).len(), world.end_reasons(responder)), (1, vec![]));
@@ -291,8 +281,8 @@ fn an_authenticated_protocol_violation_ends_the_ike_sa() {
         let (initiator, responder) = (world.initiator, world.responder);
         let now = world.net.now();
         let what = payloads.clone();
-        world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
-            sa.request_protected(cx, exchange, &what, super::super::sa::PendingExchange::Probe);
+        world.net[initiator].run_sa_step_at(now, ours.0, |sa, cx| {
+            send_request(sa, cx, exchange, &what);
         });
         world.net.run_for(secs(1));
         assert_eq!(world.end_reasons(responder), Vec::from_iter(answer), "{exchange} {payloads:?}");
@@ -312,9 +302,9 @@ fn a_response_that_breaks_the_protocol_ends_the_ike_sa() {
     world.net.run_for(millis(1));
     let now = world.net.now();
     // The responder expects message 2, and responds with another exchange type.
-    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
-        sa.expected += 1;
-        sa.respond_protected(cx, ExchangeType::CREATE_CHILD_SA, &[]);
+    world.net[responder].run_sa_step_at(now, theirs.0, |sa, cx| {
+        sa.base.expected += 1;
+        sa.base.respond_protected(cx, ExchangeType::CREATE_CHILD_SA, &[]);
     });
     world.net.set_silent(responder, false);
     world.net.run_for(millis(20));

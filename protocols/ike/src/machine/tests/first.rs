@@ -211,7 +211,7 @@ fn a_proposal_that_was_not_offered_is_not_accepted() {
     other.children[0].proposals = vec![Proposal::parse_esp_proposal("aes128-sha256").unwrap()];
     let endpoint = &mut world.net[world.initiator];
     let token = *endpoint.by_spi.values().next().unwrap();
-    endpoint.sas.get_mut(token).unwrap().connection = Arc::new(other);
+    endpoint.sas.get_mut(token).unwrap().base.connection = Arc::new(other);
     world.net.run_for(secs(1));
     assert_eq!(world.installed_children(world.initiator).len(), 0);
 }

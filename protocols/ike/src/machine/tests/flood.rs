@@ -489,9 +489,9 @@ fn a_violation_after_the_key_exchange_counts_as_a_failure() {
         world.net.run_for(millis(10));
         let now = world.net.now();
         let token = *world.net[initiator].by_spi.values().next().unwrap();
-        world.net[initiator].run_sa_step(now, token, |sa, cx| {
-            (sa.outstanding, sa.next_request) = (None, 1);
-            sa.request_protected(cx, exchange, &payloads, super::super::sa::PendingExchange::Probe);
+        world.net[initiator].run_sa_step_at(now, token, |sa, cx| {
+            (sa.base.outstanding, sa.base.next_request) = (None, 1);
+            send_request(sa, cx, exchange, &payloads);
         });
         world.net.run_for(millis(1));
         let bytes = world.net.sent_transmits().last().unwrap().bytes.clone();

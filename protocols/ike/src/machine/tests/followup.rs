@@ -45,12 +45,16 @@ fn a_rekeying_begun_before_a_move_waits_for_the_new_address() {
     let responder = world.responder;
     world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
     let waits = |world: &mut IkeTestNetwork| {
-        world.net[responder].sas.get_mut(theirs.0).is_some_and(|sa| sa.expected_keys.is_some())
+        world.net[responder]
+            .sas
+            .get_mut(theirs.0)
+            .is_some_and(|sa| established_state(sa).expected_keys.is_some())
     };
     while !waits(&mut world) {
         world.net.run_next_arrival_or_timer().expect("the rekeying is begun");
     }
-    world.net[responder].sas.get_mut(theirs.0).unwrap().plan_task(sa::IkeSaTask::Check);
+    established_state(world.net[responder].sas.get_mut(theirs.0).unwrap())
+        .plan_task(established::IkeSaTask::Check);
     let before = world.counters(responder).temporary_failures;
     while waits(&mut world) {
         world.net.run_next_arrival_or_timer().expect("the keys come");
@@ -168,7 +172,9 @@ fn what_does_not_go_on_is_forgotten_after_twenty_seconds() {
     let (initiator, responder) = (world.initiator, world.responder);
     let now = world.net.now();
     let expects = |world: &mut IkeTestNetwork| {
-        world.net[responder].run_sa_step(now, 0, |sa, _| sa.expected_keys.is_some()).unwrap()
+        world.net[responder]
+            .run_sa_step_at(now, 0, |sa, _| established_state(sa).expected_keys.is_some())
+            .unwrap()
     };
     assert!(expects(&mut world));
     world.net.set_severed(initiator, responder, true);
@@ -192,16 +198,11 @@ fn an_unknown_followup_exchange_is_answered_and_ends_no_sa() {
     let mut world = hybrid_network();
     let (ours, _) = world.connect();
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].run_sa_step(now, ours.0, |sa, cx| {
+    world.net[initiator].run_sa_step_at(now, ours.0, |sa, cx| {
         let link = NotifyPayload::with_data(NotifyType::ADDITIONAL_KEY_EXCHANGE, [9; 16]);
         let payloads = [Payload::Notify(link)];
-        sa.request_protected(
-            cx,
-            ExchangeType::IKE_FOLLOWUP_KE,
-            &payloads,
-            crate::machine::sa::PendingExchange::Probe,
-        );
-        sa.outstanding = None;
+        send_request(sa, cx, ExchangeType::IKE_FOLLOWUP_KE, &payloads);
+        sa.base.outstanding = None;
     });
     world.net.run_for(secs(1));
     assert_eq!(sent_headers(&world, 0).last().unwrap(), "IKE_FOLLOWUP_KE response 3");
@@ -214,9 +215,9 @@ fn a_side_that_makes_none_then_is_replaced_without() {
     let mut world = hybrid_network();
     let (ours, _) = world.connect();
     let (responder, now) = (world.responder, world.net.now());
-    world.net[responder].run_sa_step(now, 0, |sa, _| {
+    world.net[responder].run_sa_step_at(now, 0, |sa, _| {
         let proposals = vec![Proposal::parse_ike_proposal("aes128-sha256-x25519").unwrap()];
-        sa.connection = Arc::new(IkeConnectionConfig { proposals, ..(*sa.connection).clone() });
+        sa.base.connection = Arc::new(IkeConnectionConfig { proposals, ..(*sa.base.connection).clone() });
     });
     world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
     world.net.run_for(secs(2));
@@ -235,10 +236,10 @@ fn a_child_that_is_granted_and_not_taken_is_deleted() {
         .unwrap();
     let (initiator, now) = (world.initiator, world.net.now());
     // When the response comes, it wants less than it had requested.
-    world.net[initiator].run_sa_step(now, ours.0, |sa, _| {
-        let mut connection = (*sa.connection).clone();
+    world.net[initiator].run_sa_step_at(now, ours.0, |sa, _| {
+        let mut connection = (*sa.base.connection).clone();
         connection.children[0].remote = Some(network_selectors("10.2.7.0", 24));
-        sa.connection = Arc::new(connection);
+        sa.base.connection = Arc::new(connection);
     });
     world.net.run_for(secs(1));
     let why = world.events(initiator).into_iter().find_map(|event| match event {

@@ -1,7 +1,6 @@
 //! Messages that other implementations may send and this one never would: odd, malformed, too early. Each has its
 //! expected response.
 
-use super::super::sa::PendingExchange;
 use super::*;
 use crate::code::*;
 use crate::message::PayloadListDisplay;
@@ -18,12 +17,12 @@ fn answer_to(
 ) -> String {
     let (initiator, now, before) = (world.initiator, world.net.now(), world.net.sent_transmits().len());
     let of_responder = |sa: &mut super::super::sa::IkeSa,
-                        cx: &mut super::super::sa::IkeEndpointContext<'_>| {
-        sa.request_protected(cx, exchange, payloads, PendingExchange::Probe);
-        let session = sa.session.as_ref()?;
+                        cx: &mut super::super::context::IkeEndpointContext| {
+        send_request(sa, cx, exchange, payloads);
+        let session = sa.base.session.as_ref()?;
         MessageProtection::new(&session.algorithms.packets, &session.keys.sk_er, &session.keys.sk_ar)
     };
-    let keys = world.net[initiator].run_sa_step(now, sa.0, of_responder).flatten().unwrap();
+    let keys = world.net[initiator].run_sa_step_at(now, sa.0, of_responder).flatten().unwrap();
     world.net.run_for(millis(15));
     let sent = world.net.sent_transmits()[before..].iter().find(|sent| sent.from == 1);
     let sent = sent.map(|sent| sent.bytes.clone()).expect("each request has an answer");
@@ -428,17 +427,17 @@ fn requests_before_the_proof_do_nothing() {
         world.initiate();
         world.net.run_for(millis(25));
         let (now, token) = (world.net.now(), *world.net[initiator].by_spi.values().next().unwrap());
-        let sealed = world.net[initiator].run_sa_step(now, token, |sa, cx| {
+        let sealed = world.net[initiator].run_sa_step_at(now, token, |sa, cx| {
             let header = IkeHeader {
-                initiator_spi: sa.spis.0,
-                responder_spi: sa.spis.1,
+                initiator_spi: sa.base.spis.0,
+                responder_spi: sa.base.spis.1,
                 exchange,
                 initiator: true,
                 response: false,
                 higher_version: false,
                 message_id: 1,
             };
-            sa.session.as_mut().unwrap().outbound.seal(&header, &payloads, None, cx.rng)
+            sa.base.session.as_mut().unwrap().outbound.seal(&header, &payloads, None, &mut cx.rng)
         });
         world.forge_datagram(
             responder,
@@ -493,9 +492,9 @@ fn requests_before_the_proof_do_nothing() {
 fn respond_from_half_open(world: &mut IkeTestNetwork, payloads: &[Payload]) {
     let (responder, now) = (world.responder, world.net.now());
     let token = *world.net[responder].by_spi.values().next().unwrap();
-    world.net[responder].run_sa_step(now, token, |sa, cx| {
-        sa.expected += 1;
-        sa.respond_protected(cx, ExchangeType::IKE_AUTH, payloads);
+    world.net[responder].run_sa_step_at(now, token, |sa, cx| {
+        sa.base.expected += 1;
+        sa.base.respond_protected(cx, ExchangeType::IKE_AUTH, payloads);
     });
     world.net.set_silent(responder, false);
     world.net.run_for(millis(12));
@@ -606,7 +605,7 @@ fn more_traffic_than_was_asked_for_is_not_taken() {
         other.children[0].remote = Some(network_selectors(remote, prefix(remote)));
         let endpoint = &mut world.net[world.initiator];
         let token = *endpoint.by_spi.values().next().unwrap();
-        endpoint.sas.get_mut(token).unwrap().connection = Arc::new(other);
+        endpoint.sas.get_mut(token).unwrap().base.connection = Arc::new(other);
         world.net.run_for(secs(1));
         assert!(world.installed_children(world.initiator).is_empty(), "{local} {remote}");
         assert!(world.installed_children(world.responder).is_empty(), "and the other side is told");

@@ -160,7 +160,7 @@ fn a_proof_is_of_whom_the_first_request_came_from() {
         );
         let (now, name) = (world.net.now(), Identification::from_fqdn("ini.test"));
         assert_eq!(world.counters(responder).authentication_failed, u64::from(!right));
-        let guesses = &mut world.net[responder].proof_lockouts;
+        let guesses = &mut world.net[responder].cx.proof_lockouts;
         let claim =
             |from: &str| IdentityClaim { connection: "site", identity: &name, from: ip_address(from) };
         if right {
@@ -215,10 +215,16 @@ fn eap_is_of_whom_the_first_request_came_from() {
     // Its fragments also count for the network of the proven address.
     let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
     let token = *endpoint.by_spi.values().next().unwrap();
-    endpoint.run_sa_step(now, token, |sa, _| {
-        let added =
-            sa.reassembly.add_fragment((false, 2), (1, 2), crate::code::PayloadType::SA, vec![0; 100], 1000);
+    endpoint.run_sa_step_at(now, token, |sa, _| {
+        let added = sa.base.reassembly.add_fragment(
+            (false, 2),
+            (1, 2),
+            crate::code::PayloadType::SA,
+            vec![0; 100],
+            1000,
+        );
         assert!(matches!(added, Ok(None)));
+        sa.effects.push(SaEffect::FragmentMemory);
     });
     assert_eq!(
         endpoint.fragments[0].record_usage(u64::MAX, pressure::network_prefix(ip_address(INITIATOR)), 10),

@@ -1,6 +1,6 @@
 //! Additional key exchanges: ML-KEM-768 beside X25519.
 
-use super::super::authenticate::{self, authentication_state};
+use super::super::intermediate::continue_as_initiator;
 use super::*;
 use crate::IkeMessage;
 
@@ -101,13 +101,14 @@ fn an_initiator_that_leaves_it_out_all_the_same_is_refused() {
     // Its IKE_INTERMEDIATE message is lost, and it continues without.
     world.net.drop_in_flight();
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].run_sa_step(now, 0, |sa, cx| {
-        sa.outstanding = None;
-        sa.next_request = 1;
-        let state = authentication_state(sa).unwrap();
-        state.additional.clear();
-        state.between = None;
-        authenticate::initiator::start_authentication(sa, cx);
+    world.net[initiator].run_sa_step_at(now, 0, |sa, cx| {
+        sa.base.outstanding = None;
+        sa.base.next_request = 1;
+        let SaPhase::Initiating(state) = &mut sa.phase else { panic!("{sa:?}") };
+        state.common.additional.clear();
+        state.common.between = None;
+        let result = continue_as_initiator(&sa.base, state, cx);
+        sa.apply_initiator_result(cx, result);
     });
     world.net.run_for(secs(1));
     assert_eq!(world.end_reasons(world.responder), [EndReason::Protocol]);
@@ -120,8 +121,9 @@ fn what_was_said_in_it_is_authenticated() {
         world.initiate();
         world.net.run_for(millis(45));
         let (responder, now) = (world.responder, world.net.now());
-        world.net[responder].run_sa_step(now, 0, |sa, _| {
-            let between = authentication_state(sa).unwrap().between.as_mut().unwrap();
+        world.net[responder].run_sa_step_at(now, 0, |sa, _| {
+            let SaPhase::Responding(state) = &mut sa.phase else { panic!("{sa:?}") };
+            let between = state.common.between.as_mut().unwrap();
             if of_initiator { between.0[0] ^= 1 } else { between.1[0] ^= 1 }
         });
         world.net.run_for(secs(1));

@@ -126,10 +126,10 @@ fn who_is_not_where_it_says_is_not_followed() {
     move_initiator(&mut world, ours, NEW_ADDRESS);
     world.net.run_for(millis(1));
     let now = world.net.now();
-    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
-        sa.expected += 1;
+    world.net[responder].run_sa_step_at(now, theirs.0, |sa, cx| {
+        sa.base.expected += 1;
         let cookie = NotifyPayload::with_data(NotifyType::COOKIE2, [0; 16]);
-        sa.respond_protected(cx, crate::code::ExchangeType::INFORMATIONAL, &[Payload::Notify(cookie)]);
+        sa.base.respond_protected(cx, crate::code::ExchangeType::INFORMATIONAL, &[Payload::Notify(cookie)]);
     });
     world.net.set_silent(responder, false);
     world.net.run_for(millis(20));
@@ -167,10 +167,10 @@ fn addresses_that_the_responder_does_not_take_are_told() {
     move_initiator(&mut world, ours, NEW_ADDRESS);
     world.net.run_for(millis(1));
     let now = world.net.now();
-    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
-        sa.expected += 1;
+    world.net[responder].run_sa_step_at(now, theirs.0, |sa, cx| {
+        sa.base.expected += 1;
         let notify = NotifyPayload::new(NotifyType::UNACCEPTABLE_ADDRESSES);
-        sa.respond_notify(cx, crate::code::ExchangeType::INFORMATIONAL, notify);
+        sa.base.respond_notify(cx, crate::code::ExchangeType::INFORMATIONAL, notify);
     });
     world.net.set_silent(responder, false);
     world.net.run_for(millis(20));
@@ -223,7 +223,7 @@ fn a_question_that_followed_a_mover_proves_no_other_place() {
         }
     };
     until(&mut world, &mut |world| {
-        world.net[responder].sas.get_mut(theirs.0).unwrap().path.remote.ip() == ip_address(INITIATOR)
+        world.net[responder].sas.get_mut(theirs.0).unwrap().base.path.remote.ip() == ip_address(INITIATOR)
     });
     let before = world.counters(responder).retransmissions;
     until(&mut world, &mut |world| world.counters(responder).retransmissions > before);

@@ -1,7 +1,7 @@
 //! Rate limits of an authenticated peer (RFC 8019 section 5).
 
 use super::*;
-use crate::machine::sa::IkeSaTask;
+use crate::machine::established::IkeSaTask;
 
 /// An initiator whose CHILD_SAs have their own key exchange.
 fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, IkeSaId, IkeSaId) {
@@ -18,10 +18,11 @@ fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, IkeSaId, IkeSaId) {
 /// The initiator's next request is for this task.
 fn run_task(world: &mut IkeTestNetwork, ours: IkeSaId, task: &IkeSaTask) {
     let (initiator, now) = (world.initiator, world.net.now());
-    world.net[initiator].run_sa_step(now, ours.token(), |sa, cx| {
-        sa.rest_until = None;
-        sa.tasks.clear();
-        sa.plan_task(task.clone());
+    world.net[initiator].run_sa_step_at(now, ours.token(), |sa, cx| {
+        let state = established_state(sa);
+        state.rest_until = None;
+        state.tasks.clear();
+        state.plan_task(task.clone());
         sa.go_on(cx);
     });
     world.net.run_for(millis(25));
@@ -85,9 +86,10 @@ fn requests_without_end_are_taken_one_after_another() {
     let bytes = world.net.sent_transmits().iter().rev().find(|sent| sent.from == 0).unwrap().bytes.clone();
     let (from, to) = (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500));
     let now = world.net.now();
-    world.net[responder].run_sa_step(now, theirs.token(), |sa, _| {
-        while !sa.request_debt.is_minute_limit_reached(now, 60) {
-            sa.request_debt.charge_minute_share(now, 60);
+    world.net[responder].run_sa_step_at(now, theirs.token(), |sa, _| {
+        let debt = &mut established_state(sa).request_debt;
+        while !debt.is_minute_limit_reached(now, 60) {
+            debt.charge_minute_share(now, 60);
         }
     });
     let before = world.counters(responder).requests_rate_limited;

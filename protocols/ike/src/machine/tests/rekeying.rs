@@ -13,7 +13,7 @@ fn rekeyed_pairs(world: &IkeTestNetwork, host: NetworkHostHandle<IkeEndpoint>) -
 
 /// Changes the nonces that follow.
 fn advance_rng(endpoint: &mut IkeEndpoint) {
-    endpoint.rng.next_u32();
+    endpoint.cx.rng.next_u32();
 }
 
 fn child_spi(world: &IkeTestNetwork, host: NetworkHostHandle<IkeEndpoint>) -> u32 {
@@ -263,10 +263,10 @@ fn alter_sa(
     world: &mut IkeTestNetwork,
     host: NetworkHostHandle<IkeEndpoint>,
     sa: IkeSaId,
-    how: impl FnOnce(&mut super::super::sa::IkeSa),
+    how: impl FnOnce(&mut established::EstablishedSa<'_>),
 ) {
     let now = world.net.now();
-    world.net[host].run_sa_step(now, sa.0, |sa, _| how(sa));
+    world.net[host].run_sa_step_at(now, sa.0, |sa, _| how(&mut sa.as_established().unwrap()));
 }
 
 /// The peer does not know the CHILD_SA any more.
@@ -275,7 +275,7 @@ fn a_child_is_not_found() {
     let (ours, theirs) = world.connect();
     let a = child_spi(&world, world.initiator);
     let responder = world.responder;
-    alter_sa(&mut world, responder, theirs, |sa| sa.children.clear());
+    alter_sa(&mut world, responder, theirs, |sa| sa.state.children.clear());
     world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
     world.net.run_for(secs(1));
     assert_eq!(world.installed_children(world.initiator).len(), 0);
@@ -285,7 +285,7 @@ fn a_child_is_not_found() {
     delay_messages(&mut world, &[(0, Duration::from_secs(1)), (3, Duration::from_secs(9))]);
     rekey_from_both(&mut world, ids);
     world.net.run_for(millis(200));
-    alter_sa(&mut world, responder, ids.1, |sa| sa.children.clear());
+    alter_sa(&mut world, responder, ids.1, |sa| sa.state.children.clear());
     world.net.run_for(secs(100));
     assert_eq!(world.counters(world.initiator).syntax, 0);
 }
@@ -296,9 +296,9 @@ fn a_peer_asks_twice() {
         let responder = world.responder;
         let mut old = 0;
         alter_sa(world, responder, theirs, |sa| {
-            sa.tasks.clear();
-            sa.children[0].state = ChildState::Installed;
-            old = sa.children[0].sa.inbound;
+            sa.state.tasks.clear();
+            sa.state.children[0].state = ChildState::Installed;
+            old = sa.state.children[0].sa.inbound;
         });
         world.net.send_command(responder, IkeCommand::RekeyChild { sa: theirs, spi: old }).unwrap();
     };
@@ -345,9 +345,9 @@ fn a_peer_asks_twice() {
         world.net.send_command(responder, IkeCommand::Rekey(theirs)).unwrap();
         world.net.run_for(millis(25));
         alter_sa(&mut world, responder, theirs, |sa| {
-            sa.state = SaState::Established;
-            sa.outstanding = None;
-            sa.next_request -= 1;
+            sa.state.rekeying = SaState::Established;
+            sa.base.outstanding = None;
+            sa.base.next_request -= 1;
         });
         world.net.send_command(responder, IkeCommand::Rekey(theirs)).unwrap();
         world.net.run_for(secs(1));
@@ -460,9 +460,13 @@ fn an_answer_to_rekeying_without_a_secret_ends_the_ike_sa() {
     world.net.send_command(initiator, IkeCommand::Rekey(ours)).unwrap();
     world.net.run_for(millis(1));
     let now = world.net.now();
-    world.net[responder].run_sa_step(now, theirs.0, |sa, cx| {
-        sa.expected += 1;
-        sa.respond_protected(cx, crate::code::ExchangeType::CREATE_CHILD_SA, &[Payload::Nonce(vec![1; 32])]);
+    world.net[responder].run_sa_step_at(now, theirs.0, |sa, cx| {
+        sa.base.expected += 1;
+        sa.base.respond_protected(
+            cx,
+            crate::code::ExchangeType::CREATE_CHILD_SA,
+            &[Payload::Nonce(vec![1; 32])],
+        );
     });
     world.net.set_silent(responder, false);
     world.net.run_for(millis(20));

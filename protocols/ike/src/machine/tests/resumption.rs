@@ -149,12 +149,12 @@ fn a_ticket_that_is_refused_leads_to_all_from_the_beginning() {
             // Only the responder's clock has advanced.
             world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200));
         } else if why == "restarted" {
-            world.net[responder].tickets = crate::machine::tickets::TicketTable::default();
+            world.net[responder].cx.tickets = crate::machine::tickets::TicketTable::default();
         } else if why == "configured anew" {
-            let connections = world.net[responder].connections.clone();
+            let connections = world.net[responder].cx.connections.clone();
             world.net.send_command(responder, IkeCommand::Serve(connections)).unwrap();
         } else {
-            world.net[responder].config.tickets = None;
+            world.net[responder].cx.config.tickets = None;
         }
         let from = world.net.sent_transmits().len();
         world.initiate();
@@ -198,15 +198,15 @@ fn what_was_ended_is_not_taken_up_again() {
         let (ours, theirs) = world.connect();
         let (host, sa) = if by_client { (world.initiator, ours) } else { (world.responder, theirs) };
         let (initiator, responder, now) = (world.initiator, world.responder, world.net.now());
-        let held = world.net[initiator].tickets.take_ticket("site", now).unwrap();
-        world.net[initiator].tickets.store_ticket("site", now, HOUR, held.clone());
+        let held = world.net[initiator].cx.tickets.take_ticket("site", now).unwrap();
+        world.net[initiator].cx.tickets.store_ticket("site", now, HOUR, held.clone());
         let wall = now.to_wall_time(usher_core::bench::EPOCH);
-        assert!(world.net[responder].tickets.open_ticket(wall, &held.octets).is_some());
+        assert!(world.net[responder].cx.tickets.open_ticket(wall, &held.octets).is_some());
         world.net.send_command(host, IkeCommand::Delete(sa)).unwrap();
         world.net.run_for(secs(1));
-        assert!(world.net[initiator].tickets.take_ticket("site", now).is_none(), "the client keeps none");
+        assert!(world.net[initiator].cx.tickets.take_ticket("site", now).is_none(), "the client keeps none");
         // The responder rejects a ticket that was kept all the same.
-        assert!(world.net[responder].tickets.open_ticket(wall, &held.octets).is_none());
+        assert!(world.net[responder].cx.tickets.open_ticket(wall, &held.octets).is_none());
     }
 }
 
@@ -251,11 +251,11 @@ fn who_has_a_ticket_and_not_its_keys_is_not_believed() {
     world.connect();
     lose_responder(&mut world);
     let (initiator, now) = (world.initiator, world.net.now());
-    let held = world.net[initiator].tickets.take_ticket("site", now).unwrap();
+    let held = world.net[initiator].cx.tickets.take_ticket("site", now).unwrap();
     let (none, proof) = (SecretValue::from(&[0; 32][..]), (held.proof_until, held.certificates));
     let stolen =
         crate::machine::tickets::StoredTicket::new(held.octets, held.suite, none, held.identities, proof);
-    world.net[initiator].tickets.store_ticket("site", now, HOUR, stolen);
+    world.net[initiator].cx.tickets.store_ticket("site", now, HOUR, stolen);
     world.initiate();
     world.net.run_for(secs(40));
     assert_eq!(established_count(&world, world.responder), 1);
@@ -280,7 +280,7 @@ fn whom_eap_lets_in_gets_no_ticket() {
     assert_eq!(world.counters(world.responder).tickets, 0);
     let now = world.net.now();
     let initiator = world.initiator;
-    assert!(world.net[initiator].tickets.take_ticket("site", now).is_none());
+    assert!(world.net[initiator].cx.tickets.take_ticket("site", now).is_none());
 }
 
 /// Between its first message and its proof, a ticket may become void, expire, or be used by another client.
@@ -298,7 +298,7 @@ fn a_ticket_is_checked_again_when_its_client_proves_itself() {
         match why {
             "revoked" => world.net.send_command(responder, IkeCommand::VoidTickets).unwrap(),
             "configured anew" => {
-                let connections = world.net[responder].connections.clone();
+                let connections = world.net[responder].cx.connections.clone();
                 world.net.send_command(responder, IkeCommand::Serve(connections)).unwrap();
             }
             "expired" => world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200)),
@@ -306,8 +306,11 @@ fn a_ticket_is_checked_again_when_its_client_proves_itself() {
                 let wall = now.to_wall_time(usher_core::bench::EPOCH);
                 let endpoint = &mut world.net[responder];
                 let token = *endpoint.by_origin.values().next().unwrap();
-                let id = endpoint.sas.get(token).and_then(|sa| sa.ticket).unwrap();
-                endpoint.tickets.mark_spent(wall, &endpoint.config, id);
+                let Some(SaPhase::Responding(state)) = endpoint.sas.get(token).map(|sa| &sa.phase) else {
+                    panic!("it is half-open");
+                };
+                let id = state.ticket.unwrap().id;
+                endpoint.cx.tickets.mark_spent(wall, &endpoint.cx.config, id);
             }
         }
         world.net.run_for(secs(1));
@@ -340,7 +343,7 @@ fn an_ike_sa_of_before_a_revocation_gets_no_ticket() {
     assert_eq!((world.counters(responder).tickets, world.counters(responder).tickets_refused), (0, 1));
     world.net.send_command(world.initiator, IkeCommand::VoidTickets).unwrap();
     let (initiator, now) = (world.initiator, world.net.now());
-    assert!(world.net[initiator].tickets.take_ticket("site", now).is_none(), "nor does a client keep one");
+    assert!(world.net[initiator].cx.tickets.take_ticket("site", now).is_none(), "nor does a client keep one");
 }
 
 /// A client that keeps requesting tickets gets four at once and six a minute.
@@ -349,12 +352,12 @@ fn tickets_are_given_at_a_rate() {
     let mut world = resumable_network();
     let (ours, _) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
-    let era = world.net[responder].tickets.era();
+    let era = world.net[responder].cx.tickets.era();
     let asks = |world: &mut IkeTestNetwork, times: u32| {
         for _ in 0..times {
             let (now, token) = (world.net.now(), ours.token());
-            world.net[initiator].run_sa_step(now, token, |sa, cx| {
-                sa.plan_task(crate::machine::sa::IkeSaTask::RequestTicket);
+            world.net[initiator].run_sa_step_at(now, token, |sa, cx| {
+                established_state(sa).plan_task(crate::machine::established::IkeSaTask::RequestTicket);
                 sa.go_on(cx);
             });
             world.net.run_for(millis(50));
@@ -364,5 +367,5 @@ fn tickets_are_given_at_a_rate() {
     assert_eq!(asks(&mut world, 20), (4, 17), "one came with the IKE_SA");
     world.net.run_for(secs(60));
     assert_eq!(asks(&mut world, 20), (8, 33));
-    assert_eq!(world.net[responder].tickets.era(), era, "nobody else's have become void");
+    assert_eq!(world.net[responder].cx.tickets.era(), era, "nobody else's have become void");
 }

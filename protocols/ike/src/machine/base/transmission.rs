@@ -1,10 +1,10 @@
 //! Sends an IKE_SA's messages: encryption, fragmentation, retransmission.
 
-use super::{IkeSa, LastResponseState, OutstandingRequest, PendingExchange};
+use super::{IkeSaBase, LastResponseState, OutstandingRequest};
 use crate::code::ExchangeType;
 use crate::header::IkeHeader;
 use crate::machine::context::IkeEndpointContext;
-use crate::machine::is_nat_traversal_socket;
+use crate::machine::sockets::is_nat_traversal_socket;
 use crate::message::IkeMessage;
 use crate::payload::{NotifyPayload, Payload, emit_chain, first_payload_type};
 use crate::protect::unencrypted_message_octets;
@@ -15,7 +15,7 @@ use usher_core::{DatagramPath, Duration, OctetWriter, Transmit};
 /// The shortest interval between two transmissions of a response, however often its request arrives.
 const REPEAT: Duration = Duration::from_millis(100);
 
-impl IkeSa {
+impl IkeSaBase {
     /// Returns the plaintext of a message of this side.
     pub(in crate::machine) fn plain_message(
         &self,
@@ -47,7 +47,7 @@ impl IkeSa {
 
     pub(in crate::machine) fn transmit_datagrams(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
+        cx: &mut IkeEndpointContext,
         datagrams: &[Vec<u8>],
         path: DatagramPath,
     ) {
@@ -66,7 +66,7 @@ impl IkeSa {
     }
 
     /// Most octets of a message that is sent whole.
-    fn fragment_limit(&self, cx: &IkeEndpointContext<'_>) -> Option<usize> {
+    fn fragment_limit(&self, cx: &IkeEndpointContext) -> Option<usize> {
         let ip = if self.path.remote.is_ipv4() { 20 } else { 40 };
         let marker = if is_nat_traversal_socket(self.path.socket) { 4 } else { 0 };
         // RFC 7383, 2.3: fragments only if both sides support them.
@@ -76,36 +76,35 @@ impl IkeSa {
     /// Sends the first request, in the clear.
     pub(in crate::machine) fn request_plain(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
+        cx: &mut IkeEndpointContext,
         exchange: ExchangeType,
         payloads: Vec<Payload>,
     ) -> Vec<u8> {
         let mut octets = Vec::new();
         IkeMessage { header: self.header(exchange, false, 0), payloads }.emit(&mut octets);
-        self.send_request(cx, PendingExchange::Init, 0, alloc::vec![octets.clone()]);
+        self.send_request(cx, exchange, 0, alloc::vec![octets.clone()]);
         octets
     }
 
     /// Sends a request under the IKE_SA's keys. No other may be outstanding.
     pub(in crate::machine) fn request_protected(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
+        cx: &mut IkeEndpointContext,
         exchange: ExchangeType,
         payloads: &[Payload],
-        what: PendingExchange,
     ) {
         let id = self.next_request;
         let (header, limit) = (self.header(exchange, false, id), self.fragment_limit(cx));
         let Some(session) = &mut self.session else { return };
-        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
+        let datagrams = session.outbound.seal(&header, payloads, limit, &mut cx.rng);
         cx.count_work(work::PROTECT);
-        self.send_request(cx, what, id, datagrams);
+        self.send_request(cx, exchange, id, datagrams);
     }
 
     fn send_request(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
-        what: PendingExchange,
+        cx: &mut IkeEndpointContext,
+        exchange: ExchangeType,
         id: u32,
         datagrams: Vec<Vec<u8>>,
     ) {
@@ -116,27 +115,26 @@ impl IkeSa {
         cx.count_work(work::MESSAGE);
         let due = cx.now + cx.config.retransmission.retransmission_timeout_after(0);
         self.next_request = id.wrapping_add(1);
-        self.outstanding =
-            Some(OutstandingRequest { id, datagrams, retransmissions: 0, due, exchange: what });
+        self.outstanding = Some(OutstandingRequest { id, datagrams, retransmissions: 0, due, exchange });
     }
 
     /// Responds to the peer's last request, on its path.
     pub(in crate::machine) fn respond_protected(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
+        cx: &mut IkeEndpointContext,
         exchange: ExchangeType,
         payloads: &[Payload],
     ) {
         let (header, limit) =
             (self.header(exchange, true, self.expected.wrapping_sub(1)), self.fragment_limit(cx));
         let Some(session) = &mut self.session else { return };
-        let datagrams = session.outbound.seal(&header, payloads, limit, cx.rng);
+        let datagrams = session.outbound.seal(&header, payloads, limit, &mut cx.rng);
         cx.count_work(work::PROTECT);
         self.send_response(cx, datagrams);
     }
     pub(in crate::machine) fn respond_notify(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
+        cx: &mut IkeEndpointContext,
         exchange: ExchangeType,
         notify: NotifyPayload,
     ) {
@@ -145,7 +143,7 @@ impl IkeSa {
     /// Responds to the first request, in the clear, and expects the next.
     pub(in crate::machine) fn respond_plain(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
+        cx: &mut IkeEndpointContext,
         exchange: ExchangeType,
         payloads: Vec<Payload>,
     ) -> Vec<u8> {
@@ -155,7 +153,7 @@ impl IkeSa {
         self.send_response(cx, alloc::vec![octets.clone()]);
         octets
     }
-    fn send_response(&mut self, cx: &mut IkeEndpointContext<'_>, datagrams: Vec<Vec<u8>>) {
+    fn send_response(&mut self, cx: &mut IkeEndpointContext, datagrams: Vec<Vec<u8>>) {
         // RFC 7296, 2.11: the response goes to the address and port of the request.
         self.transmit_datagrams(cx, &datagrams, self.reply);
         cx.counters.responses += 1;
@@ -165,7 +163,7 @@ impl IkeSa {
     /// Sends the last response again for a retransmitted request (RFC 7296 §2.1).
     pub(in crate::machine) fn resend_last_response(
         &mut self,
-        cx: &mut IkeEndpointContext<'_>,
+        cx: &mut IkeEndpointContext,
         path: DatagramPath,
     ) {
         let LastResponseState::Response(datagrams) = &mut self.answered else {
