@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError, RwLock};
-use usher_aaa::store::StoreChange;
 use usher_aaa::{
     AaaServer, AaaServerCommand, AaaServerEvent, AaaServerJob as ServerJob, AuthMethod, CertificateVerdict,
     DynamicAuthResult, FinishedLogin, InterShardKey, RejectCause, ShardDecision, ShardRequest, TRACES,
@@ -130,7 +129,7 @@ impl AaaRole {
         self.count_login(login, outcome);
         log_login(login, true, waited.as_micros(), &self.clients);
         if self.logins {
-            let entry = LedgerEntry::Login(StoreChange::of_login(login, self.clock.wall_time(now)));
+            let entry = LedgerEntry::Login(login.store_change(self.clock.wall_time(now)));
             self.ledger.queue_entry(
                 ledger::LedgerEntryOwner::Logins(ledger_client(&self.clients, login.client)),
                 entry,

@@ -12,6 +12,7 @@ mod datagram;
 mod frame;
 mod run;
 mod settings;
+mod sockets;
 mod stream;
 
 pub use settings::{
@@ -26,17 +27,14 @@ use crate::perf::PerfSampler;
 use crate::registry::LabRegistry;
 use crate::relay::RelayReport;
 use crate::topology::{HostSpec, LabTopology, LinkEnd, LinkSpec};
-use association::{AssocListener, LabSctpAssociation};
-use datagram::LabUdpSocket;
-use frame::FramePort;
 use rustix::event::epoll;
+use sockets::{AssocListener, FramePort, LabSctpAssociation, LabUdpSocket, StreamConnection, StreamListener};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use stream::{StreamConnection, StreamListener};
 use usher_core::{ConnId, Instant, WallTime, WorkRecord};
 use usher_live::SystemClock;
 use usher_sim::{

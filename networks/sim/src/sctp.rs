@@ -33,6 +33,7 @@ mod fuzz;
 mod inbound;
 mod input;
 mod listen;
+mod message;
 mod outbound;
 mod output;
 mod path;
@@ -43,16 +44,13 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-pub use association::{
-    OutgoingSctpPacket, SctpAssociation, SctpAssociationState, SctpEvent, SctpStats, UserMessage,
-};
+pub use association::{OutgoingSctpPacket, SctpAssociation, SctpAssociationState, SctpEvent, SctpStats};
 pub use chunk::{Chunk, ChunkParameter, DataChunk, ErrorCause, InitChunk, SackChunk, SctpPacket};
 pub use codec::{ParseError, round_trip};
-pub use config::{InitialWindow, LossRecovery, SctpConfig};
+pub use config::{InitialAssociationValues, InitialWindow, LossRecovery, SctpConfig};
 pub use fuzz::fuzz_association;
-pub use listen::{
-    InitialAssociationValues, SctpListenerAction, handle_listener_packet, reply_out_of_the_blue,
-};
+pub use listen::{SctpListenerAction, handle_listener_packet, reply_out_of_the_blue};
+pub use message::UserMessage;
 
 /// Octets of the common header (RFC 9260 §3.1).
 const COMMON_HEADER: u32 = 12;

@@ -10,16 +10,15 @@ mod parts;
 mod protection;
 mod radio;
 mod run;
+mod scope;
 mod stream;
 
 pub use build::{SimError, SimulationBuilder};
-pub use half::{
-    CrossHalfPacket, EventOrderKey, HalfNetwork, HalfRunError, HalfSyncChannel, NetworkHalfIndex,
-    NetworkSplitPlan, SimulationScope, WholeNetwork,
-};
+pub use half::{HalfNetwork, HalfRunError, HalfSyncChannel, NetworkHalfIndex, NetworkSplitPlan};
 pub use memory::MemoryUse;
 pub use parts::{HostOutageSpec, SimAppSpec, SimHostSpec, SimLinkSpec, SimSocketSpec, SimulationSpec};
 pub use radio::CellId;
+pub use scope::{CrossHalfPacket, EventOrderKey, SimulationScope, WholeNetwork};
 
 use crate::addr::{HostAddresses, HostId, IpVersion};
 use crate::app::{AppConnectionId, AppOperation, Application};

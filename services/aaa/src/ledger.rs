@@ -43,11 +43,12 @@ mod session;
 mod shares;
 mod table;
 
+pub use crate::text::storable_text;
 pub(crate) use limits::failure_keys;
 pub use limits::{AdmissionRefusal, AdmissionVerdict, AdmitRequest, NewLockouts};
 pub use record::{
     AccountingRecordError, AccountingStatusType, CLOCK_DIFFERENCE, LedgerRecord, NasSessionKey,
-    UniqueSessionId, nas_of, port_of, storable_text,
+    UniqueSessionId, nas_of, port_of,
 };
 pub use usher_access::LoginFailureLimit;
 pub(crate) use usher_access::LoginFailureTable;

@@ -11,10 +11,12 @@
 extern crate alloc;
 
 pub mod ledger;
+mod operator;
 pub mod proxy;
 pub mod server;
 pub mod service;
 pub mod store;
+mod text;
 mod users;
 pub mod work;
 

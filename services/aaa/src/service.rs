@@ -9,7 +9,7 @@ use crate::server::{
     AaaServerCommand, AaaServerEvent, AaaServerJob, CacheGeneration, CertificateVerdict, UserCache,
     UserCacheConfig, UserLookupResult,
 };
-use crate::store::{Store, StoreChange, StoreError, UserRows, user_of};
+use crate::store::{Store, StoreError, UserRows, user_of};
 use crate::users::{User, canonical_name};
 use crate::{AdmissionVerdict, work};
 use alloc::collections::BTreeMap;
@@ -248,7 +248,7 @@ impl<S: Store> JobRunner<S> {
             && self.parts.logins
         {
             // The login does not wait for the store, so this record is lost if the store is unavailable.
-            let _ = self.parts.store.write_changes(&[StoreChange::of_login(login, wall)]);
+            let _ = self.parts.store.write_changes(&[login.store_change(wall)]);
         }
         let Some((_, name, station)) = event.counted_failure_identity() else { return Vec::new() };
         let held = self.ledger.record_failure(now, &storable_text(name), &storable_text(station));
@@ -302,7 +302,7 @@ impl<S: Store> JobRunner<S> {
 mod tests {
     use super::*;
     use crate::ledger::{AccountingStatusType, LedgerRecord, LoginFailureLimit, NasSessionKey};
-    use crate::store::{AttributeRow, MemoryStore, RowOperator};
+    use crate::store::{AttributeRow, MemoryStore, RowOperator, StoreChange};
     use crate::{AdmitRequest, FinishedLogin, LoginOwner};
     use alloc::string::String;
     use alloc::vec;

@@ -5,76 +5,14 @@
 
 mod memory;
 
+pub use crate::operator::RowOperator;
 pub use memory::MemoryStore;
 
-use crate::ledger::storable_text;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 use usher_core::WallTime;
-
-/// The operator of a row, as in FreeRADIUS's `users` file and column `op`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum RowOperator {
-    /// `=`: set if there is no such attribute yet.
-    Set,
-    /// `:=`: replace.
-    Replace,
-    /// `+=`: add.
-    Add,
-    /// `==`: the request has this value.
-    Equal,
-    /// `!=`: the request has another value.
-    NotEqual,
-    /// `<`: the request's value is less.
-    Less,
-    /// `<=`: the request's value is less or equal.
-    LessOrEqual,
-    /// `>`: the request's value is greater.
-    Greater,
-    /// `>=`: the request's value is greater or equal.
-    GreaterOrEqual,
-    /// `=~`: the request's value matches the expression.
-    Matches,
-    /// `!~`: the request's value does not match the expression.
-    MatchesNot,
-    /// `=*`: the request has such an attribute.
-    Present,
-    /// `!*`: the request has no such attribute.
-    Absent,
-    /// Any other text: the meaning of the row is unknown.
-    Unknown,
-}
-
-impl RowOperator {
-    /// All known operators with their text.
-    pub const ALL: [(Self, &'static str); 13] = [
-        (Self::Set, "="),
-        (Self::Replace, ":="),
-        (Self::Add, "+="),
-        (Self::Equal, "=="),
-        (Self::NotEqual, "!="),
-        (Self::Less, "<"),
-        (Self::LessOrEqual, "<="),
-        (Self::Greater, ">"),
-        (Self::GreaterOrEqual, ">="),
-        (Self::Matches, "=~"),
-        (Self::MatchesNot, "!~"),
-        (Self::Present, "=*"),
-        (Self::Absent, "!*"),
-    ];
-    /// Parses an operator.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, t)| *t == text).map(|(op, _)| *op)
-    }
-    /// Returns its text.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(op, _)| *op == self).map_or("(no operator)", |(_, t)| t)
-    }
-}
 
 /// A row of radcheck, radreply, radgroupcheck or radgroupreply.
 #[derive(Clone, PartialEq, Eq)]
@@ -281,19 +219,6 @@ pub enum StoreChange {
         /// Calling-Station-Id. Empty: unknown.
         callingstationid: String,
     },
-}
-
-impl StoreChange {
-    /// Returns the change of a decided login.
-    #[must_use]
-    pub fn of_login(login: &crate::FinishedLogin, at: WallTime) -> Self {
-        Self::Login {
-            username: storable_text(login.user_name_for_record()),
-            reply: if login.reason.is_none() { "Access-Accept" } else { "Access-Reject" },
-            decided_at: at,
-            callingstationid: storable_text(login.calling_station_id().unwrap_or_default()),
-        }
-    }
 }
 
 /// An error of a store.

@@ -3,12 +3,14 @@
 mod compile;
 mod policy;
 
-pub(crate) use policy::{canonical_station_id, mac_address, mac_bypass_address};
+pub(crate) use policy::{
+    canonical_station_id, canonical_user_name, is_same_station_id, mac_address, mac_bypass_address,
+};
 
 pub use compile::{is_expanded, parse_tunnel_tag};
 pub use policy::{canonical_name, name_spellings};
 
-use crate::store::RowOperator;
+use crate::operator::RowOperator;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -13,6 +13,7 @@
 //! - Commands ([`GeneratorCommand`]): another pace, a new window, a stop.
 //! - Polls of outputs and of the next timeout.
 
+mod api;
 mod diameter;
 mod either;
 mod front;
@@ -22,6 +23,7 @@ mod mih;
 mod pppoe;
 mod radius;
 
+pub use api::{ConfigError, GeneratorCommand, GeneratorEvent};
 pub use diameter::{DiameterConfig, DiameterLogin};
 pub use ike::{IkeConfig, IkeGatewayAuth, IkeLogin};
 pub use mih::{MihConfig, MihRequest};
@@ -34,7 +36,7 @@ use crate::tally::{LoginFailure, LoginStats};
 use crate::users::UserCredentialTable;
 use either::ProtocolLoadClient;
 use ike::IkeLoadClient;
-use login::{LoginResultRecorder, LoginStart};
+use login::{LoginDeferral, LoginResultRecorder, LoginStart, RETRY};
 use mih::MihLoadClient;
 use pppoe::PppoeLoadClient;
 use std::sync::Arc;
@@ -46,9 +48,6 @@ use usher_core::{
 
 /// Time limit for ending sessions at the end of a run.
 const LEAVING: Duration = Duration::from_secs(3600);
-
-/// Delay until a login without capacity is tried again.
-const RETRY: Duration = Duration::from_millis(5);
 
 /// A longer gap between two idle inputs means that the host slept or had no processor.
 const SPIN_GAP: Duration = Duration::from_micros(200);
@@ -147,41 +146,6 @@ impl LoadProtocolConfig {
     }
 }
 
-/// The reason why a generator cannot be created.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The clients' configuration is invalid.
-    #[error(transparent)]
-    Client(#[from] usher_access::ConfigError),
-    /// A value is out of range.
-    #[error("{0}")]
-    Invalid(&'static str),
-}
-
-/// A command to a generator.
-#[derive(Clone, Debug)]
-pub enum GeneratorCommand {
-    /// Continues at another pace and drops the backlog.
-    Pace(LoginPace),
-    /// Begins a window of measurement now. Take the statistics of the last window first.
-    Measure,
-    /// Starts no more logins, and finishes when the outstanding ones have ended.
-    Stop,
-    /// Closes the window now, as at the end of a ramp's step. Unfinished logins of the window are
-    /// [`LoginFailure::Overdue`] if they were due longer ago than this limit, and cut off otherwise. Logins continue
-    /// without counting.
-    Close(Duration),
-    /// Drops all outstanding logins silently. Those of an open window are cut off.
-    Abandon,
-}
-
-/// An event of a generator.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GeneratorEvent {
-    /// The run has finished and the statistics are complete.
-    Finished,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum GeneratorPhase {
     /// The server is not reachable yet.
@@ -193,13 +157,6 @@ enum GeneratorPhase {
     /// Remaining sessions are ended until then.
     Leaving(Instant),
     Finished,
-}
-
-/// The reason why a login did not begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum LoginDeferral {
-    /// No capacity: try later.
-    Full,
 }
 
 /// A load generator; see the [module](self).
@@ -679,15 +636,6 @@ impl Machine for LoadGenerator {
         };
         earliest_deadline([front, own])
     }
-}
-
-/// Returns a different password of the same length.
-fn alter_password<'a>(password: &[u8], room: &'a mut [u8; 128]) -> &'a [u8] {
-    let length = password.len().clamp(1, 128);
-    room[0] = b'x';
-    room[..password.len().min(128)].copy_from_slice(&password[..password.len().min(128)]);
-    room[length - 1] ^= 1;
-    &room[..length]
 }
 
 #[cfg(test)]

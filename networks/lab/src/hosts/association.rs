@@ -1,5 +1,6 @@
 //! SCTP on kernel sockets.
 
+use super::sockets::{AssocListener, LabSctpAssociation};
 use super::{LabHosts, SocketEventSource, padded_octets, settings};
 use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
@@ -10,30 +11,6 @@ use usher_core::{AssocId, CloseReason};
 use usher_sctp::{SctpAssociation, SctpEvent, SctpListener, SendInfo};
 use usher_sim::sctp::UserMessage;
 use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver, SctpAssociationEvent};
-
-/// A port that accepts associations.
-#[derive(Debug)]
-pub(super) struct AssocListener {
-    pub(super) socket: SctpListener,
-    pub(super) app: u32,
-    port: u16,
-}
-
-#[derive(Debug)]
-pub(super) struct LabSctpAssociation {
-    pub(super) socket: SctpAssociation,
-    pub(super) app: u32,
-    assoc: AssocId,
-    remote: (HostId, u16),
-    local_port: u16,
-    /// The number of outbound streams. 0 until the association is up.
-    streams: u16,
-    /// Messages that the kernel has not taken.
-    out: VecDeque<UserMessage>,
-    /// True: close when they are sent.
-    closes: bool,
-    closed: bool,
-}
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     pub(super) fn listen_sctp(&mut self, app: u32, at: HostId, port: u16) -> Result<(), LabError> {

@@ -1,5 +1,6 @@
 //! UDP on kernel sockets.
 
+use super::sockets::LabUdpSocket;
 use super::{LabHosts, SocketEventSource, padded_octets};
 use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
@@ -7,17 +8,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
-
-/// A UDP socket of an application.
-#[derive(Debug)]
-pub(super) struct LabUdpSocket {
-    pub(super) socket: UdpSocket,
-    pub(super) app: u32,
-    /// Its number in the application.
-    number: u32,
-    /// Its address and port.
-    address: (HostId, u16),
-}
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// Binds a socket of an application to a port of its host's address. Port 0 is a free one.

@@ -1,22 +1,14 @@
 //! Frames between a station and its NAS: packet sockets on the network interfaces that are a host's ports.
 
+use super::sockets::FramePort;
 use super::{LabHosts, SocketEventSource};
 use crate::error::{ErrorContext, LabError};
 use crate::lab::interface_index;
 use crate::link::EAPOL;
 use crate::sys;
 use rustix::event::epoll::EventFlags;
-use socket2::Socket;
 use std::io::{ErrorKind, Read, Write};
 use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
-
-/// A port of a host through which its application exchanges frames.
-#[derive(Debug)]
-pub(super) struct FramePort {
-    pub(super) socket: Socket,
-    pub(super) app: u32,
-    port: u32,
-}
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// Opens all ports of a host for frames.

@@ -1,5 +1,6 @@
 //! TCP on kernel sockets.
 
+use super::sockets::{StreamConnection, StreamListener};
 use super::{LabHostTimer, LabHosts, SocketEventSource, settings};
 use crate::error::{ErrorContext, LabError};
 use rustix::event::epoll::EventFlags;
@@ -15,34 +16,6 @@ use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver, TcpSt
 const BACKLOG: i32 = 1024;
 /// Octets without a value.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-
-/// A port that accepts connections.
-#[derive(Debug)]
-pub(super) struct StreamListener {
-    pub(super) socket: Socket,
-    pub(super) app: u32,
-    address: HostId,
-    port: u16,
-}
-
-#[derive(Debug)]
-pub(super) struct StreamConnection {
-    pub(super) socket: Socket,
-    pub(super) app: u32,
-    conn: ConnId,
-    local: (HostId, u16),
-    remote: (HostId, u16),
-    connecting: bool,
-    /// Writes that the kernel has not fully taken, and the octets that it has of the first.
-    out: VecDeque<Payload>,
-    written: usize,
-    /// True: close the sending side when they are sent.
-    closes: bool,
-    /// The bytes that may be read. `None`: all.
-    credit: Option<u64>,
-    /// The bytes that a slow application is reading.
-    reading: u32,
-}
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     /// Creates a socket with the settings of an application's transport, bound in its host.

@@ -1,12 +1,11 @@
 //! The association: its state and the interface of the application.
 
 use super::chunk::{Chunk, ErrorCause, SctpPacket};
-use super::config::{LossRecovery, SctpConfig};
+use super::config::{InitialAssociationValues, LossRecovery, SctpConfig};
 use super::inbound::SctpReceiver;
-use super::listen::InitialAssociationValues;
+use super::message::UserMessage;
 use super::outbound::SctpSender;
 use super::path::SctpPath;
-use crate::packet::Payload;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,19 +30,6 @@ pub enum SctpAssociationState {
     ShutdownReceived,
     /// SHUTDOWN ACK is sent.
     ShutdownAckSent,
-}
-
-/// A user message.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct UserMessage {
-    /// Its stream.
-    pub stream: u16,
-    /// Payload protocol identifier; SCTP ignores it.
-    pub ppid: u32,
-    /// True if it is delivered regardless of the stream's order.
-    pub unordered: bool,
-    /// The message; not empty.
-    pub payload: Payload,
 }
 
 /// An event of an association for its application.

@@ -179,3 +179,20 @@ impl SctpConfig {
         self.receive_buffer.clamp(super::MIN_WINDOW, 1 << 30)
     }
 }
+
+/// Values that a host draws for an association.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct InitialAssociationValues {
+    /// Local verification tag; never 0 (0 becomes 1).
+    pub tag: u32,
+    /// First local TSN.
+    pub tsn: u32,
+    /// Key of the host's cookies, the same for all its associations.
+    pub secret: [u8; 32],
+}
+
+impl std::fmt::Debug for InitialAssociationValues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Initial {{ tag: {:#010x}, tsn: {}, .. }}", self.tag, self.tsn)
+    }
+}

@@ -2,11 +2,9 @@
 
 use super::association::{SctpAssociation, SctpAssociationState};
 use super::chunk::SctpPacket;
-use super::config::SctpConfig;
+use super::config::{InitialAssociationValues, SctpConfig};
 use super::crc32c::crc32c;
-use super::listen::{
-    InitialAssociationValues, SctpListenerAction, handle_listener_packet, reply_out_of_the_blue,
-};
+use super::listen::{SctpListenerAction, handle_listener_packet, reply_out_of_the_blue};
 use super::{OutgoingSctpPacket, UserMessage};
 use crate::packet::Payload;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Received data: TSNs, fragments of messages, and messages that wait for their turn in a stream.
 
-use super::association::UserMessage;
 use super::chunk::{DataChunk, SackChunk};
+use super::message::UserMessage;
 use crate::packet::Payload;
 use crate::tcp::seq;
 use std::collections::{BTreeMap, VecDeque};

@@ -2,30 +2,13 @@
 
 use super::association::SctpAssociation;
 use super::chunk::{Chunk, ErrorCause, SctpPacket};
-use super::config::SctpConfig;
+use super::config::{InitialAssociationValues, SctpConfig};
 use super::cookie::StateCookie;
 use super::setup::{
     InitChunkError, build_init_ack, build_state_cookie, check_init, offered_streams, refuse_init,
 };
 use std::sync::Arc;
 use usher_core::Instant;
-
-/// Values that a host draws for an association.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct InitialAssociationValues {
-    /// Local verification tag; never 0 (0 becomes 1).
-    pub tag: u32,
-    /// First local TSN.
-    pub tsn: u32,
-    /// Key of the host's cookies, the same for all its associations.
-    pub secret: [u8; 32],
-}
-
-impl std::fmt::Debug for InitialAssociationValues {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Initial {{ tag: {:#010x}, tsn: {}, .. }}", self.tag, self.tsn)
-    }
-}
 
 /// The action for a packet without an association.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! Outbound data: messages cut into chunks, and unacknowledged chunks.
 
 use super::DATA_HEADER;
-use super::association::UserMessage;
 use super::chunk::{DataChunk, round_to_words};
 use super::config::SctpConfig;
+use super::message::UserMessage;
 use crate::packet::Payload;
 use std::collections::VecDeque;
 

@@ -1,5 +1,12 @@
 //! The connection: its state, its opening, and the interface of the application.
 
+mod ack_pace;
+mod fast_open;
+mod full_tcp;
+mod ns3_sender;
+mod rack;
+mod receive_tuning;
+
 use super::ack_pace::DelayedAckState;
 use super::config::{LossRecoveryAlgorithm, TcpConfig};
 use super::congestion::CongestionWindow;

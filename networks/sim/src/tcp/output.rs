@@ -2,8 +2,7 @@
 
 use super::bbr::SegmentDeparture;
 use super::connection::{RareTcpState, TcpConnection, TcpState, TcpTimer};
-use super::recovery::timestamp_value;
-use super::segment::{Segment, SegmentFlags, TcpOptions};
+use super::segment::{Segment, SegmentFlags, TcpOptions, timestamp_value};
 use super::{
     BackoffReset, IdleRestart, LossRecoveryAlgorithm, NagleVariant, ReceiveWindowUpdateRule, TimestampEcho,
     WindowGrowth, seq,

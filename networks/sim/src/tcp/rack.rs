@@ -2,71 +2,66 @@
 //!
 //! The minimum round trip is that of the whole connection; the RFC recommends a window of time.
 
-use super::config::WindowUnit;
-use super::connection::{RareTcpState, TcpConnection, TcpState, TcpTimer};
-use super::output::OutgoingSegment;
-use super::recovery::timestamp_value;
 use super::reduction::ProportionalRateReduction;
 use super::scoreboard::Scoreboard;
-use super::segment::Segment;
+use super::segment::{Segment, timestamp_value};
 use super::seq;
-use super::timers::timer_wheel_expiry;
 use std::collections::VecDeque;
 use usher_core::{Duration, Instant};
 
 /// Recoveries without a DSACK after which the reordering window is reset (§6.2, step 4).
-const PERSIST: u8 = 16;
+pub(super) const PERSIST: u8 = 16;
 /// Delay of a probe before the first measurement (§7.2).
-const UNMEASURED: Duration = Duration::from_secs(1);
+pub(super) const UNMEASURED: Duration = Duration::from_secs(1);
 /// No round trip is measured yet.
-const UNKNOWN: Duration = Duration::from_nanos(u64::MAX);
+pub(super) const UNKNOWN: Duration = Duration::from_nanos(u64::MAX);
 /// Linux's addition to the delay of a probe behind several segments, and of its reordering timer
 /// (`TCP_TIMEOUT_MIN_US`).
-const LEAST: Duration = Duration::from_millis(2);
+pub(super) const LEAST: Duration = Duration::from_millis(2);
 
 /// The latest transmission of a segment (§5.2).
 #[derive(Clone, Copy, Debug)]
-struct RackSegment {
-    start: u32,
-    end: u32,
-    sent_at: Instant,
+pub(super) struct RackSegment {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) sent_at: Instant,
     /// True if it was sent more than once.
-    is_retransmitted: bool,
+    pub(super) is_retransmitted: bool,
     /// True if the peer has it.
-    delivered: bool,
-    lost: bool,
+    pub(super) delivered: bool,
+    pub(super) lost: bool,
 }
 
 /// Segments in flight, and the state of loss detection.
 #[derive(Debug)]
 pub(super) struct Rack {
     /// Segments by sequence number, without gaps.
-    sent: VecDeque<RackSegment>,
+    pub(super) sent: VecDeque<RackSegment>,
     /// RACK.xmit_ts and RACK.end_seq.
-    latest: Option<(Instant, u32)>,
+    pub(super) latest: Option<(Instant, u32)>,
     /// RACK.rtt.
-    rtt: Duration,
+    pub(super) rtt: Duration,
     /// RACK.min_RTT.
-    min_rtt: Duration,
+    pub(super) min_rtt: Duration,
     /// RACK.fack.
-    fack: u32,
-    reordering_seen: bool,
+    pub(super) fack: u32,
+    pub(super) reordering_seen: bool,
     /// RACK.dsack_round.
-    round: Option<u32>,
+    pub(super) round: Option<u32>,
     /// RACK.reo_wnd_mult.
-    multiplier: u32,
+    pub(super) multiplier: u32,
     /// RACK.reo_wnd_persist.
-    persist: u8,
+    pub(super) persist: u8,
     /// When unreported segments count as lost.
     pub(super) reorder_at: Instant,
     /// Time of the next probe.
     pub(super) probe_at: Instant,
     /// TLP.end_seq.
-    probe_end: Option<u32>,
+    pub(super) probe_end: Option<u32>,
     /// TLP.is_retrans.
-    is_probe_retransmission: bool,
+    pub(super) is_probe_retransmission: bool,
     /// True if the round trip was measured after the last probe.
-    measured: bool,
+    pub(super) measured: bool,
     /// True if the congestion window counts segments.
     pub(super) counts: bool,
     /// Rate reduction of this recovery.
@@ -74,14 +69,14 @@ pub(super) struct Rack {
 }
 
 /// The report of an acknowledgement, beside the scoreboard.
-struct RackAckReport {
-    now: Instant,
-    una: u32,
+pub(super) struct RackAckReport {
+    pub(super) now: Instant,
+    pub(super) una: u32,
     /// The echoed timestamp.
-    echo: Option<u32>,
+    pub(super) echo: Option<u32>,
 }
 
-fn is_segment_sent_after(a: (Instant, u32), b: (Instant, u32)) -> bool {
+pub(super) fn is_segment_sent_after(a: (Instant, u32), b: (Instant, u32)) -> bool {
     a.0 > b.0 || (a.0 == b.0 && seq::lt(b.1, a.1))
 }
 
@@ -164,7 +159,7 @@ impl Rack {
         }
     }
     /// Merges the parts of a segment that was sent as one.
-    fn merge_segments(&mut self, start: u32, end: u32) {
+    pub(super) fn merge_segments(&mut self, start: u32, end: u32) {
         let mut at = self.sent.partition_point(|one| seq::lt(one.start, start));
         while let (Some(&one), Some(&next)) = (self.sent.get(at), self.sent.get(at + 1))
             && seq::le(next.end, end)
@@ -178,7 +173,7 @@ impl Rack {
         }
     }
     /// Steps 1 to 3 of §6.2. Returns the number of newly reported segments.
-    fn on_ack(&mut self, ack: &RackAckReport, board: Option<&Scoreboard>) -> u32 {
+    pub(super) fn on_ack(&mut self, ack: &RackAckReport, board: Option<&Scoreboard>) -> u32 {
         let (mut newest, mut delivered) = (self.latest, 0);
         for one in &mut self.sent {
             let covered = seq::le(one.end, ack.una)
@@ -215,7 +210,7 @@ impl Rack {
         delivered
     }
     /// Step 4 of §6.2, after a DSACK or a recovery.
-    fn adapt_reordering_window(&mut self, una: u32, next: u32, duplicate: bool, recovered: bool) {
+    pub(super) fn adapt_reordering_window(&mut self, una: u32, next: u32, duplicate: bool, recovered: bool) {
         if self.round.is_some_and(|round| seq::le(round, una)) {
             self.round = None;
         }
@@ -230,7 +225,12 @@ impl Rack {
             }
         }
     }
-    fn reordering_window(&self, recovering: bool, threshold: u8, srtt: Option<Duration>) -> Duration {
+    pub(super) fn reordering_window(
+        &self,
+        recovering: bool,
+        threshold: u8,
+        srtt: Option<Duration>,
+    ) -> Duration {
         let reported = || self.sent.iter().filter(|one| one.delivered).count();
         if !self.reordering_seen && (recovering || reported() >= usize::from(threshold)) {
             return Duration::ZERO;
@@ -243,7 +243,7 @@ impl Rack {
         window.min(srtt.unwrap_or(window))
     }
     /// Step 5 of §6.2: true if more segments count as lost. Sets the time when later ones will.
-    fn detect_losses(&mut self, now: Instant, window: Duration) -> bool {
+    pub(super) fn detect_losses(&mut self, now: Instant, window: Duration) -> bool {
         self.reorder_at = Instant::FAR_FUTURE;
         let Some(latest) = self.latest else { return false };
         let (mut found, mut last) = (false, None);
@@ -309,7 +309,7 @@ impl Rack {
         self.sent.iter_mut().for_each(|one| one.lost = false);
     }
     /// TLP_process_ack() of §7.4.2: true if the probe has repaired a loss.
-    fn finish_tail_loss_probe(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
+    pub(super) fn finish_tail_loss_probe(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
         let Some(end) = self.probe_end.filter(|end| seq::le(*end, s.ack)) else { return false };
         let beyond = seq::lt(end, s.ack);
         let alone = s.len == 0 && s.ack == una && s.options.as_ref().is_none_or(|o| o.sack.is_empty());
@@ -318,182 +318,5 @@ impl Rack {
             self.probe_end = None;
         }
         done && self.is_probe_retransmission && duplicate != Some(end) && beyond
-    }
-}
-
-impl TcpConnection {
-    /// Starts RACK on an established connection if the settings require it.
-    pub(super) fn start_rack_if_enabled(&mut self) {
-        let counts = self.config.window_unit == WindowUnit::Segments && self.congestion.bbr().is_none();
-        if self.sack_ok && (self.config.rack || self.config.tail_loss_probe || counts) {
-            let rack = Rack::new(self.una, self.rtt.srtt(), counts);
-            self.rare_state.get_or_insert_default().rack = Some(rack);
-        }
-    }
-
-    /// Records a round-trip measurement, after which a probe may be sent.
-    #[inline]
-    pub(super) fn mark_rtt_measured(&mut self) {
-        if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
-            rack.measured = true;
-        }
-    }
-
-    /// Returns the record if the congestion window counts segments.
-    #[inline]
-    pub(super) fn segment_counting_rack(&self) -> Option<&Rack> {
-        if self.config.window_unit == WindowUnit::Bytes {
-            return None;
-        }
-        self.rack().filter(|rack| rack.counts)
-    }
-
-    /// True if RACK, not the duplicate threshold, detects losses.
-    #[inline]
-    pub(super) fn by_time(&self) -> bool {
-        self.config.rack && self.rack().is_some()
-    }
-
-    /// Handles an acknowledgement after the scoreboard. `before` is the previous acknowledgement; `recovering` is
-    /// true in a recovery.
-    #[cold]
-    pub(super) fn update_rack_by_ack(&mut self, now: Instant, s: &Segment, before: u32, recovering: bool) {
-        let echo = s.options.as_ref().and_then(|o| o.timestamps).map(|(_, echo)| echo);
-        let (una, next, news) = (self.una, self.max, self.una != before);
-        let first = s.options.as_ref().and_then(|o| o.sack.as_slice().first().copied());
-        let duplicate = first.filter(|&(left, _)| seq::lt(left, s.ack)).map(|(_, right)| right);
-        let recovered = recovering && !self.in_recovery;
-        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
-        let delivered = rack.on_ack(&RackAckReport { now, una, echo }, self.scoreboard.as_deref());
-        rack.adapt_reordering_window(una, next, duplicate.is_some(), recovered);
-        if rack.finish_tail_loss_probe(s, before, duplicate) && !recovering {
-            let flight = self.max.wrapping_sub(before);
-            self.reduce_threshold(flight);
-            self.congestion.set_cwnd(self.congestion.cwnd.min(self.congestion.ssthresh));
-        }
-        if self.una == self.max {
-            if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
-                rack.stop_timers();
-            }
-            return;
-        }
-        let lost = self.detect_losses(now);
-        if delivered > 0 {
-            self.update_recovery_window(delivered, news && !lost);
-        }
-        if news {
-            self.schedule_tail_loss_probe(now);
-        }
-    }
-
-    /// RACK_detect_loss_and_arm_timer() of §6.2, at the timer's expiration.
-    pub(super) fn handle_reorder_timeout(&mut self, now: Instant) {
-        let recovering = self.in_recovery;
-        self.detect_losses(now);
-        if !recovering {
-            self.update_recovery_window(1, false);
-        }
-    }
-
-    /// Updates the window after deliveries in a recovery.
-    fn update_recovery_window(&mut self, delivered: u32, progress: bool) {
-        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
-        let flight = rack.in_flight(self.max);
-        let Some(reduction) = &mut rack.reduction else { return };
-        let more = reduction.update_rate_reduction(delivered, flight, progress);
-        self.congestion.set_cwnd((flight + more).saturating_mul(self.mss));
-        self.wake = true;
-    }
-
-    /// RACK_detect_loss_and_arm_timer() of §6.2; true if more segments count as lost.
-    fn detect_losses(&mut self, now: Instant) -> bool {
-        let recovering = self.in_recovery || seq::lt(self.una, self.recover);
-        let (threshold, srtt) = (self.config.dup_threshold, self.rtt.srtt());
-        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state).filter(|_| self.config.rack) else {
-            return false;
-        };
-        let window = rack.reordering_window(recovering, threshold, srtt);
-        let found = rack.detect_losses(now, window);
-        if rack.reorder_at != Instant::FAR_FUTURE {
-            let tick = self.config.timer_tick;
-            if !tick.is_zero() {
-                rack.reorder_at = timer_wheel_expiry(now, rack.reorder_at - now + LEAST, tick);
-            }
-            rack.probe_at = Instant::FAR_FUTURE;
-        } else if found {
-            rack.probe_at = Instant::FAR_FUTURE;
-        }
-        if !found {
-            return false;
-        }
-        let first = rack.first_is_lost();
-        self.wake = true;
-        if !self.in_recovery && seq::le(self.recover, self.una) {
-            rack.probe_end = None;
-            self.enter_recovery();
-            self.resend_now = first;
-        } else if !self.in_recovery {
-            // After a timeout all data is sent again in order. Segments of it that RACK finds lost again go first.
-            self.resend_now |= first;
-        }
-        true
-    }
-
-    /// §7.2: schedules a probe after new data and after its acknowledgement.
-    pub(super) fn schedule_tail_loss_probe(&mut self, now: Instant) {
-        let quiet = !self.in_recovery && !seq::lt(self.una, self.recover) && self.scoreboard.is_none();
-        let wanted = self.config.tail_loss_probe && quiet && self.timer == TcpTimer::Retransmit;
-        let synchronized = !matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
-        let (srtt, slack, rto_at) = (self.rtt.srtt(), self.config.min_rto, self.timer_at);
-        if !wanted || !synchronized {
-            if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
-                rack.probe_at = Instant::FAR_FUTURE;
-            }
-            return;
-        }
-        let alone = self.rack().is_some_and(|rack| rack.sent.len() == 1);
-        let wait = match srtt {
-            // The acknowledgement of a single segment may be delayed, so allow for that delay.
-            Some(srtt) => srtt * 2 + if alone { slack } else { LEAST },
-            None => UNMEASURED,
-        };
-        let at = self.timer_expiry(now, wait);
-        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
-        rack.probe_at = at.min(rto_at);
-    }
-
-    /// TLP_send_probe() of §7.3, the part at the timer's expiration.
-    pub(super) fn handle_tail_probe_timeout(&mut self, now: Instant) {
-        let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) else { return };
-        rack.probe_at = Instant::FAR_FUTURE;
-        if rack.probe_end.is_none() && rack.measured && self.una != self.max {
-            self.tail_now = true;
-            self.wake = true;
-            self.arm_retransmission(now);
-        }
-    }
-
-    /// Returns the probe: the next segment, regardless of the congestion window and Nagle, or the last one again.
-    #[cold]
-    pub(super) fn next_tail_probe_segment(&mut self, now: Instant) -> Option<OutgoingSegment> {
-        let room = self.max_payload();
-        let window = self.wnd.saturating_sub(self.nxt.wrapping_sub(self.una));
-        let len = seq::octets_ahead(self.nxt, self.end).min(window).min(room);
-        let again = len == 0;
-        let outgoing = if again {
-            let (start, end) = self.rack()?.last_segment()?;
-            let fin = self.fin_sent && seq::lt(self.end, end);
-            let data_end = seq::min(end, self.end);
-            let start = if data_end.wrapping_sub(start) > room { data_end.wrapping_sub(room) } else { start };
-            self.send_data(now, start, seq::octets_ahead(start, data_end), fin)
-        } else {
-            let fin = self.fin_queued && self.nxt.wrapping_add(len) == self.end;
-            self.send_data(now, self.nxt, len, fin)
-        };
-        let end = self.max;
-        if let Some(rack) = RareTcpState::rack_mut(&mut self.rare_state) {
-            rack.record_tail_loss_probe(end, again);
-        }
-        Some(outgoing)
     }
 }

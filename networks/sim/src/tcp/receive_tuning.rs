@@ -4,32 +4,29 @@
 //!
 //! Packet overhead in memory is left out: the buffer equals the maximum window.
 
-use super::connection::TcpConnection;
-use super::recovery::timestamp_value;
-use super::segment::Segment;
 use super::seq;
 use usher_core::{Duration, Instant};
 
 /// Assumed segments read in the first round trip (`TCP_INIT_CWND`).
-const FIRST: u32 = 10;
+pub(super) const FIRST: u32 = 10;
 
 /// The buffer and the state of its growth.
 #[derive(Debug)]
 pub(super) struct ReceiveBufferTuning {
     /// Maximum window (`window_clamp`).
-    buffer: u32,
+    pub(super) buffer: u32,
     /// Announced window: it grows towards the buffer by two segments per full segment received (`rcv_ssthresh`).
-    announced: u32,
+    pub(super) announced: u32,
     /// Round trip seen by the receiver; zero if unknown (`rcv_rtt_est`).
-    round_trip: Duration,
+    pub(super) round_trip: Duration,
     /// End and start time of the window that is timed without timestamps.
-    window: Option<(u32, Instant)>,
+    pub(super) window: Option<(u32, Instant)>,
     /// The last echoed timestamp: each is measured once.
-    echoed: Option<u32>,
+    pub(super) echoed: Option<u32>,
     /// Octets read in the last round trip (`rcvq_space.space`), and the start of the next count.
-    read: u32,
-    read_from: u32,
-    since: Instant,
+    pub(super) read: u32,
+    pub(super) read_from: u32,
+    pub(super) since: Instant,
 }
 
 impl ReceiveBufferTuning {
@@ -52,7 +49,7 @@ impl ReceiveBufferTuning {
     }
     /// Records a round trip. With timestamps an eighth of it counts. Without, the minimum: a window takes longer if
     /// the sender does not fill it (`tcp_rcv_rtt_update()`).
-    fn record_round_trip(&mut self, sample: Duration, by_window: bool) {
+    pub(super) fn record_round_trip(&mut self, sample: Duration, by_window: bool) {
         self.round_trip = if self.round_trip.is_zero() {
             sample
         } else if by_window {
@@ -62,7 +59,7 @@ impl ReceiveBufferTuning {
         };
     }
     /// Times the arrival of a full window.
-    fn time_window(&mut self, now: Instant, next: u32) {
+    pub(super) fn time_window(&mut self, now: Instant, next: u32) {
         if self.window.is_some_and(|(end, _)| seq::lt(next, end)) {
             return;
         }
@@ -73,7 +70,7 @@ impl ReceiveBufferTuning {
     }
     /// Handles a read of all data before `upto`. Once per round trip, the buffer becomes twice the data read in the
     /// last one, times its growth: the sender may double its rate again before the larger window reaches it.
-    fn adjust_buffer(&mut self, now: Instant, upto: u32, mss: u32, most: u32) {
+    pub(super) fn adjust_buffer(&mut self, now: Instant, upto: u32, mss: u32, most: u32) {
         if self.round_trip.is_zero() || now - self.since < self.round_trip {
             return;
         }
@@ -87,53 +84,6 @@ impl ReceiveBufferTuning {
         }
         self.read_from = upto;
         self.since = now;
-    }
-}
-
-impl TcpConnection {
-    /// Returns the present receive buffer.
-    #[inline]
-    pub(super) fn receive_buffer(&self) -> u32 {
-        if self.config.receive_buffer_max.is_none() {
-            return self.config.receive_buffer;
-        }
-        let tuning = self.rare_state.as_ref().and_then(|rare| rare.tuning.as_ref());
-        tuning.map_or(self.config.receive_buffer, |tuning| tuning.announced_window())
-    }
-
-    /// Starts tuning when the peer's numbers are known.
-    pub(super) fn start_receive_buffer_tuning(&mut self, now: Instant) {
-        if self.config.receive_buffer_max.is_some() {
-            let tuning = ReceiveBufferTuning::new(self.config.receive_buffer, self.rcv_nxt, self.mss, now);
-            self.rare_state.get_or_insert_default().tuning = Some(Box::new(tuning));
-        }
-    }
-
-    /// Handles data in order.
-    #[cold]
-    pub(super) fn tune_buffer(&mut self, now: Instant, s: &Segment) {
-        let Some(most) = self.config.receive_buffer_max else { return };
-        let full = s.len >= u32::from(self.largest).max(self.initial_largest_segment());
-        let echo = s.options.as_ref().and_then(|o| o.timestamps).map(|(_, echo)| echo);
-        let stamps = self.timestamps.is_some();
-        let unread = if self.auto_read { 0 } else { self.unread };
-        let (next, upto, mss) = (self.rcv_nxt, self.rcv_nxt.wrapping_sub(unread), self.mss);
-        let Some(tuning) = self.rare_state.as_mut().and_then(|rare| rare.tuning.as_mut()) else { return };
-        match echo.filter(|_| stamps) {
-            Some(echo) if full && tuning.echoed != Some(echo) => {
-                tuning.echoed = Some(echo);
-                let ticks = timestamp_value(now).wrapping_sub(echo).max(1);
-                if ticks < 1 << 31 {
-                    tuning.record_round_trip(Duration::from_millis(ticks.into()), false);
-                }
-            }
-            Some(_) => {}
-            None => tuning.time_window(now, next),
-        }
-        tuning.adjust_buffer(now, upto, mss, most);
-        if full {
-            tuning.announced = tuning.announced.saturating_add(2 * mss).min(tuning.buffer);
-        }
     }
 }
 

@@ -1,20 +1,13 @@
 //! Acknowledgements: window, congestion control and loss recovery.
 
-use super::bbr;
 use super::config::{BackoffReset, LossHalves, LossRecoveryAlgorithm, RtoRestart, WindowGrowth};
 use super::connection::{RareTcpState, TcpConnection, TcpState, TcpTimer};
 use super::cubic::CubicAck;
 use super::reduction::ProportionalRateReduction;
 use super::scoreboard::SackLossRule;
-use super::segment::{Segment, SegmentFlags};
-use super::seq;
+use super::segment::{Segment, SegmentFlags, timestamp_value};
+use super::{bbr, seq};
 use usher_core::{CloseReason, Duration, Instant};
-
-/// Returns the timestamp clock, in milliseconds.
-pub(super) fn timestamp_value(now: Instant) -> u32 {
-    // RFC 7323, 4.1 and 5.4: proportional to time.
-    (now.as_nanos() / 1_000_000) as u32
-}
 
 impl TcpConnection {
     /// Handles the segment's acknowledgement and window (RFC 9293 §3.10.7.4, fifth check). False drops the rest.

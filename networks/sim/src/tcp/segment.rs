@@ -4,6 +4,7 @@ use super::fast_open::FastOpenCookie;
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
+use usher_core::Instant;
 
 /// The control bits of RFC 9293 §3.1, in their wire positions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -245,4 +246,10 @@ impl fmt::Display for Segment {
         }
         write!(f, " <{}>", parts.join(","))
     }
+}
+
+/// Returns the timestamp clock, in milliseconds.
+pub(super) fn timestamp_value(now: Instant) -> u32 {
+    // RFC 7323, 4.1 and 5.4: proportional to time.
+    (now.as_nanos() / 1_000_000) as u32
 }

@@ -19,34 +19,16 @@
 //! Capability_Discover is answered for any sender and stores no state, so two such functions can prove themselves to
 //! each other.
 
+use super::config::AddressProofConfig;
 use super::receive::ReceivedMessage;
 use super::{Mihf, MihfEvent};
 use crate::net::{MessageTarget, ReplyPath, TransportRequest};
 use crate::{HeaderFlags, MessageId, MihfId, MihfMessage, Opcode, Status, Tlv, TransactionId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use usher_core::address::{host_of, is_within};
 use usher_core::{Duration, Instant, SecureRng};
-
-/// The settings of address proofs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AddressProofConfig {
-    /// Networks of configured functions, besides the address of their route, with prefix lengths.
-    pub allowed_networks: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
-    /// Maximum claims: addresses that have yet to prove themselves, or were refused recently. The oldest is evicted.
-    pub claims: usize,
-    /// Maximum claims of one network: an IPv4 address, or 64 bits of an IPv6 address.
-    pub address_proofs_per_network: usize,
-}
-
-impl AddressProofConfig {
-    /// True if a configured function may use this address besides its route's.
-    #[must_use]
-    pub fn is_allowed_address(&self, address: IpAddr) -> bool {
-        self.allowed_networks.values().flatten().any(|place| is_within(address, *place))
-    }
-}
 
 /// Number of probes that an address answers in turn.
 const ROUNDS: u8 = 2;

@@ -1,6 +1,5 @@
 //! Configuration of an MIH function and of its peers.
 
-use super::claims::AddressProofConfig;
 use crate::information::InformationStore;
 use crate::{
     CommandList, EventList, MbbHandover, MessageId, MihfId, NetTypeAddr, QueryTypeList, ServiceId, Tlv,
@@ -9,10 +8,30 @@ use crate::{
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use usher_core::address::is_within;
 use usher_core::{Duration, TransportProtocol};
 
 /// The port of the MIH protocol over UDP and TCP (RFC 5677 §6.5, §9). Its use over SCTP is an extension of this crate.
 pub const PORT: u16 = 4551;
+
+/// The settings of address proofs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AddressProofConfig {
+    /// Networks of configured functions, besides the address of their route, with prefix lengths.
+    pub allowed_networks: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
+    /// Maximum claims: addresses that have yet to prove themselves, or were refused recently. The oldest is evicted.
+    pub claims: usize,
+    /// Maximum claims of one network: an IPv4 address, or 64 bits of an IPv6 address.
+    pub address_proofs_per_network: usize,
+}
+
+impl AddressProofConfig {
+    /// True if a configured function may use this address besides its route's.
+    #[must_use]
+    pub fn is_allowed_address(&self, address: IpAddr) -> bool {
+        self.allowed_networks.values().flatten().any(|place| is_within(address, *place))
+    }
+}
 
 /// The route to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -8,7 +8,7 @@ mod properties;
 mod streams;
 
 use super::*;
-use crate::{DecodedMessage, MessageId, MihHeader, Opcode, Status, Tlv};
+use crate::{DecodedMessage, EventList, LinkTupleId, MessageId, MihHeader, Opcode, Status, Tlv};
 use std::net::{IpAddr, SocketAddr};
 use usher_core::bench::{MachineNetwork, NetworkHostHandle, TransmitRecord};
 use usher_core::impair::ChannelConfig;

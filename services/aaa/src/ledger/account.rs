@@ -1,12 +1,13 @@
 //! Applies accounting records: new, duplicate or outdated.
 
 use super::ended_sessions::{EndedSession, StoredSessionLookup};
-use super::limits::{PendingAdmission, address_and_prefix_leases, is_same_station_id};
+use super::limits::{PendingAdmission, address_and_prefix_leases};
 use super::queue::{QueuedLedgerChange, REFUSED};
-use super::record::{AccountingStatusType, LedgerRecord, UniqueSessionId, shift_time};
-use super::session::{BY_DIAMETER, LedgerSession, SessionDigest, SessionState, subtract_seconds};
+use super::record::{AccountingStatusType, LedgerRecord, UniqueSessionId, shift_time, subtract_seconds};
+use super::session::{BY_DIAMETER, LedgerSession, SessionDigest, SessionState};
 use super::{Ledger, RecordOutcome};
 use crate::store::{SessionRow, Store, StoreError};
+use crate::users::is_same_station_id;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;

@@ -3,10 +3,9 @@
 use super::Ledger;
 use super::limits::{
     self, AdmissionRefusal, AdmissionVerdict, AdmitRequest, NewLockouts, PendingAdmission,
-    address_and_prefix_leases, is_same_station_id,
+    address_and_prefix_leases,
 };
-use crate::users::{canonical_name, canonical_station_id};
-use alloc::borrow::Cow;
+use crate::users::{canonical_station_id, canonical_user_name, is_same_station_id};
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_access::pool::{Lease, PoolUse};
@@ -157,9 +156,4 @@ impl Ledger {
     pub(super) fn lease_holder(&self, user: &str, station: &str) -> u64 {
         self.hash.hash_one((canonical_user_name(user), canonical_station_id(station.as_bytes())))
     }
-}
-
-/// Returns the canonical name of a user. All notations of a MAC address are one user.
-pub(super) fn canonical_user_name(user: &str) -> Cow<'_, [u8]> {
-    canonical_name(user.as_bytes())
 }

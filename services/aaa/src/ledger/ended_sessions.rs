@@ -1,7 +1,7 @@
 //! Ended sessions in memory, so that duplicates of their records need no lookup in the store.
 
-use super::record::{LedgerRecord, UniqueSessionId};
-use super::session::{LedgerSession, SessionDigest, SessionState, subtract_seconds};
+use super::record::{LedgerRecord, UniqueSessionId, subtract_seconds};
+use super::session::{LedgerSession, SessionDigest, SessionState};
 use crate::store::SessionRow;
 use alloc::boxed::Box;
 use usher_core::collections::{HashMap, SeededHashState};

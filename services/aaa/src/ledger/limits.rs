@@ -1,7 +1,6 @@
 //! Requests for admission, verdicts and refusals.
 
-use super::admit::canonical_user_name;
-use crate::users::{canonical_name, canonical_station_id};
+use crate::users::{canonical_name, canonical_station_id, canonical_user_name};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -109,12 +108,6 @@ pub(super) fn address_and_prefix_leases(
     prefix: Option<(Ipv6Addr, u8)>,
 ) -> impl Iterator<Item = Lease> {
     address.map(Lease::Address).into_iter().chain(prefix.map(|(p, n)| Lease::Prefix(p, n)))
-}
-
-/// True if two Calling-Station-Ids name one station ([`canonical_station_id`]). An empty one equals no other.
-pub(super) fn is_same_station_id(a: &str, b: &str) -> bool {
-    let a = canonical_station_id(a.as_bytes());
-    !a.is_empty() && a == canonical_station_id(b.as_bytes())
 }
 
 /// Pending admissions, the oldest first.

@@ -1,8 +1,9 @@
 //! An accounting record of RADIUS or Diameter.
 
+use crate::text::storable_text;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::{self, Write};
+use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::{Duration, WallTime};
 use usher_crypto::digest::md5;
@@ -388,7 +389,7 @@ impl LedgerRecord {
         self.timed = self.stamped || delay.is_some();
         self.occurred_at = match (stamp, delay) {
             (Some(t), _) => WallTime::from_unix_secs(t),
-            (None, Some(delay)) if delay > 0 => super::session::subtract_seconds(wall, delay.into()),
+            (None, Some(delay)) if delay > 0 => subtract_seconds(wall, delay.into()),
             _ => wall,
         };
         let sent = wall.unix_secs().saturating_sub(delay.unwrap_or(0).into());
@@ -491,30 +492,9 @@ pub(super) const fn terminate_cause(cause: u32) -> u32 {
     }
 }
 
-/// Converts octets to text that every store accepts. Octets that are not UTF-8, and control characters, become
-/// `\xNN`.
-#[must_use]
-pub fn storable_text(octets: &[u8]) -> String {
-    let mut out = String::with_capacity(octets.len());
-    for chunk in octets.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                let mut utf8 = [0; 4];
-                escape_octets(&mut out, c.encode_utf8(&mut utf8).as_bytes());
-            } else {
-                out.push(c);
-            }
-        }
-        escape_octets(&mut out, chunk.invalid());
-    }
-    out
-}
-
-fn escape_octets(out: &mut String, octets: &[u8]) {
-    for b in octets {
-        // Writing to a String does not fail.
-        let _ = write!(out, "\\x{b:02x}");
-    }
+/// Subtracts seconds from a time.
+pub(super) fn subtract_seconds(at: WallTime, seconds: u64) -> WallTime {
+    WallTime::from_unix_secs(at.unix_secs().saturating_sub(seconds))
 }
 
 /// An invalid accounting message.

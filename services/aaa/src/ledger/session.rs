@@ -1,11 +1,10 @@
 //! A session in compact form.
 
-use super::admit::canonical_user_name;
-use super::limits::is_same_station_id;
 use super::names::{self, UNKNOWN};
-use super::record::{LONGEST_ORIGIN, LedgerRecord, UniqueSessionId};
+use super::record::{LONGEST_ORIGIN, LedgerRecord, UniqueSessionId, subtract_seconds};
 use super::shares::UNKNOWN_CLIENT;
 use crate::store::SessionRow;
+use crate::users::{canonical_user_name, is_same_station_id};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -380,11 +379,6 @@ impl LedgerSession {
             queued: false,
         })
     }
-}
-
-/// Subtracts seconds from a time.
-pub(super) fn subtract_seconds(at: WallTime, seconds: u64) -> WallTime {
-    WallTime::from_unix_secs(at.unix_secs().saturating_sub(seconds))
 }
 
 fn encode_hex(octets: &[u8]) -> String {

@@ -4,9 +4,9 @@
 //! form a chain through their slots. A hash table has the first slot of each chain, and the sessions hold the keys.
 //! Ended sessions that are not durable keep their slot and are in no chain.
 
-use super::admit::canonical_user_name;
 use super::session::{LedgerSession, SessionDigest, SessionState};
 use super::shares::ClientSessionCounts;
+use crate::users::canonical_user_name;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::net::IpAddr;

@@ -4,6 +4,8 @@ use super::config::AaaServerConfig;
 use super::reason::{OcspStatusFault, RejectCause};
 use crate::ledger::{AdmissionVerdict, AdmitRequest, LedgerRecord};
 use crate::proxy::HomeServerType;
+use crate::store::StoreChange;
+use crate::text::storable_text;
 use crate::users::{AuthMethod, User};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -11,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
-use usher_core::Instant;
+use usher_core::{Instant, WallTime};
 use usher_crypto::SecretValue;
 use usher_crypto::fault::TlsFault;
 use usher_diameter::avp::AvpBuf;
@@ -320,6 +322,16 @@ pub struct FinishedLogin {
 }
 
 impl FinishedLogin {
+    /// Returns the change of a store that records it.
+    #[must_use]
+    pub fn store_change(&self, at: WallTime) -> StoreChange {
+        StoreChange::Login {
+            username: storable_text(self.user_name_for_record()),
+            reply: if self.reason.is_none() { "Access-Accept" } else { "Access-Reject" },
+            decided_at: at,
+            callingstationid: storable_text(self.calling_station_id().unwrap_or_default()),
+        }
+    }
     /// Creates a login without a known method.
     pub(crate) fn without_method(
         name: Vec<u8>,

@@ -6,7 +6,8 @@ use super::{
     AuthMethod, ControlItemValue, GroupControlValues, PasswordAttribute, PasswordSetting, ReplyAttribute,
     RequestCheck, RowError, StoredPassword, User, UserGroup,
 };
-use crate::store::{AttributeRow, RowOperator, UserRows};
+use crate::operator::RowOperator;
+use crate::store::{AttributeRow, UserRows};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;

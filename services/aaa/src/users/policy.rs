@@ -5,7 +5,7 @@ use super::{
     ControlItemValue, FailedCheck, GroupControlValues, PasswordAttribute, PasswordSetting, ReplyAttribute,
     RequestCheck, StoredPassword, User,
 };
-use crate::store::RowOperator;
+use crate::operator::RowOperator;
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -226,6 +226,17 @@ pub(crate) fn canonical_station_id(name: &[u8]) -> Cow<'_, [u8]> {
 #[must_use]
 pub fn canonical_name(name: &[u8]) -> Cow<'_, [u8]> {
     mac_address(name).map_or(Cow::Borrowed(name), |digits| Cow::Owned(digits.to_vec()))
+}
+
+/// Returns the canonical name of a user. All notations of a MAC address are one user.
+pub(crate) fn canonical_user_name(user: &str) -> Cow<'_, [u8]> {
+    canonical_name(user.as_bytes())
+}
+
+/// True if two Calling-Station-Ids name one station ([`canonical_station_id`]). An empty one equals no other.
+pub(crate) fn is_same_station_id(a: &str, b: &str) -> bool {
+    let a = canonical_station_id(a.as_bytes());
+    !a.is_empty() && a == canonical_station_id(b.as_bytes())
 }
 
 /// Returns the names under which a store may have a user: the name, and other usual notations of a MAC address. The

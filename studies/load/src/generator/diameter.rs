@@ -3,8 +3,9 @@
 //! RFC 6733 §2.1 allows one connection between two DiameterIdentities, so each connection is a node with its own
 //! identity.
 
+use super::api::ConfigError;
 use super::front::{AaaLoadClientSetup, LoginMethod};
-use super::{ConfigError, LoginAccounting};
+use super::radius::LoginAccounting;
 use crate::eap::EapMethod;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

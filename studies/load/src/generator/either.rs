@@ -1,11 +1,11 @@
 //! The front of the load: access servers with users, IKEv2 initiators, MIH functions, or PPPoE subscribers.
 
+use super::api::GeneratorEvent;
 use super::front::AaaLoadClient;
 use super::ike::IkeLoadClient;
-use super::login::{LoginResultRecorder, LoginStart};
+use super::login::{LoginDeferral, LoginResultRecorder, LoginStart};
 use super::mih::MihLoadClient;
 use super::pppoe::PppoeLoadClient;
-use super::{GeneratorEvent, LoginDeferral};
 use usher_core::{Instant, MachineInput, OutputQueue, WallTime};
 
 /// One kind of front.

@@ -1,7 +1,9 @@
 //! Access servers, each with a client of its own, and their users.
 
-use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
-use super::{LoginAccounting, LoginDeferral, alter_password};
+use super::login::{
+    LoginDeferral, LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin, alter_password,
+};
+use super::radius::LoginAccounting;
 use crate::eap::{self, EapConversation, EapConversationStep, EapMethod, LoginCredentials};
 use crate::tally::LoginFailure;
 use crate::users::UserCredentialTable;
@@ -349,7 +351,7 @@ impl AaaLoadClient {
             *continues = next;
             if asked.is_err() && self.setup.scarce {
                 *held = Some(packet);
-                self.timers.insert(now + super::RETRY, token);
+                self.timers.insert(now + super::login::RETRY, token);
                 return;
             }
         }
@@ -395,7 +397,7 @@ impl AaaLoadClient {
             self.end_pending_login(now, token, Err(LoginFailure::Unreachable), sink);
         } else {
             // All identifiers are in use. Retry after a while, because some become free soon.
-            self.timers.insert(now + super::RETRY, token);
+            self.timers.insert(now + super::login::RETRY, token);
         }
     }
 
@@ -579,7 +581,7 @@ impl AaaLoadClient {
     pub(super) fn drain_outputs(
         &mut self,
         now: Instant,
-        outputs: &mut OutputQueue<super::GeneratorEvent>,
+        outputs: &mut OutputQueue<super::api::GeneratorEvent>,
         sink: &mut LoginResultRecorder,
     ) {
         while let Some(nas) = self.busy.pop() {

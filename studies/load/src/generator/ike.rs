@@ -1,8 +1,10 @@
 //! Initiators that log in to an IKEv2 gateway by a shared key, a certificate or EAP. Each does IKE_SA_INIT and
 //! IKE_AUTH; then it deletes or keeps the IKE_SA.
 
-use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
-use super::{ConfigError, LoginDeferral, alter_password};
+use super::api::ConfigError;
+use super::login::{
+    LoginDeferral, LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin, alter_password,
+};
 use crate::eap::{EapMethod, LoginCredentials};
 use crate::tally::LoginFailure;
 use crate::users::UserCredentialTable;
@@ -314,7 +316,7 @@ impl IkeLoadClient {
     pub(super) fn drain_outputs(
         &mut self,
         now: Instant,
-        outputs: &mut OutputQueue<super::GeneratorEvent>,
+        outputs: &mut OutputQueue<super::api::GeneratorEvent>,
         sink: &mut LoginResultRecorder,
     ) {
         let mut buf = outputs.take_buffer();

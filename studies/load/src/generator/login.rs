@@ -215,6 +215,25 @@ impl LoginResultRecorder {
     }
 }
 
+/// Delay until a login without capacity is tried again.
+pub(super) const RETRY: Duration = Duration::from_millis(5);
+
+/// The reason why a login did not begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LoginDeferral {
+    /// No capacity: try later.
+    Full,
+}
+
+/// Returns a different password of the same length.
+pub(super) fn alter_password<'a>(password: &[u8], room: &'a mut [u8; 128]) -> &'a [u8] {
+    let length = password.len().clamp(1, 128);
+    room[0] = b'x';
+    room[..password.len().min(128)].copy_from_slice(&password[..password.len().min(128)]);
+    room[length - 1] ^= 1;
+    &room[..length]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,6 @@
 //! MIH functions that send requests to another function, each with its own identifier and its own socket or connection.
 
-use super::LoginDeferral;
-use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use super::login::{LoginDeferral, LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
 use crate::tally::LoginFailure;
 use std::net::SocketAddr;
 use usher_core::{
@@ -99,9 +98,9 @@ impl MihLoadClient {
         config: MihConfig,
         start: Instant,
         mut rng: SimulationRng,
-    ) -> Result<Self, super::ConfigError> {
+    ) -> Result<Self, super::api::ConfigError> {
         if config.functions == 0 || config.functions >= usize::from(u16::MAX) {
-            return Err(super::ConfigError::Invalid("the number of MIH functions must be 1 to 65534"));
+            return Err(super::api::ConfigError::Invalid("the number of MIH functions must be 1 to 65534"));
         }
         let timing = TransactionTimerConfig {
             retransmission: config.retransmission,
@@ -112,7 +111,7 @@ impl MihLoadClient {
         let mut functions = Vec::new();
         for n in 0..config.functions {
             let id = MihfId::new(numbered_identity(&config.identity, config.first + n))
-                .map_err(|_| super::ConfigError::Invalid("the MIHF identifier is too long"))?;
+                .map_err(|_| super::api::ConfigError::Invalid("the MIHF identifier is too long"))?;
             let mut settings = mih::MihfConfig::new(id);
             settings.timing = timing;
             // The MIH function does not repeat multicast discovery, which has no acknowledgement, so the generator
@@ -285,7 +284,7 @@ impl MihLoadClient {
     pub(super) fn drain_outputs(
         &mut self,
         now: Instant,
-        outputs: &mut OutputQueue<super::GeneratorEvent>,
+        outputs: &mut OutputQueue<super::api::GeneratorEvent>,
         sink: &mut LoginResultRecorder,
     ) {
         let mut who = None;

@@ -7,8 +7,7 @@ mod echo;
 
 pub use echo::SessionEchoConfig;
 
-use super::LoginDeferral;
-use super::login::{LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
+use super::login::{LoginDeferral, LoginResultRecorder, LoginStart, LoginSuccess, LoginTable, PendingLogin};
 use crate::tally::LoginFailure;
 use crate::users::UserCredentialTable;
 use echo::SessionEchoState;
@@ -200,8 +199,8 @@ impl PppoeLoadClient {
         config: PppoeConfig,
         users: Arc<UserCredentialTable>,
         rng: SecureRng,
-    ) -> Result<Self, super::ConfigError> {
-        use super::ConfigError::Invalid;
+    ) -> Result<Self, super::api::ConfigError> {
+        use super::api::ConfigError::Invalid;
         if config.stations == 0 {
             return Err(Invalid("the number of stations is 0; give at least 1"));
         }
@@ -249,7 +248,7 @@ impl PppoeLoadClient {
         let n = self.free.pop_front().ok_or(LoginDeferral::Full)?;
         let (name, password) = self.users.get(start.user);
         let mut room = [0; 128];
-        let password = if start.wrong { super::alter_password(password, &mut room) } else { password };
+        let password = if start.wrong { super::login::alter_password(password, &mut room) } else { password };
         // If no methods are configured, logins use CHAP.
         let login = self.config.logins.get(usize::from(start.method)).copied().unwrap_or(PppoeLogin::Chap);
         let address = station_address(self.config.address, self.config.first + n);
@@ -437,7 +436,7 @@ impl PppoeLoadClient {
     pub(super) fn drain_outputs(
         &mut self,
         now: Instant,
-        outputs: &mut OutputQueue<super::GeneratorEvent>,
+        outputs: &mut OutputQueue<super::api::GeneratorEvent>,
         sink: &mut LoginResultRecorder,
     ) {
         loop {

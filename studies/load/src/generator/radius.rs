@@ -1,6 +1,6 @@
 //! Logins and accounting sessions over RADIUS.
 
-use super::ConfigError;
+use super::api::ConfigError;
 use super::front::{AaaLoadClientSetup, LoginMethod};
 use crate::eap::EapMethod;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -5,18 +5,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use usher_house::{source_files, workspace_crates};
 
-/// The longest circle that a crate may have without a row in [`LONG_CIRCLES`].
+/// The longest circle that a crate may have.
 const MAX_FILES: usize = 3;
-
-/// Crates with a longer circle, and its number of files. A row may only shrink.
-const LONG_CIRCLES: &[(&str, usize)] = &[
-    ("networks/lab", 5),
-    ("networks/sim", 12),
-    ("protocols/ike", 9),
-    ("protocols/mih", 7),
-    ("services/aaa", 15),
-    ("studies/load", 8),
-];
 
 /// The path of a module within its crate; empty for the crate's root.
 type ModulePath = Vec<String>;
@@ -224,14 +214,8 @@ fn no_long_circle_of_files() {
     let sources = source_files();
     let mut breaches = Vec::new();
     for member in workspace_crates() {
-        let most = LONG_CIRCLES.iter().find(|(path, _)| *path == member.path).map_or(MAX_FILES, |(_, n)| *n);
         let modules = read_modules(&sources, &member.path);
-        let circles = modules.circles();
-        let longest = circles.iter().map(BTreeSet::len).max().unwrap_or(0);
-        if most > MAX_FILES && longest < most {
-            breaches.push(format!("{}: its longest circle has {longest} files: lower its row", member.path));
-        }
-        for circle in circles.into_iter().filter(|circle| circle.len() > most) {
+        for circle in modules.circles().into_iter().filter(|circle| circle.len() > MAX_FILES) {
             let files: Vec<String> = circle.into_iter().map(|module| module.join("/")).collect();
             breaches.push(format!(
                 "{}: {} files import each other: {}; move what ties them into a file below",
