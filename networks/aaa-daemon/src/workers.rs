@@ -340,6 +340,8 @@ mod tests {
             result_letter(&find_user(name, &shared, Some(&mut sqlite), &mut StoreOutage::default()))
         };
         assert_eq!([b"\xff\xfe".as_slice(), b"ann\0", b"ann"].map(&mut letters), ['i', 'i', 'n']);
+        // With its last connection, the database's other files go as well.
+        drop(sqlite);
         std::fs::remove_file(&file).unwrap();
         // Other cached names stay.
         let (there, away) = (&mut test_store(Some(Some("x"))), &mut test_store(None));

@@ -15,7 +15,7 @@
 //! 2. polls packets until `None` and sends them;
 //! 3. arms a timer for [`SctpAssociation::poll_timeout`].
 //!
-//! A packet without an association goes to [`listen`] if an application accepts associations, else to
+//! A packet without an association goes to [`handle_listener_packet`] if an application accepts associations, else to
 //! [`reply_out_of_the_blue`]. The listener keeps no state until a cookie returns.
 //!
 //! A path is a pair of addresses, which the host knows by its index; 0 is the primary. New data takes the primary

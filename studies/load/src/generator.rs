@@ -159,7 +159,7 @@ enum GeneratorPhase {
     Finished,
 }
 
-/// A load generator; see the [module](self).
+/// A load generator: a machine that logs users in at a pace and counts the results.
 #[derive(Debug)]
 pub struct LoadGenerator {
     config: GeneratorConfig,

@@ -2,7 +2,7 @@
 //!
 //! The planned server runs in the simulator with its configuration, on a processor charged by a profile
 //! ([`usher_profile`], measured by `usher load --calibrate`). The load generator for real servers logs users in
-//! ([`world`]). Steps at different rates find the highest rate that meets the target. Closed forms stand beside the
+//! (`world.rs`). Steps at different rates find the highest rate that meets the target. Closed forms stand beside the
 //! simulation ([`mod@bounds`]). Time is virtual and random numbers come from a seed: the same plan gives the same
 //! answer.
 

@@ -1,6 +1,6 @@
 //! Message-flow figures: the messages of one dialogue between its hosts, read from the packets of a run.
 //!
-//! A run of one replication is observed at both ends of its links. [`choose_dialogue`] takes one dialogue of the first
+//! A run of one replication is observed at both ends of its links. It takes one dialogue of the first
 //! member of each host group. The figure shows the packets between these hosts while the dialogue ran, each from its
 //! sender to its receiver across all hops. On shared links, User-Name and Session-Id tell the messages of other users,
 //! which are left out.

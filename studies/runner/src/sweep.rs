@@ -4,8 +4,8 @@
 //! rows therefore have the same bytes with one job and with many, and after an interrupted and resumed run. Workers may
 //! run ahead of a point's stopping rule; replications beyond the stop are discarded.
 //!
-//! [`execute`] runs a [`SweepPlan`] with a [`ReplicationRunner`] and the journal of a [`RunFolder`].
-//! [`RunFolder::write_results`] writes the rows and the manifest. [`estimate`] predicts the duration. [`key`] names
+//! [`execute_sweep`] runs a [`SweepPlan`] with a [`ReplicationRunner`] and the journal of a [`RunFolder`].
+//! [`RunFolder::write_results`] writes the rows and the manifest. [`estimate_sweep`] predicts the duration. [`key`] names
 //! points in a line that a user can type.
 
 mod estimate;
@@ -50,7 +50,7 @@ pub trait ReplicationRunner: Sync {
     /// thread and in any order.
     ///
     /// # Errors
-    /// The point cannot be run. [`execute`] catches a panic and reports it as an error.
+    /// The point cannot be run. [`execute_sweep`] catches a panic and reports it as an error.
     fn run_task(&self, task: ReplicationTask<'_>) -> Result<ReplicationOutcome, RunError>;
 }
 

@@ -7,7 +7,7 @@ use crate::packet::Packet;
 use std::fmt::Debug;
 use usher_core::Instant;
 
-/// The part of a network that a simulation runs: a [`WholeNetwork`] or a [`HalfNetwork`].
+/// The part of a network that a simulation runs: a [`WholeNetwork`] or a [`HalfNetwork`](super::HalfNetwork).
 pub trait SimulationScope: Debug {
     /// The order mark of an event in the queue, beside its time.
     type Mark: Copy + PartialOrd + Debug;

@@ -14,7 +14,7 @@ use usher_core::table::SessionTable;
 /// A request to admit an authenticated user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdmitRequest {
-    /// User name of the session's accounting. See [`super::record::storable_text`].
+    /// User name of the session's accounting. See [`storable_text`](super::storable_text).
     pub user: String,
     /// Simultaneous-Use: maximum sessions of the user over all NASs. `None`: unlimited.
     pub simultaneous: Option<u32>,

@@ -143,7 +143,7 @@ impl RunFolder {
         &self.path
     }
 
-    /// Returns the journal for [`super::execute`].
+    /// Returns the journal for [`super::execute_sweep`].
     pub fn journal(&mut self) -> &mut RunJournal {
         &mut self.journal
     }
@@ -178,7 +178,7 @@ impl RunFolder {
     }
 
     /// Records the captured links of each point. Removes each capture of other or unknown links, so that
-    /// [`super::execute`] makes it again.
+    /// [`super::execute_sweep`] makes it again.
     ///
     /// # Errors
     /// A file cannot be removed or written.
