@@ -11,7 +11,9 @@ use crate::users::UserCredentialTable;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use usher_core::collections::HashMap;
-use usher_core::{Duration, Instant, Machine, MachineInput, MachineOutput, OutputQueue, SecureRng, WallTime};
+use usher_core::{
+    ChildMachine, ChildOutput, Duration, Instant, Machine, MachineInput, OutputQueue, SecureRng, WallTime,
+};
 use usher_crypto::SecretValue;
 use usher_crypto::tls::{self, SharedWallClock, TrustRoots};
 use usher_ike::IkeEndpoint;
@@ -98,7 +100,7 @@ pub struct IkeConfig {
 pub(super) struct IkeLoadClient {
     config: IkeConfig,
     users: Arc<UserCredentialTable>,
-    endpoint: IkeEndpoint,
+    endpoint: ChildMachine<IkeEndpoint>,
     credentials: IkeCredentials,
     /// Connections by shared key: with the right key and with a wrong one.
     shared: Vec<[Arc<IkeConnectionConfig>; 2]>,
@@ -176,7 +178,7 @@ impl IkeLoadClient {
             }
         }
         let mut front = Self {
-            endpoint: IkeEndpoint::new(settings, rng),
+            endpoint: ChildMachine::without_slot(IkeEndpoint::new(settings, rng)),
             credentials,
             shared: Vec::new(),
             first_certificate,
@@ -319,22 +321,15 @@ impl IkeLoadClient {
         outputs: &mut OutputQueue<super::api::GeneratorEvent>,
         sink: &mut LoginResultRecorder,
     ) {
-        let mut buf = outputs.take_buffer();
-        while let Some(output) = self.endpoint.poll_output(&mut buf) {
+        while let Some(output) = outputs.next_event_or_job(&mut self.endpoint) {
             match output {
-                MachineOutput::Transmit(transmit) => {
-                    let next = outputs.take_buffer();
-                    outputs.push_transmit(transmit, core::mem::replace(&mut buf, next));
-                }
-                MachineOutput::Work(work) => outputs.push_work(work),
-                MachineOutput::Job(job) => {
+                ChildOutput::Job(job) => {
                     // An error is ignored: the IKE_SA of the job may have ended.
                     let _ = self.endpoint.handle_command(now, self.credentials.answer_job(&job));
                 }
-                MachineOutput::Event(event) => self.handle_event(now, &event, sink),
+                ChildOutput::Event(event) => self.handle_event(now, &event, sink),
             }
         }
-        outputs.recycle_buffer(buf);
     }
 
     /// Continues with an established IKE_SA: sends the remaining liveness checks, then keeps or deletes it.

@@ -16,8 +16,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use usher_core::timer::{TimerQueue, earliest_deadline};
 use usher_core::{
-    Duration, Instant, LinkLayerPortId, Machine, MachineInput, MachineOutput, OutputQueue, SecureRng,
-    Transmit, WallTime,
+    Duration, Instant, LinkLayerPortId, Machine, MachineInput, OutputQueue, SecureRng, Transmit, WallTime,
 };
 use usher_crypto::SecretValue;
 use usher_eap::method::{PeerMethodFactory, md5, mschapv2};
@@ -443,19 +442,11 @@ impl PppoeLoadClient {
             self.close_due_sessions(now);
             let Some(n) = self.busy.pop() else { break };
             self.stations[n].listed = false;
-            let mut buf = outputs.take_buffer();
-            while let Some(output) = self.stations[n].client.as_mut().and_then(|c| c.poll_output(&mut buf)) {
-                match output {
-                    MachineOutput::Transmit(transmit) => {
-                        let next = outputs.take_buffer();
-                        outputs.push_transmit(transmit, core::mem::replace(&mut buf, next));
-                    }
-                    MachineOutput::Work(work) => outputs.push_work(work),
-                    MachineOutput::Job(job) => match job.job {},
-                    MachineOutput::Event(event) => self.handle_event(now, n, event, sink),
-                }
+            while let Some(client) = &mut self.stations[n].client
+                && let Some(event) = client.next_event(outputs, |_| {})
+            {
+                self.handle_event(now, n, event, sink);
             }
-            outputs.recycle_buffer(buf);
             let address = station_address(self.config.address, self.config.first + n);
             if let Some(up) = &mut self.stations[n].up
                 && let Some(echo) = &mut up.echo
