@@ -228,7 +228,7 @@ impl IkeEndpoint {
     fn count_fragments(&mut self, token: u64) {
         let Some(sa) = self.sas.get(token) else { return };
         let takes = sa.base.reassembly.memory_octets();
-        let (network, half_open) = (pressure::network_prefix(sa.base.proved), sa.is_half_open());
+        let (network, half_open) = (pressure::network_prefix(sa.base.proved_address), sa.is_half_open());
         let [unproved, others] = &mut self.fragments;
         let (is, is_not) = if half_open { (unproved, others) } else { (others, unproved) };
         is_not.remove_usage(token);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! datagrams ─▶ RADIUS server ─┐                ┌─▶ users in memory
-//!                             ├─▶ EAP session ─┤
+//!                             ├─▶ login ───────┤
 //! streams ──▶ Diameter node ──┘                └─▶ lookup job ─▶ (host) ─▶ command with its result and token
 //! messages ─────────┘
 //! ```

@@ -19,7 +19,7 @@
 //! - `poll_output` gives transmissions, events ([`AccessConcentratorEvent`]), work and jobs ([`ConcentratorJob`]).
 //!   `poll_timeout` gives the time of the next timeout.
 //!
-//! A host is accepted only after the session log has stored the session. The log therefore names the user of every
+//! With `[tracking]`, a host is accepted only after the session log has stored the session. The log then names the user of every
 //! packet that passes.
 //!
 //! [`track`] is that log and its queries. [`config`] is the service's file, the same for a live host and a study.

@@ -18,14 +18,14 @@ impl IkeGateway {
         let all: Vec<IkeSaId> = self.sessions.keys().copied().collect();
         for sa in all {
             self.send_ike_command(now, ike::IkeCommand::Delete(sa));
-            self.drain_outputs(now);
+            self.drain_children(now);
             // The session ends without the peer's response, so that the AAA server gets its stop record now.
             self.end_session(now, sa, EndReason::Deleted);
             self.close_sessions_now(now);
         }
-        self.drain_outputs(now);
+        self.drain_children(now);
         self.subscribers.shut_down(now);
-        self.drain_outputs(now);
+        self.drain_children(now);
     }
 
     fn close_sessions_now(&mut self, now: Instant) {

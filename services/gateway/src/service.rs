@@ -196,7 +196,7 @@ impl IkeGateway {
         let command = ike::IkeCommand::Initiate { token: 0, connection, local, remote };
         self.ike.handle_command(now, command).map_err(|error| alloc::format!("{error}"))?;
         self.counters.initiated += 1;
-        self.drain_outputs(now);
+        self.drain_children(now);
         let sa = self.initiating.take().ok_or("its IKE_SA ended at once")?;
         self.initiated_connections.insert(sa, peer.connection.name.clone());
         Ok(sa)
@@ -238,7 +238,7 @@ impl IkeGateway {
     }
 
     /// Drains the outputs of the endpoint and of the subscribers.
-    pub(crate) fn drain_outputs(&mut self, now: Instant) {
+    pub(crate) fn drain_children(&mut self, now: Instant) {
         loop {
             match self.outputs.next_event_or_job(&mut self.ike) {
                 Some(ChildOutput::Event(event)) => {
@@ -350,7 +350,7 @@ impl Machine for IkeGateway {
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         self.ike.set_epoch(now, epoch);
         self.subscribers.set_epoch(now, epoch);
-        self.drain_outputs(now);
+        self.drain_children(now);
     }
 
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>) {
@@ -367,7 +367,7 @@ impl Machine for IkeGateway {
             }
             None => self.refuse_input(&input),
         }
-        self.drain_outputs(now);
+        self.drain_children(now);
     }
 
     fn handle_command(&mut self, now: Instant, command: GatewayCommand) -> Result<(), CommandError> {
@@ -431,7 +431,7 @@ impl Machine for IkeGateway {
             }
             GatewayCommand::Leave => self.start_shutdown(now),
         }
-        self.drain_outputs(now);
+        self.drain_children(now);
         Ok(())
     }
 

@@ -130,9 +130,9 @@ pub(super) struct ResponderAuthentication {
     pub(super) deadline: Instant,
     pub(super) eap: EapConversation<EapAuthenticator>,
     /// The initiator has authenticated, apart from EAP.
-    pub(super) verified: bool,
+    pub(super) is_peer_verified: bool,
     /// This side has sent its AUTH payload.
-    pub(super) proved: bool,
+    pub(super) has_sent_proof: bool,
     /// The chosen proposal of the IKE_SA; `None` if it resumes another.
     pub(super) chosen: Option<Proposal>,
     pub(super) ticket: Option<PresentedTicket>,

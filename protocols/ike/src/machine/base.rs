@@ -87,7 +87,7 @@ pub(super) struct IkeSaBase {
     /// The path of the peer's last request, on which its response goes.
     pub(super) reply: DatagramPath,
     /// The peer's proven address. The source of a request may be forged.
-    pub(super) proved: IpAddr,
+    pub(super) proved_address: IpAddr,
     /// A NAT is in front of this side; in front of the peer.
     pub(super) nat: (bool, bool),
     /// Both sides support fragments.
@@ -135,7 +135,7 @@ impl IkeSaBase {
             path,
             moves: 0,
             reply: path,
-            proved: path.remote.ip(),
+            proved_address: path.remote.ip(),
             nat: (false, false),
             fragmentation: false,
             session: None,
@@ -177,7 +177,7 @@ impl IkeSaBase {
     /// Returns the peer's proven address, with the port of its newest request if that came from the same address.
     pub(super) fn proven_peer_address(&self) -> SocketAddr {
         let remote = self.path.remote;
-        if remote.ip() == self.proved { remote } else { self.origin.unwrap_or(remote) }
+        if remote.ip() == self.proved_address { remote } else { self.origin.unwrap_or(remote) }
     }
     /// Sets the path of further messages.
     pub(super) fn set_path(&mut self, path: DatagramPath) {
@@ -215,7 +215,7 @@ impl IkeSaBase {
     }
     /// Queues a job that lives as long as its waiter.
     pub(super) fn queue_job(&self, cx: &mut IkeEndpointContext, waiter: &JobWaiter, what: IkeJob) {
-        let origin = JobRequester::from_address(self.proved).with_waiter(waiter);
+        let origin = JobRequester::from_address(self.proved_address).with_waiter(waiter);
         cx.outputs.push_job(JobRequest::new(self.id.0, what).with_origin(origin));
     }
 }

@@ -129,7 +129,7 @@ fn local_and_remote_selectors(
         dynamic(&config.local, address && sa.initiator, sa.path.local.ip()),
         // The source of the peer's last request is not used: a NAT may have changed it, or an attacker may have forged
         // it.
-        dynamic(&config.remote, address && !sa.initiator, sa.proved),
+        dynamic(&config.remote, address && !sa.initiator, sa.proved_address),
     )
 }
 

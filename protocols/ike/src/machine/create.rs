@@ -597,7 +597,7 @@ pub(super) fn create_replacement_ike_sa(
     base.remote.clone_from(&sa.base.remote);
     base.authenticated.clone_from(&sa.base.authenticated);
     base.client = sa.base.client;
-    base.proved = sa.base.proved;
+    base.proved_address = sa.base.proved_address;
     (base.era, base.proof_until) = (sa.base.era, sa.base.proof_until);
     base.certificates.clone_from(&sa.base.certificates);
     base.suite = cx.config.tickets.map(|_| Box::new(Proposal { spi: Vec::new(), ..chosen.clone() }));
@@ -683,7 +683,7 @@ fn move_children_to_successor(
     state.tasks.retain(|task| *task != IkeSaTask::Rekey);
     // The peer may have moved since the heir was created, so its address is copied. A pending return routability check
     // moves with the tasks.
-    (base.path, base.proved, base.nat) = (sa.base.path, sa.base.proved, sa.base.nat);
+    (base.path, base.proved_address, base.nat) = (sa.base.path, sa.base.proved_address, sa.base.nat);
     state.leaves_at = sa.state.leaves_at;
     ticket_requests::schedule_ticket_request(base, state, cx);
     heir.replaces = Some(sa.base.id);

@@ -160,7 +160,7 @@ impl SaExchange for AddressProbe {
         if updates {
             sa.base.nat = detect_nat_sides(cx, &payloads, sa.base.spis, sa.base.path);
         }
-        sa.base.proved = self.path.remote.ip();
+        sa.base.proved_address = self.path.remote.ip();
         sa.report_path_change(cx);
         Ok(None)
     }

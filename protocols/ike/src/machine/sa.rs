@@ -626,7 +626,7 @@ impl IkeSa {
 /// initiator may move to port 4500 (RFC 7296 §2.23). The address may change only behind a NAT. Otherwise a replayed
 /// request with a forged source would redirect packets.
 fn is_from_other_address(sa: &IkeSaBase, path: DatagramPath) -> bool {
-    let other = path.remote.ip() != sa.proved && !sa.nat.1;
+    let other = path.remote.ip() != sa.proved_address && !sa.nat.1;
     other || path.local.ip() != sa.path.local.ip()
 }
 

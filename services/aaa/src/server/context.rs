@@ -38,7 +38,7 @@ pub(super) struct ServerContext {
     pub(super) rng: SecureRng,
     /// The outgoing EAP packet.
     pub(super) out: Vec<u8>,
-    /// Returns an empty attribute list, reused if possible.
+    /// An empty attribute list, for reuse.
     pub(super) list: AttributeList,
 }
 

@@ -344,7 +344,7 @@ impl AaaServer {
 
     /// Drains the outputs of the parts until none has any: output of a home server or Diameter peer can cause
     /// output of another part.
-    fn drain_component_outputs(&mut self) {
+    fn drain_children(&mut self) {
         loop {
             while let Some(radius::RadiusServerEvent::Request(request)) = self.fronts.next_radius_event() {
                 self.dispatch_radius_request(request);
@@ -533,7 +533,7 @@ impl Machine for AaaServer {
             }
             _ => self.dispatch_input(now, input),
         }
-        self.drain_component_outputs();
+        self.drain_children();
     }
 
     fn handle_datagrams(&mut self, now: Instant, datagrams: &[(DatagramPath, &[u8])]) {
@@ -541,13 +541,13 @@ impl Machine for AaaServer {
         for &(path, data) in datagrams {
             self.dispatch_input(now, MachineInput::Datagram { path, data });
         }
-        self.drain_component_outputs();
+        self.drain_children();
     }
 
     fn handle_command(&mut self, now: Instant, command: AaaServerCommand) -> Result<(), CommandError> {
         self.fronts.ctx.now = now;
         let done = self.apply_command(command);
-        self.drain_component_outputs();
+        self.drain_children();
         done
     }
 

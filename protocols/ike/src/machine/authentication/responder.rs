@@ -71,8 +71,8 @@ impl ResponderAuthentication {
             half_open: 0,
             deadline: cx.now + cx.config.proof_timeout,
             eap: EapConversation::None,
-            verified: false,
-            proved: false,
+            is_peer_verified: false,
+            has_sent_proof: false,
             chosen,
             ticket,
             child: None,
@@ -114,7 +114,7 @@ impl ResponderAuthentication {
                     return Err(UNAUTHENTICATED);
                 }
                 self.common.proof = self.common.eap_auth_payload(sa, msk.as_ref());
-                (self.verified, self.proved) = (true, false);
+                (self.is_peer_verified, self.has_sent_proof) = (true, false);
                 self.go_on(sa, cx)
             }
         }
@@ -187,7 +187,7 @@ impl ResponderAuthentication {
         // A shared key can be guessed, so failures count toward a lockout.
         let guess = matches!(connection.remote_auth, RemoteAuth::Psk(_)) && !resumed;
         // The source of this request is not used: an attacker may claim a NAT and forge another host's address.
-        let claim = IdentityClaim { connection: &connection.name, identity: id, from: sa.proved };
+        let claim = IdentityClaim { connection: &connection.name, identity: id, from: sa.proved_address };
         if guess && !cx.proof_lockouts.allows_proof_check(cx.now, &cx.config, claim) {
             cx.counters.proofs_locked_out += 1;
             return Err(UNAUTHENTICATED);
@@ -203,7 +203,7 @@ impl ResponderAuthentication {
         match verified {
             Some(true) if resumed && !self.redeem_ticket(sa, cx) => Err(UNAUTHENTICATED),
             Some(true) => {
-                self.verified = true;
+                self.is_peer_verified = true;
                 self.go_on(sa, cx)
             }
             Some(false) => Err(UNAUTHENTICATED),
@@ -256,7 +256,7 @@ impl ResponderAuthentication {
 
     /// Does the next step: this side's proof, the AAA server's reply, an address, the response.
     fn go_on(&mut self, sa: &mut IkeSaBase, cx: &mut IkeEndpointContext) -> ResponderResult {
-        let needs_proof = self.common.proof.is_none() && !self.proved && !self.common.eap_only;
+        let needs_proof = self.common.proof.is_none() && !self.has_sent_proof && !self.common.eap_only;
         if needs_proof && !matches!(self.eap, EapConversation::Done(_)) {
             if !self.common.create_own_proof(sa, cx) {
                 return Err(Rejected(EndReason::Unsupported));
@@ -275,7 +275,7 @@ impl ResponderAuthentication {
             cx.outputs.push_event(IkeEvent::Eap { sa: sa.id, identity, connection, remote, packet });
             return Ok(ResponderStep::Wait);
         }
-        if !self.verified {
+        if !self.is_peer_verified {
             return Err(UNAUTHENTICATED);
         }
         if let (true, Some(asked), None) =
@@ -305,7 +305,7 @@ impl ResponderAuthentication {
         let packet = authenticator.poll_transmit().map(<[u8]>::to_vec);
         let end = authenticator.poll_end();
         let mut payloads = Vec::new();
-        if !core::mem::replace(&mut self.proved, true) {
+        if !core::mem::replace(&mut self.has_sent_proof, true) {
             payloads.push(sa.own_identification());
             if let Some(proof) = self.common.proof.take() {
                 payloads.extend(self.common.certificate_payloads(sa));
@@ -414,9 +414,9 @@ impl ResponderAuthentication {
         certificates: Vec<CertificateName>,
     ) -> Result<ResponderResult, CommandError> {
         self.common.take_verification()?;
-        self.verified = until.is_some();
+        self.is_peer_verified = until.is_some();
         (sa.proof_until, sa.certificates) = (until, certificates.into());
-        Ok(if self.verified { self.go_on(sa, cx) } else { Err(UNAUTHENTICATED) })
+        Ok(if self.is_peer_verified { self.go_on(sa, cx) } else { Err(UNAUTHENTICATED) })
     }
 
     /// Establishes the IKE_SA and installs its CHILD_SA. Returns the payloads of the last response.
@@ -440,7 +440,7 @@ impl ResponderAuthentication {
         payloads.extend(self.common.proof.take());
         let mut state = EstablishedState::new(sa, cx);
         state.mobike = self.mobike && sa.connection.mobike;
-        if sa.path.remote.ip() != sa.proved {
+        if sa.path.remote.ip() != sa.proved_address {
             // A NAT has changed the initiator's address since the IKE_SA began. The check ends the IKE_SA if the
             // initiator does not answer at the new address.
             state.plan_task(if state.mobike { IkeSaTask::Check } else { IkeSaTask::Probe });
