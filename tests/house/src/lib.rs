@@ -75,7 +75,7 @@ pub const SIBLINGS: &[(&str, &str, &str)] = &[
     ("usher-runner", "usher-report", "a sweep ends in a report"),
 ];
 
-/// The products: each is built and shipped without the laboratory.
+/// The products: each is built without the laboratory.
 pub const PRODUCTS: [&str; 4] =
     ["usher-aaa-daemon", "usher-ike-daemon", "usher-pppoe-daemon", "usher-ident-daemon"];
 
