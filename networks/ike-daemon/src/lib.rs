@@ -413,7 +413,7 @@ fn create_worker(
             work.add_work([(what.work_label(), 1)]);
             GatewayCommand::Done(revocation.run_job(&JobRequest::new(token, what)))
         }
-        GatewayJob::Judge(judgement) => GatewayCommand::Judged(judgement.run_eap_step()),
+        GatewayJob::EapStep(step) => GatewayCommand::EapStepDone(step.run_eap_step()),
         GatewayJob::Lease(wish) => match &leases {
             Some(leases) => wish.answer_from(&mut leases.lock().unwrap_or_else(PoisonError::into_inner)),
             None => GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() },

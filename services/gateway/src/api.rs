@@ -133,8 +133,8 @@ impl GatewayConfig {
 pub enum GatewayJob {
     /// A signature, or a certificate chain. The result is [`GatewayCommand::Done`].
     Ike(IkeJob),
-    /// A step of an EAP-TLS handshake with a local user. The result is [`GatewayCommand::Judged`].
-    Judge(Box<EapStepJob<IkeSaId>>),
+    /// A step of an EAP-TLS handshake with a local user. The result is [`GatewayCommand::EapStepDone`].
+    EapStep(Box<EapStepJob<IkeSaId>>),
     /// Addresses of the pools that all shards share. The result is [`GatewayCommand::Leased`].
     Lease(AddressLeaseRequest),
 }
@@ -145,7 +145,7 @@ impl GatewayJob {
     pub fn dropped_job_command(self, token: u64) -> GatewayCommand {
         match self {
             Self::Ike(_) => GatewayCommand::Done(ike::IkeCommand::Unable { token }),
-            Self::Judge(judgement) => GatewayCommand::Unjudged { sa: judgement.access, token },
+            Self::EapStep(step) => GatewayCommand::EapStepDropped { sa: step.access, token },
             Self::Lease(wish) => GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() },
         }
     }
@@ -167,10 +167,10 @@ pub enum IkeSaSelector {
 pub enum GatewayCommand {
     /// The result of [`GatewayJob::Ike`].
     Done(ike::IkeCommand),
-    /// The result of [`GatewayJob::Judge`]: the same value, [done](EapStepJob::run_eap_step).
-    Judged(Box<EapStepJob<IkeSaId>>),
-    /// The result of [`GatewayJob::Judge`] if the job was dropped under load.
-    Unjudged {
+    /// The result of [`GatewayJob::EapStep`]: the same value, [done](EapStepJob::run_eap_step).
+    EapStepDone(Box<EapStepJob<IkeSaId>>),
+    /// The result of [`GatewayJob::EapStep`] if the job was dropped under load.
+    EapStepDropped {
         /// The IKE_SA.
         sa: IkeSaId,
         /// The token of the job.

@@ -254,7 +254,7 @@ impl IkeGateway {
             match self.outputs.next_event_or_job(&mut self.subscribers) {
                 Some(ChildOutput::Event(event)) => self.handle_subscriber_event(now, event),
                 Some(ChildOutput::Job(job)) => {
-                    self.outputs.push_job(job.map(|step| GatewayJob::Judge(Box::new(step))));
+                    self.outputs.push_job(job.map(|step| GatewayJob::EapStep(Box::new(step))));
                 }
                 None => return,
             }
@@ -373,10 +373,10 @@ impl Machine for IkeGateway {
     fn handle_command(&mut self, now: Instant, command: GatewayCommand) -> Result<(), CommandError> {
         match command {
             GatewayCommand::Done(command) => self.ike.handle_command(now, command)?,
-            GatewayCommand::Judged(step) => {
+            GatewayCommand::EapStepDone(step) => {
                 self.subscribers.handle_command(now, SubscriberCommand::StepDone(step))?;
             }
-            GatewayCommand::Unjudged { sa: access, token } => {
+            GatewayCommand::EapStepDropped { sa: access, token } => {
                 self.subscribers.handle_command(now, SubscriberCommand::StepDropped { access, token })?;
             }
             GatewayCommand::VoidTickets => self.ike.handle_command(now, ike::IkeCommand::VoidTickets)?,

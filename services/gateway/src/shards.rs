@@ -62,10 +62,12 @@ impl GatewayCommand {
         };
         match self {
             _ if of <= 1 => alloc::vec![(0, self)],
-            Self::Done(_) | Self::Judged(_) | Self::Connect { .. } | Self::Acquire { .. } => {
+            Self::Done(_) | Self::EapStepDone(_) | Self::Connect { .. } | Self::Acquire { .. } => {
                 alloc::vec![(0, self)]
             }
-            Self::Leased { sa, .. } | Self::Unjudged { sa, .. } => alloc::vec![(sa.shard_number(), self)],
+            Self::Leased { sa, .. } | Self::EapStepDropped { sa, .. } => {
+                alloc::vec![(sa.shard_number(), self)]
+            }
             Self::Removed { inbound, .. } | Self::Expired { inbound, .. } => {
                 alloc::vec![(owner(inbound), self)]
             }

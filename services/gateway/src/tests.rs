@@ -182,7 +182,7 @@ fn add_gateway(
         GatewayJob::Ike(what) => {
             Some((millis(2), GatewayCommand::Done(credentials.answer_job(&JobRequest::new(job.token, what)))))
         }
-        GatewayJob::Judge(judgement) => Some((JUDGING, GatewayCommand::Judged(judgement.run_eap_step()))),
+        GatewayJob::EapStep(step) => Some((JUDGING, GatewayCommand::EapStepDone(step.run_eap_step()))),
         GatewayJob::Lease(wish) => {
             let shared = shared.as_ref().expect("one that has its pools to itself asks nobody");
             Some((millis(1), wish.answer_from(&mut shared.borrow_mut())))

@@ -131,9 +131,9 @@ impl HostRole for GatewayRole {
                         .handle_command(now, GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() });
                     return;
                 }
-                GatewayJob::Judge(judgement) => {
+                GatewayJob::EapStep(step) => {
                     // The gateway itself reports this work, which then loads this host's processor.
-                    let _ = gateway.handle_command(now, GatewayCommand::Judged(judgement.run_eap_step()));
+                    let _ = gateway.handle_command(now, GatewayCommand::EapStepDone(step.run_eap_step()));
                     return;
                 }
             };

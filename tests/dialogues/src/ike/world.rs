@@ -126,7 +126,7 @@ impl JobWorker {
             GatewayJob::Ike(what) => {
                 Some(GatewayCommand::Done(self.credentials.answer_job(&JobRequest::new(job.token, what))))
             }
-            GatewayJob::Judge(judgement) => Some(GatewayCommand::Judged(judgement.run_eap_step())),
+            GatewayJob::EapStep(step) => Some(GatewayCommand::EapStepDone(step.run_eap_step())),
             GatewayJob::Lease(_) => None,
         }
     }
