@@ -215,7 +215,8 @@ fn calibration_prices_an_ike_sa_by_several_methods_or_refuses() {
     // IKE has three and five requests. EAP adds two replies of the AAA server, and DPD eight.
     assert_eq!(messages.map(f64::round), [3.0, 7.0, 11.0], "{told}");
     // Kinds of work that always occur together have no separate price. The others state their uncertainty. EAP alone adds
-    // requests to the AAA server and saves key derivations, so one of these two has the price of both.
+    // requests to the AAA server and saves key derivations: exactly one of these two has a price. The measured cost of EAP
+    // decides which (`usher_profile`: `eap_cheaper_than_its_messages_is_priced_by_derivations`).
     let together = |kind: &str| told["not_told_apart"].as_array().unwrap().contains(&kind.into());
     assert_eq!(["ike.open", "ike.protect"].map(together), [true; 2], "{told}");
     assert_ne!(together("ike.derive"), together("radius.request"), "{told}");

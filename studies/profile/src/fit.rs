@@ -277,6 +277,18 @@ mod tests {
         assert_eq!(redundant_kinds_of(&[PSK, PSK_PROBED, EAP_MD5]), [false, false, false, true]);
     }
 
+    /// EAP adds requests to the AAA server and saves key derivations. No cost is below zero, so the sign of its own cost
+    /// decides which of both has it.
+    #[test]
+    fn eap_cheaper_than_its_messages_is_priced_by_derivations() {
+        let of = |costs: [f64; 4]| {
+            let equations = [PSK, PSK_PROBED, EAP_MD5].map(|u| make_equation(&u, dot_product(&u, &costs)));
+            find_redundant_unknowns(&equations, &[None; 4], 4)
+        };
+        assert_eq!(of([7.0, 40.0, 25.0, 0.5]), [false, false, false, true]);
+        assert_eq!(of([7.0, 40.0, 0.0, 20.0]), [false, false, true, false]);
+    }
+
     #[test]
     fn what_the_equations_are_not_met_without_stays() {
         // A login by TLS costs far more than its requests by MD5: TLS packets get a cost, and the digest needs none.
